@@ -1,0 +1,614 @@
+//! A node's configuration file.
+//!
+//! Loading answers with a configuration that is consistent in itself, or with one line that says what to change.
+//! Keys nobody knows are refused: a mistyped key must not silently mean its default. `node.example.toml` holds every
+//! key with its explanation; it is what unknown keys are compared with and what people start from.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use quorate_protocol::id::NodeId;
+use quorate_protocol::peers;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+mod unknown;
+
+/// The most nodes a cluster may have.
+pub const NODES_MAX: usize = 64;
+/// The most groups a namespace's keys may be divided over: one for each of the 16,384 slots.
+pub const VOLUMES_MAX: u32 = 16_384;
+/// The fewest characters of a cluster's secret.
+pub const SECRET_LENGTH_MIN: usize = 16;
+/// The longest name of a node.
+pub const NAME_LENGTH_MAX: usize = 64;
+const REPLICAS_DEFAULT: usize = 3;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    pub node: Node,
+    pub listen: Listen,
+    pub cluster: Cluster,
+    #[serde(default)]
+    pub defaults: Defaults,
+    #[serde(default)]
+    pub timing: Timing,
+    #[serde(default)]
+    pub limits: Limits,
+    #[serde(default)]
+    pub log: Log,
+}
+
+/// Who this node is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Node {
+    /// From 1, one for each node of the cluster and never used again: an emptied disk is a new node.
+    pub id: u32,
+    pub name: String,
+    /// Where its state lives. Relative to the file; once loaded, relative to the working directory or absolute.
+    #[serde(default = "here")]
+    pub data_dir: PathBuf,
+    /// Never wait for the disk, whatever the durability.
+    #[serde(default)]
+    pub ephemeral: bool,
+}
+
+/// Where this node listens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Listen {
+    /// Redis clients.
+    pub client: SocketAddr,
+    /// The other nodes.
+    pub peer: SocketAddr,
+    /// HTTP.
+    pub admin: SocketAddr,
+}
+
+/// What all nodes of the cluster agree on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cluster {
+    pub id: ClusterId,
+    pub secret: Secret,
+    /// Every node, this one included.
+    pub nodes: Vec<Member>,
+}
+
+/// A node as the others and the clients reach it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Member {
+    pub id: u32,
+    pub name: String,
+    pub client: Address,
+    pub peer: Address,
+    pub admin: Address,
+}
+
+/// What a new namespace gets where its creator says nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Defaults {
+    pub durability: Durability,
+    /// How many nodes hold each volume. None is [`Config::replicas`]'s choice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<usize>,
+    pub volumes: u32,
+    pub reads: Reads,
+}
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// On disk at a majority.
+    #[default]
+    Sync,
+    /// In memory at a majority, synced every 50 ms at the latest.
+    Interval,
+    /// In memory at a majority.
+    Memory,
+}
+
+/// What a read promises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reads {
+    /// Linearizable, answered by the coordinator while it holds a majority's leases.
+    #[default]
+    Lease,
+    /// Linearizable, by a round to a quorum.
+    Quorum,
+    /// Sequentially consistent, answered by any member.
+    Local,
+}
+
+/// Milliseconds; what they mean and how they must fit together is [`peers::Timing`]'s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Timing {
+    pub heartbeat_ms: u64,
+    pub suspicion_ms: u64,
+    pub lease_held_ms: u64,
+    pub lease_given_ms: u64,
+    /// A client's command unanswered for this long gets `-TIMEOUT`.
+    pub timeout_ms: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Client connections at once.
+    pub clients: usize,
+    /// What one client may have sent and not yet been served.
+    pub query_buffer_bytes: usize,
+    /// What one client may leave unread before it is disconnected.
+    pub output_buffer_bytes: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Log {
+    /// A level, or directives as in `info,quorate_server=debug`.
+    pub level: String,
+    pub format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+/// Why a configuration cannot be used. Each is one line that says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("cannot read {}: {source}", path.display())]
+    Unreadable {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("{}, line {line}: {message}", path.display())]
+    Malformed {
+        path: PathBuf,
+        line: usize,
+        message: String,
+    },
+    #[error("{}: unknown key {key}; did you mean {nearest}?", path.display())]
+    UnknownKey {
+        path: PathBuf,
+        key: String,
+        nearest: String,
+    },
+    #[error("{}: {message}", path.display())]
+    Inconsistent { path: PathBuf, message: String },
+}
+
+impl Config {
+    /// Every key, explained.
+    pub const EXAMPLE: &'static str = include_str!("../node.example.toml");
+
+    pub fn load(path: &Path) -> Result<Config, ConfigError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
+            path: path.to_owned(),
+            source,
+        })?;
+        let mut config = Config::parse(&text, path)?;
+        if let Some(directory) = path.parent() {
+            config.node.data_dir = directory.join(&config.node.data_dir);
+        }
+        Ok(config)
+    }
+
+    /// `path` is for messages only.
+    pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
+        let malformed = |error: toml::de::Error| {
+            let start = error.span().map_or(0, |span| span.start.min(text.len()));
+            let line = text.as_bytes()[..start]
+                .iter()
+                .filter(|&&byte| byte == b'\n')
+                .count()
+                + 1;
+            let message = error.message().trim().replace('\n', " ");
+            ConfigError::Malformed {
+                path: path.to_owned(),
+                line,
+                message,
+            }
+        };
+        let table: toml::Table = toml::from_str(text).map_err(malformed)?;
+        if let Some((key, nearest)) = unknown::find(&table) {
+            return Err(ConfigError::UnknownKey {
+                path: path.to_owned(),
+                key,
+                nearest,
+            });
+        }
+        let config: Config = toml::from_str(text).map_err(malformed)?;
+        config
+            .check()
+            .map_err(|message| ConfigError::Inconsistent {
+                path: path.to_owned(),
+                message,
+            })?;
+        Ok(config)
+    }
+
+    /// The configuration as a file's text, without explanations.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self)
+            .expect("a configuration is tables of strings, numbers and lists of tables")
+    }
+
+    pub fn node_id(&self) -> NodeId {
+        NodeId(self.node.id)
+    }
+
+    /// How many nodes hold each volume of a namespace that says nothing of it.
+    pub fn replicas(&self) -> usize {
+        self.defaults
+            .replicas
+            .unwrap_or(REPLICAS_DEFAULT.min(self.cluster.nodes.len()))
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.check_nodes()?;
+        self.check_listen()?;
+        if self.cluster.secret.expose().chars().count() < SECRET_LENGTH_MIN {
+            return Err(format!(
+                "cluster.secret must have at least {SECRET_LENGTH_MIN} characters"
+            ));
+        }
+        self.check_defaults()?;
+        self.timing.check()?;
+        self.limits.check()
+    }
+
+    fn check_nodes(&self) -> Result<(), String> {
+        let nodes = &self.cluster.nodes;
+        if nodes.is_empty() || nodes.len() > NODES_MAX {
+            return Err(format!(
+                "cluster.nodes lists {} nodes; list 1 to {NODES_MAX}",
+                nodes.len()
+            ));
+        }
+        for (index, node) in nodes.iter().enumerate() {
+            if node.id == 0 {
+                return Err(format!(
+                    "cluster.nodes gives {} the id 0; ids begin at 1",
+                    node.name
+                ));
+            }
+            check_name(&node.name)?;
+            for other in &nodes[..index] {
+                if let Some(what) = node.shared_with(other) {
+                    return Err(format!(
+                        "cluster.nodes gives {what} to two nodes, {} and {}; each needs its own",
+                        other.name, node.name
+                    ));
+                }
+            }
+        }
+        let Some(own) = nodes.iter().find(|node| node.id == self.node.id) else {
+            return Err(format!(
+                "cluster.nodes does not list this node (id {}); add it",
+                self.node.id
+            ));
+        };
+        if own.name != self.node.name {
+            return Err(format!(
+                "node.name is {:?} but cluster.nodes calls node {} {:?}; use one name",
+                self.node.name, self.node.id, own.name
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_listen(&self) -> Result<(), String> {
+        let all = [
+            ("client", self.listen.client),
+            ("peer", self.listen.peer),
+            ("admin", self.listen.admin),
+        ];
+        for (index, (name, address)) in all.iter().enumerate() {
+            if address.port() == 0 {
+                return Err(format!("listen.{name} has port 0; name a port"));
+            }
+            if let Some((other, _)) = all[..index].iter().find(|(_, other)| other == address) {
+                return Err(format!(
+                    "listen.{other} and listen.{name} are both {address}; use two ports"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_defaults(&self) -> Result<(), String> {
+        let nodes = self.cluster.nodes.len();
+        if let Some(replicas) = self.defaults.replicas
+            && !(1..=nodes).contains(&replicas)
+        {
+            return Err(format!(
+                "defaults.replicas is {replicas}; with {nodes} nodes it can be 1 to {nodes}"
+            ));
+        }
+        let volumes = self.defaults.volumes;
+        if !(1..=VOLUMES_MAX).contains(&volumes) {
+            return Err(format!(
+                "defaults.volumes is {volumes}; it can be 1 to {VOLUMES_MAX}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Member {
+    /// What the two nodes have in common and must not, if anything.
+    fn shared_with(&self, other: &Member) -> Option<String> {
+        let addresses = [&self.client, &self.peer, &self.admin];
+        if self.id == other.id {
+            Some(format!("id {}", self.id))
+        } else if self.name == other.name {
+            Some(format!("the name {:?}", self.name))
+        } else {
+            let shared = [&other.client, &other.peer, &other.admin]
+                .into_iter()
+                .find(|address| addresses.contains(address));
+            shared.map(|address| format!("the address {address}"))
+        }
+    }
+}
+
+/// A name is a word in commands and lists of names: `QUORATE GROUP MOVE key MEMBERS n1,n2`.
+fn check_name(name: &str) -> Result<(), String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || name.len() > NAME_LENGTH_MAX || !name.chars().all(is_plain) {
+        return Err(format!(
+            "{name:?} cannot be a node's name; use 1 to {NAME_LENGTH_MAX} letters, digits, '-', '_' and '.'"
+        ));
+    }
+    Ok(())
+}
+
+impl Timing {
+    pub fn peers(&self) -> peers::Timing {
+        peers::Timing {
+            heartbeat_us: self.heartbeat_ms.saturating_mul(1000),
+            suspicion_us: self.suspicion_ms.saturating_mul(1000),
+            lease_held_us: self.lease_held_ms.saturating_mul(1000),
+            lease_given_us: self.lease_given_ms.saturating_mul(1000),
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        /// An hour: longer than anybody waits, and far from any overflow.
+        const DURATION_MS_MAX: u64 = 3_600_000;
+        let all = [
+            ("heartbeat_ms", self.heartbeat_ms),
+            ("suspicion_ms", self.suspicion_ms),
+            ("lease_held_ms", self.lease_held_ms),
+            ("lease_given_ms", self.lease_given_ms),
+            ("timeout_ms", self.timeout_ms),
+        ];
+        if let Some((name, value)) = all
+            .iter()
+            .find(|(_, value)| !(1..=DURATION_MS_MAX).contains(value))
+        {
+            return Err(format!(
+                "timing.{name} is {value}; it can be 1 to {DURATION_MS_MAX}"
+            ));
+        }
+        if !self.peers().is_consistent() {
+            return Err(format!(
+                "timing does not fit together: heartbeat_ms ({}) * 2 < lease_held_ms ({}) < lease_given_ms ({}, with 0.2% \
+                 for clocks) <= suspicion_ms ({}) must hold",
+                self.heartbeat_ms, self.lease_held_ms, self.lease_given_ms, self.suspicion_ms
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Limits {
+    fn check(&self) -> Result<(), String> {
+        /// One object of the largest size, and the command around it.
+        const BUFFER_BYTES_MIN: usize = 17 << 20;
+        if self.clients == 0 {
+            return Err("limits.clients is 0; allow at least one".to_owned());
+        }
+        let buffers = [
+            ("query_buffer_bytes", self.query_buffer_bytes),
+            ("output_buffer_bytes", self.output_buffer_bytes),
+        ];
+        match buffers.iter().find(|(_, bytes)| *bytes < BUFFER_BYTES_MIN) {
+            Some((name, bytes)) => Err(format!(
+                "limits.{name} is {bytes}; it must hold a command with the largest value: at least {BUFFER_BYTES_MIN}"
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Defaults {
+            durability: Durability::Sync,
+            replicas: None,
+            volumes: 64,
+            reads: Reads::Lease,
+        }
+    }
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        let peers::Timing {
+            heartbeat_us,
+            suspicion_us,
+            lease_held_us,
+            lease_given_us,
+        } = peers::Timing::default();
+        Timing {
+            heartbeat_ms: heartbeat_us / 1000,
+            suspicion_ms: suspicion_us / 1000,
+            lease_held_ms: lease_held_us / 1000,
+            lease_given_ms: lease_given_us / 1000,
+            timeout_ms: 5000,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            clients: 10_000,
+            query_buffer_bytes: 32 << 20,
+            output_buffer_bytes: 64 << 20,
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Log {
+            level: "info".to_owned(),
+            format: LogFormat::Text,
+        }
+    }
+}
+
+fn here() -> PathBuf {
+    PathBuf::from(".")
+}
+
+/// Which cluster a node and its data belong to. Random, so that no two clusters share one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ClusterId(pub u64);
+
+impl fmt::Display for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for ClusterId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ClusterId, String> {
+        let is_hex = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = is_hex.then(|| u64::from_str_radix(text, 16).ok()).flatten();
+        number
+            .map(ClusterId)
+            .ok_or_else(|| format!("a cluster id is 16 hexadecimal digits, not {text:?}"))
+    }
+}
+
+/// What the nodes of a cluster know each other by. Never printed.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn new(text: String) -> Secret {
+        Secret(text)
+    }
+
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(secret)")
+    }
+}
+
+/// `host:port`; the host may be a name, which is looked up at each connection.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Address {
+    pub host: String,
+    pub port: u16,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bracketed = self.host.contains(':');
+        if bracketed {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Address, String> {
+        let refused = || format!("an address is host:port, as in \"10.0.0.1:7000\", not {text:?}");
+        let (host, port) = text.rsplit_once(':').ok_or_else(refused)?;
+        let port = port
+            .parse()
+            .ok()
+            .filter(|&port| port > 0)
+            .ok_or_else(refused)?;
+        let bare = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'));
+        let host = bare.unwrap_or(host);
+        if host.is_empty()
+            || host.contains(char::is_whitespace)
+            || (bare.is_none() && host.contains(':'))
+        {
+            return Err(refused());
+        }
+        Ok(Address {
+            host: host.to_owned(),
+            port,
+        })
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Address {
+        Address {
+            host: address.ip().to_string(),
+            port: address.port(),
+        }
+    }
+}
+
+/// Types that are written in the file as they are displayed.
+macro_rules! as_text {
+    ($($type:ty),*) => {$(
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+            }
+        }
+    )*};
+}
+
+as_text!(ClusterId, Address);
+
+#[cfg(test)]
+mod tests;

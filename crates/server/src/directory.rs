@@ -1,0 +1,356 @@
+//! A node's data directory: whose it is, that nobody else uses it, and what ended its last run.
+//!
+//! Opening promises three things. No other process has the directory open, for as long as this one lives. The data in
+//! it are this node's of this cluster, in a format that this version reads. And the start number is larger than any
+//! used before, on disk before anybody sees it.
+//!
+//! ```text
+//! identity, identity.copy   one file written twice, each by rename; see [`Identity`]
+//! lock                      held by flock while the node runs
+//! pid                       of the process that runs the node; removed when it stops cleanly
+//! clean_stop                the start number of the run that stopped cleanly; removed at start
+//! wal/, checkpoint/         the log's and the checkpoint's
+//! ```
+//!
+//! It knows nothing of what the log and the checkpoint keep in their own directories.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use quorate_protocol::id::NodeId;
+
+use crate::config::ClusterId;
+
+mod identity;
+
+pub use identity::{FORMAT, Identity};
+
+const IDENTITY: &str = "identity";
+const IDENTITY_COPY: &str = "identity.copy";
+const LOCK: &str = "lock";
+const PID: &str = "pid";
+const CLEAN_STOP: &str = "clean_stop";
+const WAL: &str = "wal";
+const CHECKPOINT: &str = "checkpoint";
+/// Shards (logs) of a directory, fixed when it is made.
+const SHARDS: u32 = 1;
+
+/// An open data directory. Dropping it releases the lock and leaves the marks of a crash.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    identity: Identity,
+    previous: Previous,
+    /// Its lock is released when it is closed, by us or by our death.
+    _lock: File,
+}
+
+/// How the run before this one ended: what may have been lost of what was not synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Previous {
+    /// There was none.
+    None,
+    /// Everything was synced.
+    Stopped,
+    /// The process ended without being told to; what it had handed to the operating system is there.
+    Killed,
+    /// The machine was started since: whatever was not synced may be lost.
+    MachineRestarted,
+}
+
+/// Why a directory cannot be used. Each is one line that says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum DirectoryError {
+    #[error("{} is in use by another process{}; stop it first or use another directory", path.display(), pid_note(.pid))]
+    InUse { path: PathBuf, pid: Option<u32> },
+    #[error("{} was written by a newer quorate (format {found}); this one reads {FORMAT}: use the newer one", path.display())]
+    Newer { path: PathBuf, found: u32 },
+    #[error("{} holds data of cluster {found}, not of {expected}; use another directory or correct cluster.id", path.display())]
+    OtherCluster {
+        path: PathBuf,
+        found: ClusterId,
+        expected: ClusterId,
+    },
+    #[error("{} holds data of node {found}, not of node {expected}; use another directory or correct node.id", path.display())]
+    OtherNode {
+        path: PathBuf,
+        found: u32,
+        expected: u32,
+    },
+    #[error("{} and its copy are damaged ({reason}); restore them from a backup, or remove the directory and join as a new node", path.display())]
+    Damaged { path: PathBuf, reason: String },
+    #[error("{} holds data but no identity; restore {IDENTITY} from a backup, or remove the directory and join as a new node", path.display())]
+    IdentityMissing { path: PathBuf },
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+}
+
+fn pid_note(pid: &Option<u32>) -> String {
+    pid.map_or_else(String::new, |pid| format!(" (pid {pid})"))
+}
+
+impl Directory {
+    /// Opens the directory of `node` of `cluster`, making it if there is none, and begins a run: one number further.
+    pub fn open(
+        path: &Path,
+        cluster: ClusterId,
+        node: NodeId,
+    ) -> Result<Directory, DirectoryError> {
+        fs::create_dir_all(path).map_err(failed("make", path))?;
+        let lock = lock(path)?;
+        let known = read_identity(path, cluster, node)?;
+        let boot = machine_boot().map_err(failed("read the boot id for", path))?;
+        let previous = known.as_ref().map_or(Ok(Previous::None), |identity| {
+            previous_run(path, identity, &boot)
+        })?;
+        let identity = match known {
+            Some(identity) => Identity {
+                start_number: identity.start_number + 1,
+                boot,
+                ..identity
+            },
+            None => Identity {
+                cluster,
+                node,
+                incarnation: random_u64().map_err(failed("draw a random number for", path))?,
+                shards: SHARDS,
+                start_number: 1,
+                boot,
+            },
+        };
+        // The mark goes after it was read and before the new start number is used; its own number makes it harmless
+        // if this very removal is lost.
+        remove_if_there(&path.join(CLEAN_STOP))?;
+        for name in [IDENTITY, IDENTITY_COPY] {
+            write_whole(path, name, identity.to_text().as_bytes())?;
+        }
+        for name in [WAL, CHECKPOINT] {
+            let inner = path.join(name);
+            fs::create_dir_all(&inner).map_err(failed("make", &inner))?;
+        }
+        sync_directory(path)?;
+        fs::write(path.join(PID), format!("{}\n", std::process::id()))
+            .map_err(failed("write the pid file of", path))?;
+        Ok(Directory {
+            path: path.to_owned(),
+            identity,
+            previous,
+            _lock: lock,
+        })
+    }
+
+    /// Whether [`Directory::open`] could succeed now; changes nothing and makes nothing.
+    pub fn check(path: &Path, cluster: ClusterId, node: NodeId) -> Result<(), DirectoryError> {
+        if !path.join(LOCK).exists() {
+            return Ok(());
+        }
+        let _lock = lock(path)?;
+        read_identity(path, cluster, node).map(|_| ())
+    }
+
+    /// Whether a node has ever run here.
+    pub fn holds_data(path: &Path) -> bool {
+        [IDENTITY, IDENTITY_COPY, WAL, CHECKPOINT]
+            .iter()
+            .any(|name| path.join(name).exists())
+    }
+
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    pub fn previous(&self) -> Previous {
+        self.previous
+    }
+
+    pub fn wal_path(&self) -> PathBuf {
+        self.path.join(WAL)
+    }
+
+    pub fn checkpoint_path(&self) -> PathBuf {
+        self.path.join(CHECKPOINT)
+    }
+
+    /// The run ends and everything it kept is on disk: to be called last.
+    pub fn stop_cleanly(self) -> Result<(), DirectoryError> {
+        write_whole(
+            &self.path,
+            CLEAN_STOP,
+            format!("{}\n", self.identity.start_number).as_bytes(),
+        )?;
+        remove_if_there(&self.path.join(PID))
+    }
+}
+
+fn lock(path: &Path) -> Result<File, DirectoryError> {
+    let lock_path = path.join(LOCK);
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&lock_path)
+        .map_err(failed("open", &lock_path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            let pid = fs::read_to_string(path.join(PID))
+                .ok()
+                .and_then(|text| text.trim().parse().ok());
+            Err(DirectoryError::InUse {
+                path: path.to_owned(),
+                pid,
+            })
+        }
+        Err(TryLockError::Error(source)) => Err(DirectoryError::Io {
+            action: "lock",
+            path: lock_path,
+            source,
+        }),
+    }
+}
+
+/// The identity the directory has, if any: the later of its two writings, as a crash may fall between them.
+fn read_identity(
+    path: &Path,
+    cluster: ClusterId,
+    node: NodeId,
+) -> Result<Option<Identity>, DirectoryError> {
+    let mut latest: Option<Identity> = None;
+    let mut damage = None;
+    for name in [IDENTITY, IDENTITY_COPY] {
+        let file = path.join(name);
+        let text = match fs::read(&file) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(source) => {
+                return Err(DirectoryError::Io {
+                    action: "read",
+                    path: file,
+                    source,
+                });
+            }
+        };
+        match Identity::from_text(&text) {
+            Ok(identity)
+                if latest
+                    .as_ref()
+                    .is_none_or(|latest| latest.start_number < identity.start_number) =>
+            {
+                latest = Some(identity);
+            }
+            Ok(_) => {}
+            Err(identity::Unreadable::Newer(found)) => {
+                return Err(DirectoryError::Newer {
+                    path: path.to_owned(),
+                    found,
+                });
+            }
+            Err(identity::Unreadable::Damaged(reason)) => damage = Some(reason),
+        }
+    }
+    match (latest, damage) {
+        (Some(found), _) if found.cluster != cluster => Err(DirectoryError::OtherCluster {
+            path: path.to_owned(),
+            found: found.cluster,
+            expected: cluster,
+        }),
+        (Some(found), _) if found.node != node => Err(DirectoryError::OtherNode {
+            path: path.to_owned(),
+            found: found.node.0,
+            expected: node.0,
+        }),
+        (Some(found), _) => Ok(Some(found)),
+        (None, Some(reason)) => Err(DirectoryError::Damaged {
+            path: path.join(IDENTITY),
+            reason,
+        }),
+        (None, None) if is_filled(&path.join(WAL)) || is_filled(&path.join(CHECKPOINT)) => {
+            Err(DirectoryError::IdentityMissing {
+                path: path.to_owned(),
+            })
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+fn is_filled(directory: &Path) -> bool {
+    fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some())
+}
+
+fn previous_run(path: &Path, identity: &Identity, boot: &str) -> Result<Previous, DirectoryError> {
+    let mark = path.join(CLEAN_STOP);
+    let marked = match fs::read_to_string(&mark) {
+        Ok(text) => text.trim().parse() == Ok(identity.start_number),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(source) => {
+            return Err(DirectoryError::Io {
+                action: "read",
+                path: mark,
+                source,
+            });
+        }
+    };
+    Ok(if marked {
+        Previous::Stopped
+    } else if identity.boot == boot {
+        Previous::Killed
+    } else {
+        Previous::MachineRestarted
+    })
+}
+
+/// Replaces a file so that a crash leaves the old or the new one, whole.
+fn write_whole(directory: &Path, name: &str, bytes: &[u8]) -> Result<(), DirectoryError> {
+    let path = directory.join(name);
+    let unfinished = directory.join(format!("{name}.new"));
+    let write = || -> io::Result<()> {
+        let mut file = File::create(&unfinished)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&unfinished, &path)
+    };
+    write().map_err(failed("write", &path))?;
+    sync_directory(directory)
+}
+
+fn sync_directory(path: &Path) -> Result<(), DirectoryError> {
+    File::open(path)
+        .and_then(|directory| directory.sync_all())
+        .map_err(failed("sync", path))
+}
+
+fn remove_if_there(path: &Path) -> Result<(), DirectoryError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DirectoryError {
+    let path = path.to_owned();
+    move |source| DirectoryError::Io {
+        action,
+        path,
+        source,
+    }
+}
+
+/// What tells one run of the machine's kernel from another.
+fn machine_boot() -> io::Result<String> {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|text| text.trim().to_owned())
+}
+
+/// Unpredictable, from the operating system: identities and secrets are made of it.
+pub fn random_u64() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests;

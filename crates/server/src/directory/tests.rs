@@ -1,0 +1,196 @@
+use super::*;
+
+const CLUSTER: ClusterId = ClusterId(7);
+const NODE: NodeId = NodeId(1);
+
+/// A directory of its own for each test, gone when the test ends.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path =
+            std::env::temp_dir().join(format!("quorate-directory-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        Scratch(path)
+    }
+
+    fn open(&self) -> Result<Directory, DirectoryError> {
+        Directory::open(&self.0, CLUSTER, NODE)
+    }
+
+    /// Why the directory is refused.
+    fn refusal(&self) -> String {
+        self.open().expect_err("refused").to_string()
+    }
+
+    fn replace_in(&self, name: &str, from: &str, to: &str) {
+        let path = self.0.join(name);
+        let text = fs::read_to_string(&path).expect("readable");
+        assert!(text.contains(from), "{text}");
+        fs::write(path, text.replace(from, to)).expect("writable");
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn each_start_has_a_number_of_its_own_and_the_incarnation_stays() {
+    let scratch = Scratch::new("starts");
+    let first = scratch.open().expect("made");
+    let incarnation = first.identity().incarnation;
+    assert_eq!(
+        (first.identity().start_number, first.previous()),
+        (1, Previous::None)
+    );
+    drop(first);
+    let second = scratch.open().expect("opened");
+    assert_eq!(
+        (second.identity().start_number, second.previous()),
+        (2, Previous::Killed)
+    );
+    assert_eq!(second.identity().incarnation, incarnation);
+    assert!(second.wal_path().is_dir() && second.checkpoint_path().is_dir());
+}
+
+#[test]
+fn a_clean_stop_is_told_from_a_crash_and_counts_once() {
+    let scratch = Scratch::new("clean");
+    scratch
+        .open()
+        .expect("made")
+        .stop_cleanly()
+        .expect("stopped");
+    assert!(!scratch.0.join(PID).exists());
+    let second = scratch.open().expect("opened");
+    assert_eq!(second.previous(), Previous::Stopped);
+    drop(second);
+    assert_eq!(scratch.open().expect("opened").previous(), Previous::Killed);
+}
+
+#[test]
+fn a_mark_of_an_earlier_run_does_not_count() {
+    let scratch = Scratch::new("mark");
+    drop(scratch.open().expect("made"));
+    drop(scratch.open().expect("opened"));
+    fs::write(scratch.0.join(CLEAN_STOP), "1\n").expect("writable");
+    assert_eq!(scratch.open().expect("opened").previous(), Previous::Killed);
+}
+
+#[test]
+fn a_machine_restart_is_told_from_a_crash() {
+    let scratch = Scratch::new("boot");
+    let first = scratch.open().expect("made");
+    let other_boot = Identity {
+        boot: "another".to_owned(),
+        ..first.identity().clone()
+    };
+    drop(first);
+    for name in [IDENTITY, IDENTITY_COPY] {
+        fs::write(scratch.0.join(name), other_boot.to_text()).expect("writable");
+    }
+    assert_eq!(
+        scratch.open().expect("opened").previous(),
+        Previous::MachineRestarted
+    );
+}
+
+#[test]
+fn a_directory_in_use_is_refused_with_its_user() {
+    let scratch = Scratch::new("lock");
+    let open = scratch.open().expect("made");
+    let refusal = scratch.refusal();
+    assert!(
+        refusal.contains(&format!(
+            "in use by another process (pid {})",
+            std::process::id()
+        )),
+        "{refusal}"
+    );
+    assert!(matches!(
+        Directory::check(&scratch.0, CLUSTER, NODE),
+        Err(DirectoryError::InUse { .. })
+    ));
+    drop(open);
+    Directory::check(&scratch.0, CLUSTER, NODE).expect("free again");
+}
+
+#[test]
+fn checking_makes_nothing() {
+    let scratch = Scratch::new("check");
+    Directory::check(&scratch.0, CLUSTER, NODE).expect("nothing against it");
+    assert!(!scratch.0.exists());
+}
+
+#[test]
+fn another_cluster_or_node_is_refused() {
+    let scratch = Scratch::new("other");
+    drop(scratch.open().expect("made"));
+    let refusal = Directory::open(&scratch.0, ClusterId(8), NODE)
+        .expect_err("another cluster")
+        .to_string();
+    assert!(
+        refusal.contains("cluster 0000000000000007, not of 0000000000000008"),
+        "{refusal}"
+    );
+    let refusal = Directory::open(&scratch.0, CLUSTER, NodeId(2))
+        .expect_err("another node")
+        .to_string();
+    assert!(
+        refusal.contains("data of node 1, not of node 2"),
+        "{refusal}"
+    );
+}
+
+#[test]
+fn a_newer_format_is_refused_by_name() {
+    let scratch = Scratch::new("newer");
+    drop(scratch.open().expect("made"));
+    scratch.replace_in(IDENTITY, "quorate-directory 1", "quorate-directory 2");
+    let refusal = scratch.refusal();
+    assert!(
+        refusal.contains("was written by a newer quorate (format 2); this one reads 1"),
+        "{refusal}"
+    );
+}
+
+#[test]
+fn one_damaged_copy_is_survived_and_two_are_refused() {
+    let scratch = Scratch::new("damage");
+    drop(scratch.open().expect("made"));
+    scratch.replace_in(IDENTITY, "start 1", "start 9");
+    let second = scratch.open().expect("the copy is whole");
+    assert_eq!(second.identity().start_number, 2);
+    drop(second);
+    scratch.replace_in(IDENTITY, "start 2", "start 9");
+    scratch.replace_in(IDENTITY_COPY, "start 2", "start 9");
+    let refusal = scratch.refusal();
+    assert!(
+        refusal.contains("damaged (the checksum is wrong)"),
+        "{refusal}"
+    );
+}
+
+#[test]
+fn the_later_of_two_writings_counts() {
+    let scratch = Scratch::new("between");
+    drop(scratch.open().expect("made"));
+    let first = fs::read(scratch.0.join(IDENTITY_COPY)).expect("readable");
+    drop(scratch.open().expect("opened"));
+    fs::write(scratch.0.join(IDENTITY_COPY), first).expect("writable");
+    assert_eq!(scratch.open().expect("opened").identity().start_number, 3);
+}
+
+#[test]
+fn data_without_an_identity_are_not_taken_for_a_new_directory() {
+    let scratch = Scratch::new("orphan");
+    let open = scratch.open().expect("made");
+    fs::write(open.wal_path().join("segment"), "data").expect("writable");
+    drop(open);
+    fs::remove_file(scratch.0.join(IDENTITY)).expect("there");
+    fs::remove_file(scratch.0.join(IDENTITY_COPY)).expect("there");
+    assert!(scratch.refusal().contains("holds data but no identity"));
+}
