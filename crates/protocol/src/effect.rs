@@ -43,7 +43,10 @@ pub struct Cx<'a> {
 
 #[derive(Clone, Debug)]
 pub enum Event<M> {
-    Received { from: NodeId, message: M },
+    Received {
+        from: NodeId,
+        message: M,
+    },
     Proposed(Proposal),
     /// The detector lost this node, and this group has reason to care.
     Suspected(NodeId),
@@ -96,14 +99,30 @@ pub enum Refusal {
 pub enum Effect<R: Replica> {
     Persist(R::Record),
     /// `to` may be the replica itself, which is how it learns of its own durable writes.
-    Send { to: NodeId, message: R::Message, after: After },
+    Send {
+        to: NodeId,
+        message: R::Message,
+        after: After,
+    },
     /// In slot order, without gaps, each slot once. `acknowledgers` is a set of positions among the members.
-    Decided { slot: Slot, value: Value, acknowledgers: u64 },
+    Decided {
+        slot: Slot,
+        value: Value,
+        acknowledgers: u64,
+    },
     /// A read may be answered from the state as it is after the effects before this one.
-    Readable { token: u64 },
-    Refused { proposal: Proposal, why: Refusal },
+    Readable {
+        token: u64,
+    },
+    Refused {
+        proposal: Proposal,
+        why: Refusal,
+    },
     /// `peer` lacks decided slots from `from` on: send it what the log has, or a snapshot.
-    CatchUp { peer: NodeId, from: Slot },
+    CatchUp {
+        peer: NodeId,
+        from: Slot,
+    },
     /// Replaces any earlier wish of this group that is later.
     WakeAt(Instant),
 }
@@ -112,8 +131,16 @@ impl<R: Replica> fmt::Debug for Effect<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Effect::Persist(record) => write!(f, "persist {record:?}"),
-            Effect::Send { to, message, after: After::Now } => write!(f, "send {to} {message:?}"),
-            Effect::Send { to, message, after: After::Durable } => write!(f, "send {to} {message:?} once durable"),
+            Effect::Send {
+                to,
+                message,
+                after: After::Now,
+            } => write!(f, "send {to} {message:?}"),
+            Effect::Send {
+                to,
+                message,
+                after: After::Durable,
+            } => write!(f, "send {to} {message:?} once durable"),
             Effect::Decided { slot, value, .. } => write!(f, "decided {slot:?} {value:?}"),
             Effect::Readable { token } => write!(f, "readable {token}"),
             Effect::Refused { proposal, why } => write!(f, "refused {proposal:?} {why:?}"),
@@ -140,10 +167,18 @@ impl<R: Replica> Effects<R> {
     }
 
     pub fn send(&mut self, to: NodeId, message: R::Message) {
-        self.list.push(Effect::Send { to, message, after: After::Now });
+        self.list.push(Effect::Send {
+            to,
+            message,
+            after: After::Now,
+        });
     }
 
     pub fn send_once_durable(&mut self, to: NodeId, message: R::Message) {
-        self.list.push(Effect::Send { to, message, after: After::Durable });
+        self.list.push(Effect::Send {
+            to,
+            message,
+            after: After::Durable,
+        });
     }
 }

@@ -11,6 +11,7 @@ pub mod effect;
 pub mod id;
 pub mod paxos;
 pub mod peers;
+pub mod planted;
 pub mod quorum;
 pub mod wire;
 

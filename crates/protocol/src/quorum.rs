@@ -5,7 +5,10 @@
 pub enum QuorumSystem {
     Majority,
     /// Any `read` members are a read quorum, any `write` members a write quorum; `read + write` exceeds the members.
-    Threshold { read: u8, write: u8 },
+    Threshold {
+        read: u8,
+        write: u8,
+    },
 }
 
 impl QuorumSystem {
