@@ -1,6 +1,27 @@
 //! What a group holds: named objects, as a deterministic state machine.
-mod command;
-mod outcome;
+//!
+//! [`Objects`] is the table; a [`Command`] asks something of it, a [`Change`] is what that does to it, an [`Outcome`] what it
+//! answers. Start at [`Objects::run`]. What objects are copied to and how they are replicated is not known here.
 
-pub use command::{Command, Condition, ExpireCondition, Expiry, SetAnswer, TtlUnit};
-pub use outcome::Outcome;
+mod change;
+mod checkpoint;
+mod codec;
+mod command;
+mod expiries;
+pub mod glob;
+mod number;
+mod object;
+mod objects;
+mod outcome;
+mod read;
+mod table;
+mod text;
+mod write;
+
+pub use change::Change;
+pub use codec::Malformed;
+pub use command::{Access, Command, Condition, ExpireCondition, Expiry, SetAnswer, TtlUnit};
+pub use objects::{OBJECT_BYTES_MAX, Objects};
+pub use outcome::{Outcome, WORDS};
+pub use read::SCAN_COUNT_MAX;
+pub use table::HASH_BITS;

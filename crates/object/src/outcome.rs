@@ -1,4 +1,15 @@
 //! What a command answers, independent of the Redis protocol's version, and its bytes in frames.
+//!
+//! # Bytes
+//!
+//! One code byte, then the fields, little-endian; byte strings are a `u32` length and the bytes, lists a `u32` count and the items:
+//! 0 Ok, 1 Nil, 2 Int (i64), 3 Bulk (bytes), 4 Word (its place in [`WORDS`], u8), 5 Error (UTF-8), 6 Keys (list), 7 Scan (next: a
+//! byte 0, or 1 and a u64; keys: list). A code never changes its meaning; words are only added at the end.
+
+use crate::codec::{Malformed, Reader, malformed, write_bytes, write_len, write_optional_u64};
+
+/// The words that TYPE can answer, in the order of their codes.
+pub const WORDS: [&str; 7] = ["none", "string", "list", "set", "zset", "hash", "stream"];
 
 /// The answer of one command on one group.
 #[derive(Clone, Debug, PartialEq)]
@@ -7,11 +18,100 @@ pub enum Outcome {
     Nil,
     Int(i64),
     Bulk(Vec<u8>),
-    /// A status word other than OK: what TYPE answers.
+    /// A status word other than OK: what TYPE answers, one of [`WORDS`].
     Word(&'static str),
     /// A Redis error line without the leading `-`, such as `WRONGTYPE Operation against ...`.
     Error(String),
     Keys(Vec<Vec<u8>>),
     /// `next` is where the scan of this group goes on; `None` at its end.
-    Scan { next: Option<u64>, keys: Vec<Vec<u8>> },
+    Scan {
+        next: Option<u64>,
+        keys: Vec<Vec<u8>>,
+    },
+}
+
+impl Outcome {
+    /// Appends the outcome's bytes to `out`. Panics on a word that is not one of [`WORDS`].
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Outcome::Ok => out.push(code::OK),
+            Outcome::Nil => out.push(code::NIL),
+            Outcome::Int(number) => {
+                out.push(code::INT);
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+            Outcome::Bulk(value) => {
+                out.push(code::BULK);
+                write_bytes(out, value);
+            }
+            Outcome::Word(word) => {
+                let place = WORDS.iter().position(|known| known == word);
+                let place = place.and_then(|place| u8::try_from(place).ok());
+                out.push(code::WORD);
+                out.push(place.expect("only words of WORDS are answered"));
+            }
+            Outcome::Error(line) => {
+                out.push(code::ERROR);
+                write_bytes(out, line.as_bytes());
+            }
+            Outcome::Keys(keys) => {
+                out.push(code::KEYS);
+                write_list(out, keys);
+            }
+            Outcome::Scan { next, keys } => {
+                out.push(code::SCAN);
+                write_optional_u64(out, *next);
+                write_list(out, keys);
+            }
+        }
+    }
+
+    /// Reads exactly what [`Outcome::encode`] wrote. Refuses anything else, also bytes after the end; never panics.
+    pub fn decode(bytes: &[u8]) -> Result<Outcome, Malformed> {
+        let mut reader = Reader::new(bytes);
+        let r = &mut reader;
+        let outcome = match r.u8()? {
+            code::OK => Outcome::Ok,
+            code::NIL => Outcome::Nil,
+            code::INT => Outcome::Int(r.i64()?),
+            code::BULK => Outcome::Bulk(r.bytes()?.to_vec()),
+            code::WORD => match WORDS.get(usize::from(r.u8()?)) {
+                Some(word) => Outcome::Word(word),
+                None => return malformed("unknown word"),
+            },
+            code::ERROR => match str::from_utf8(r.bytes()?) {
+                Ok(line) => Outcome::Error(line.to_owned()),
+                Err(_) => return malformed("an error line is not UTF-8"),
+            },
+            code::KEYS => Outcome::Keys(read_list(r)?),
+            code::SCAN => Outcome::Scan { next: r.optional(Reader::u64)?, keys: read_list(r)? },
+            _ => return malformed("unknown outcome"),
+        };
+        reader.end()?;
+        Ok(outcome)
+    }
+}
+
+mod code {
+    pub(super) const OK: u8 = 0;
+    pub(super) const NIL: u8 = 1;
+    pub(super) const INT: u8 = 2;
+    pub(super) const BULK: u8 = 3;
+    pub(super) const WORD: u8 = 4;
+    pub(super) const ERROR: u8 = 5;
+    pub(super) const KEYS: u8 = 6;
+    pub(super) const SCAN: u8 = 7;
+}
+
+fn write_list(out: &mut Vec<u8>, items: &[Vec<u8>]) {
+    write_len(out, items.len());
+    for item in items {
+        write_bytes(out, item);
+    }
+}
+
+fn read_list(r: &mut Reader<'_>) -> Result<Vec<Vec<u8>>, Malformed> {
+    // Not allocated from the declared count: an item that is not there ends the reading.
+    let count = r.u32()?;
+    (0..count).map(|_| r.bytes().map(<[u8]>::to_vec)).collect()
 }

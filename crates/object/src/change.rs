@@ -1,0 +1,116 @@
+//! What a command does to an object, computed before it is done: chain replication logs changes instead of commands.
+//!
+//! # Bytes
+//!
+//! One code byte, then the fields, little-endian: 1 Put (key, value, expires), 2 Write (key, offset u32, bytes), 3 Expire (key,
+//! expires), 4 Delete (key), 5 Flush. Byte strings are a `u32` length and the bytes; expires is a byte 0, or 1 and a u64. A code
+//! never changes its meaning.
+
+use std::borrow::Cow;
+
+use crate::OBJECT_BYTES_MAX;
+use crate::codec::{Malformed, Reader, malformed, write_bytes, write_optional_u64};
+
+/// One change of one object, or of all. Applying the same changes to equal tables leaves equal tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// The string is `value` and expires then, whatever it was.
+    Put {
+        key: &'a [u8],
+        value: Cow<'a, [u8]>,
+        expires_ms: Option<u64>,
+    },
+    /// The string holds `bytes` at `offset`; zeros fill a gap before it. The expiry stays.
+    Write {
+        key: &'a [u8],
+        offset: u32,
+        bytes: &'a [u8],
+    },
+    /// The object expires then, or never.
+    Expire {
+        key: &'a [u8],
+        expires_ms: Option<u64>,
+    },
+    Delete {
+        key: &'a [u8],
+    },
+    /// Every object of the group is deleted.
+    Flush,
+}
+
+impl<'a> Change<'a> {
+    /// The name of the one object changed; `None` if all are.
+    pub fn key(&self) -> Option<&'a [u8]> {
+        match *self {
+            Change::Put { key, .. }
+            | Change::Write { key, .. }
+            | Change::Expire { key, .. }
+            | Change::Delete { key } => Some(key),
+            Change::Flush => None,
+        }
+    }
+
+    /// Appends the change's bytes to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Change::Put { key, value, expires_ms } => {
+                out.push(code::PUT);
+                write_bytes(out, key);
+                write_bytes(out, value);
+                write_optional_u64(out, *expires_ms);
+            }
+            Change::Write { key, offset, bytes } => {
+                out.push(code::WRITE);
+                write_bytes(out, key);
+                out.extend_from_slice(&offset.to_le_bytes());
+                write_bytes(out, bytes);
+            }
+            Change::Expire { key, expires_ms } => {
+                out.push(code::EXPIRE);
+                write_bytes(out, key);
+                write_optional_u64(out, *expires_ms);
+            }
+            Change::Delete { key } => {
+                out.push(code::DELETE);
+                write_bytes(out, key);
+            }
+            Change::Flush => out.push(code::FLUSH),
+        }
+    }
+
+    /// Reads exactly what [`Change::encode`] wrote. Refuses anything else, also bytes after the end and an object larger than
+    /// [`OBJECT_BYTES_MAX`]; never panics.
+    pub fn decode(bytes: &'a [u8]) -> Result<Change<'a>, Malformed> {
+        let mut reader = Reader::new(bytes);
+        let r = &mut reader;
+        let change = match r.u8()? {
+            code::PUT => {
+                Change::Put { key: r.bytes()?, value: Cow::Borrowed(r.bytes()?), expires_ms: r.optional(Reader::u64)? }
+            }
+            code::WRITE => Change::Write { key: r.bytes()?, offset: r.u32()?, bytes: r.bytes()? },
+            code::EXPIRE => Change::Expire { key: r.bytes()?, expires_ms: r.optional(Reader::u64)? },
+            code::DELETE => Change::Delete { key: r.bytes()? },
+            code::FLUSH => Change::Flush,
+            _ => return malformed("unknown change"),
+        };
+        reader.end()?;
+        if change.is_within_limits() { Ok(change) } else { malformed("an object beyond its limit") }
+    }
+
+    fn is_within_limits(&self) -> bool {
+        let value_len = match self {
+            Change::Put { value, .. } => value.len(),
+            Change::Write { offset, bytes, .. } => (*offset as usize).saturating_add(bytes.len()),
+            Change::Expire { .. } | Change::Delete { .. } | Change::Flush => 0,
+        };
+        value_len <= OBJECT_BYTES_MAX && self.key().is_none_or(|key| key.len() <= OBJECT_BYTES_MAX)
+    }
+}
+
+mod code {
+    pub(super) const PUT: u8 = 1;
+    pub(super) const WRITE: u8 = 2;
+    pub(super) const EXPIRE: u8 = 3;
+    pub(super) const DELETE: u8 = 4;
+    pub(super) const FLUSH: u8 = 5;
+}

@@ -1,0 +1,165 @@
+//! Numbers written as text: what INCRBY and INCRBYFLOAT take for a number, and how they write their result.
+//!
+//! Redis adds floats as the machine's long doubles and prints 17 places. Here decimals are added exactly, in units of 10^-17, and
+//! results too large for that (beyond 10^21) as `f64`. So common sums (0.1 + 0.2) read as in Redis, every machine computes the same,
+//! and the digits of a long double's rounding error (Redis's 1000000.1 + 0.2) are not reproduced. Hexadecimal floats are refused.
+
+/// Places after the decimal point that a result may have.
+const PLACES: u32 = 17;
+
+/// The longest text that is taken for a float, as in Redis.
+const FLOAT_BYTES_MAX: usize = 5 * 1024;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FloatError {
+    NotAFloat,
+    NanOrInfinity,
+}
+
+/// The integer that `text` is the one canonical spelling of: no sign for 0, no `+`, no leading zeros or spaces.
+pub(crate) fn parse_integer(text: &[u8]) -> Option<i64> {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    match *digits {
+        [b'0'] if digits.len() == text.len() => return Some(0),
+        [b'1'..=b'9', ..] => {}
+        _ => return None,
+    }
+    str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// The text of `text + delta`.
+pub(crate) fn add_float(text: &[u8], delta: f64) -> Result<String, FloatError> {
+    if text.len() > FLOAT_BYTES_MAX {
+        return Err(FloatError::NotAFloat);
+    }
+    let text = str::from_utf8(text).map_err(|_| FloatError::NotAFloat)?;
+    let value: f64 = text.parse().map_err(|_| FloatError::NotAFloat)?;
+    if value.is_nan() {
+        return Err(FloatError::NotAFloat);
+    }
+    let sum = value + delta;
+    if !sum.is_finite() {
+        return Err(FloatError::NanOrInfinity);
+    }
+    // The shortest decimal that reads as `delta` is what the client wrote, up to 15 digits.
+    let exact = parse_decimal(text).zip(parse_decimal(&format!("{delta:e}")));
+    Ok(match exact.and_then(|(value, delta)| value.checked_add(delta)) {
+        Some(sum) => print_decimal(sum),
+        None => format!("{sum}"),
+    })
+}
+
+/// A float's text in units of 10^-17, rounded half to even; `None` if it has too many digits for an `i128`.
+fn parse_decimal(text: &str) -> Option<i128> {
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().ok()?),
+        None => (text, 0),
+    };
+    let negative = mantissa.starts_with('-');
+    let mantissa = mantissa.trim_start_matches(['+', '-']);
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let mut units: i128 = 0;
+    for digit in whole.bytes().chain(fraction.bytes()) {
+        let digit = digit.is_ascii_digit().then(|| i128::from(digit - b'0'))?;
+        units = units.checked_mul(10)?.checked_add(digit)?;
+    }
+    let shift = exponent.checked_sub(i64::try_from(fraction.len()).ok()?)?.checked_add(i64::from(PLACES))?;
+    let power = u32::try_from(shift.unsigned_abs()).ok().and_then(|places| 10_i128.checked_pow(places));
+    let units = match power {
+        _ if units == 0 => 0,
+        Some(power) if shift >= 0 => units.checked_mul(power)?,
+        Some(power) => divide_half_even(units, power),
+        None if shift >= 0 => return None,
+        // Less than half of a unit.
+        None => 0,
+    };
+    Some(if negative { -units } else { units })
+}
+
+/// For `units >= 0` and `divisor > 1`.
+fn divide_half_even(units: i128, divisor: i128) -> i128 {
+    let (quotient, remainder) = (units / divisor, units % divisor);
+    let up = match remainder.cmp(&(divisor - remainder)) {
+        std::cmp::Ordering::Less => false,
+        std::cmp::Ordering::Equal => quotient % 2 == 1,
+        std::cmp::Ordering::Greater => true,
+    };
+    quotient + i128::from(up)
+}
+
+fn print_decimal(units: i128) -> String {
+    let one = 10_u128.pow(PLACES);
+    let (whole, fraction) = (units.unsigned_abs() / one, units.unsigned_abs() % one);
+    let sign = if units < 0 { "-" } else { "" };
+    if fraction == 0 {
+        return format!("{sign}{whole}");
+    }
+    let fraction = format!("{fraction:0width$}", width = PLACES as usize);
+    format!("{sign}{whole}.{}", fraction.trim_end_matches('0'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FloatError, add_float, parse_integer};
+
+    #[test]
+    fn integers_have_one_spelling() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("-1", Some(-1)),
+            ("9223372036854775807", Some(i64::MAX)),
+            ("-9223372036854775808", Some(i64::MIN)),
+            ("9223372036854775808", None),
+            ("-9223372036854775809", None),
+            ("-0", None),
+            ("+1", None),
+            ("01", None),
+            ("", None),
+            ("-", None),
+            (" 1", None),
+            ("1 ", None),
+            ("1x", None),
+            ("1.0", None),
+        ] {
+            assert_eq!(parse_integer(text.as_bytes()), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn floats_are_added_and_printed_as_in_redis() {
+        for (text, delta, expected) in [
+            ("10.50", 0.1, "10.6"),
+            ("10.6", -5.0, "5.6"),
+            ("5.0e3", 2.0e2, "5200"),
+            ("0", 0.1, "0.1"),
+            ("0.1", 0.2, "0.3"),
+            ("3", 1.1, "4.1"),
+            ("-1.5", 1.5, "0"),
+            ("-0.0", 0.0, "0"),
+            ("1", 1e-18, "1"),
+            ("0", -1e-17, "-0.00000000000000001"),
+            (".5", 0.25, "0.75"),
+            ("5.", 0.0, "5"),
+            ("+5", 1.0, "6"),
+            ("9007199254740993", 2.0, "9007199254740995"),
+            ("17179869184", 1.5, "17179869185.5"),
+            ("1e21", 1.0, "1000000000000000000001"),
+            ("1e23", 0.0, "100000000000000000000000"),
+            ("1e-400", 1.0, "1"),
+        ] {
+            assert_eq!(add_float(text.as_bytes(), delta).as_deref(), Ok(expected), "{text:?} + {delta}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_float_is_refused() {
+        for text in ["", " 1", "1 ", "abc", "nan", "1e", "1e5x", "--1", "0x10"] {
+            assert_eq!(add_float(text.as_bytes(), 1.0), Err(FloatError::NotAFloat), "{text:?}");
+        }
+        assert_eq!(add_float(&b"1".repeat(6000), 1.0), Err(FloatError::NotAFloat));
+        assert_eq!(add_float(b"\xff", 1.0), Err(FloatError::NotAFloat));
+        for (text, delta) in [("inf", 1.0), ("1", f64::INFINITY), ("inf", f64::NEG_INFINITY), ("1e308", 1.7e308)] {
+            assert_eq!(add_float(text.as_bytes(), delta), Err(FloatError::NanOrInfinity), "{text:?} + {delta}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! One named object: a variant for each type, and what all types can do.
+
+use crate::OBJECT_BYTES_MAX;
+use crate::codec::{Malformed, Reader, malformed};
+use crate::text::Text;
+
+/// The layout of stored objects that this release writes.
+const LAYOUT: u8 = 1;
+
+const TYPE_STRING: u8 = 1;
+
+/// An object with its name and expiry. Every type keeps these in its own way, so that a small object is one allocation.
+#[derive(Debug)]
+pub(crate) enum Object {
+    String(Text),
+}
+
+impl Object {
+    pub(crate) fn name(&self) -> &[u8] {
+        match self {
+            Object::String(text) => text.name(),
+        }
+    }
+
+    pub(crate) fn expires_ms(&self) -> Option<u64> {
+        match self {
+            Object::String(text) => text.expires_ms(),
+        }
+    }
+
+    pub(crate) fn is_due(&self, time_ms: u64) -> bool {
+        self.expires_ms().is_some_and(|expires_ms| expires_ms <= time_ms)
+    }
+
+    pub(crate) fn set_expires_ms(&mut self, expires_ms: Option<u64>) {
+        match self {
+            Object::String(text) => text.set_expires_ms(expires_ms),
+        }
+    }
+
+    /// What TYPE answers.
+    pub(crate) fn type_name(&self) -> &'static str {
+        match self {
+            Object::String(_) => "string",
+        }
+    }
+
+    /// Bytes allocated for the object alone.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        match self {
+            Object::String(text) => text.heap_bytes(),
+        }
+    }
+
+    /// Appends what a checkpoint stores under the object's name: layout, type (1 string), expiry (0, or 1 and a u64), then what the
+    /// type has; a string has its value up to the end.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Object::String(text) => {
+                out.extend_from_slice(&[LAYOUT, TYPE_STRING]);
+                crate::codec::write_optional_u64(out, text.expires_ms());
+                out.extend_from_slice(text.value());
+            }
+        }
+    }
+
+    /// Reads what [`Object::encode`] wrote under `name`.
+    pub(crate) fn decode(name: &[u8], encoded: &[u8]) -> Result<Object, Malformed> {
+        let mut reader = Reader::new(encoded);
+        if reader.u8()? != LAYOUT {
+            return malformed("an object's layout is of another release");
+        }
+        if reader.u8()? != TYPE_STRING {
+            return malformed("unknown type of object");
+        }
+        let expires_ms = reader.optional(Reader::u64)?;
+        let value = reader.remainder();
+        if name.len() > OBJECT_BYTES_MAX || value.len() > OBJECT_BYTES_MAX {
+            return malformed("an object beyond its limit");
+        }
+        Ok(Object::String(Text::new(name, value, expires_ms)))
+    }
+}

@@ -1,0 +1,273 @@
+//! The objects of one group, as a deterministic state machine.
+//!
+//! Replicas that apply the same commands, or the same changes, at the same group times hold the same objects. Nothing here reads a
+//! clock or draws a random number: both are arguments. Group time never runs backwards, and an object expires when group time
+//! reaches its expiry, on every replica alike. Knows nothing of groups, replicas or logs.
+//!
+//! [`Objects::execute`] computes what a command changes and [`Objects::apply`] changes it; [`Objects::run`] is both in one, for
+//! those who log commands rather than changes.
+
+use std::hash::Hasher;
+
+use siphasher::sip::SipHasher13;
+
+use crate::change::Change;
+use crate::checkpoint::Unsaved;
+use crate::command::{Access, Command};
+use crate::expiries::Expiries;
+use crate::object::Object;
+use crate::outcome::Outcome;
+use crate::table::{Entry, HASH_BITS, Slot, Table};
+use crate::text::Text;
+
+/// The largest value of a string, and the longest name.
+pub const OBJECT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// What an object costs besides its own allocation, about: its entry with room to grow, its place in the index.
+const ENTRY_BYTES: usize = size_of::<Entry>() + 12;
+
+/// A group's objects by name.
+#[derive(Debug)]
+pub struct Objects {
+    hasher: SipHasher13,
+    /// All ones but in tests that want names of equal hash.
+    hash_mask: u64,
+    pub(crate) table: Table,
+    pub(crate) expiries: Expiries,
+    pub(crate) unsaved: Unsaved,
+    /// Of the objects in the table.
+    object_bytes: usize,
+}
+
+/// Where a name's object is, or would be.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) hash: u64,
+    pub(crate) slot: Option<Slot>,
+}
+
+impl Objects {
+    /// No objects. All replicas of a group must be given the same `hash_key`: it decides the order of SCAN. A key that clients
+    /// cannot know keeps them from choosing names that collide.
+    pub fn new(hash_key: [u8; 16]) -> Objects {
+        Objects {
+            hasher: SipHasher13::new_with_key(&hash_key),
+            hash_mask: (1 << HASH_BITS) - 1,
+            table: Table::new(),
+            expiries: Expiries::new(),
+            unsaved: Unsaved::new(),
+            object_bytes: 0,
+        }
+    }
+
+    /// The name's place in SCAN's order, below 2^[`HASH_BITS`].
+    pub fn hash(&self, key: &[u8]) -> u64 {
+        self.hasher.hash(key) & self.hash_mask
+    }
+
+    /// How many objects there are, the due ones that no [`Objects::advance`] has removed yet included.
+    pub fn count(&self) -> usize {
+        self.table.count()
+    }
+
+    /// The memory that the objects take, about.
+    pub fn bytes(&self) -> usize {
+        size_of::<Objects>() + self.object_bytes + self.unsaved.bytes()
+    }
+
+    /// Executes a command at group time `time_ms`, not before that of any earlier command: removes what has expired by then, and
+    /// leaves the objects as [`Objects::apply`] does with the change of [`Objects::execute`].
+    pub fn run(&mut self, command: &Command<'_>, time_ms: u64, seed: u64) -> Outcome {
+        self.advance(time_ms);
+        let place = command.key().map(|key| self.place(key));
+        let (change, outcome) = self.execute_at(command, place, time_ms, seed);
+        match (change, place) {
+            (None, _) => {}
+            (Some(change), Some(place)) => self.apply_at(change, place),
+            (Some(change), None) => self.apply(change),
+        }
+        outcome
+    }
+
+    /// What a command would change at group time `time_ms`, and what it answers. Objects that are due by then are taken for gone.
+    /// `seed` is there for commands whose result is random.
+    pub fn execute<'a>(&self, command: &Command<'a>, time_ms: u64, seed: u64) -> (Option<Change<'a>>, Outcome) {
+        self.execute_at(command, command.key().map(|key| self.place(key)), time_ms, seed)
+    }
+
+    /// Answers a command that only reads. Panics on one that may write: see [`Command::access`].
+    pub fn read(&self, command: &Command<'_>, time_ms: u64) -> Outcome {
+        assert_eq!(command.access(), Access::Read, "{command:?} is no read");
+        let place = command.key().map(|key| self.place(key));
+        self.read_at(command, self.live(place, time_ms), time_ms)
+    }
+
+    /// Changes the objects: with [`Objects::advance`], the only way to.
+    pub fn apply(&mut self, change: Change<'_>) {
+        match change.key() {
+            Some(key) => self.apply_at(change, self.place(key)),
+            None => self.flush(),
+        }
+    }
+
+    /// Removes every object whose expiry is at or before group time `time_ms`.
+    pub fn advance(&mut self, time_ms: u64) {
+        while let Some((expires_ms, hash)) = self.expiries.first_due(time_ms) {
+            let slot = self.table.find_by(hash, |object| object.expires_ms() == Some(expires_ms));
+            self.remove(hash, slot.expect("an object has every expiry in the index"));
+        }
+    }
+
+    /// When the next object expires.
+    pub fn next_expiry_ms(&self) -> Option<u64> {
+        self.expiries.next_ms()
+    }
+
+    /// Whether a command meets an object that is due at `now_ms` and still here because group time has not got there. Whoever is to
+    /// answer it first commits a group time that expires the object.
+    pub fn is_due(&self, command: &Command<'_>, now_ms: u64) -> bool {
+        if !self.expiries.has_due(now_ms) {
+            return false;
+        }
+        let Some(key) = command.key() else {
+            return true;
+        };
+        self.object(self.place(key)).is_some_and(|object| object.is_due(now_ms))
+    }
+
+    pub(crate) fn place(&self, key: &[u8]) -> Place {
+        let hash = self.hash(key);
+        Place { hash, slot: self.table.find(hash, key) }
+    }
+
+    fn object(&self, place: Place) -> Option<&Object> {
+        place.slot.map(|slot| self.table.at(place.hash, slot))
+    }
+
+    fn live(&self, place: Option<Place>, time_ms: u64) -> Option<&Object> {
+        place.and_then(|place| self.object(place)).filter(|object| !object.is_due(time_ms))
+    }
+
+    fn execute_at<'a>(
+        &self,
+        command: &Command<'a>,
+        place: Option<Place>,
+        time_ms: u64,
+        _seed: u64,
+    ) -> (Option<Change<'a>>, Outcome) {
+        let object = self.live(place, time_ms);
+        match command.access() {
+            Access::Read => (None, self.read_at(command, object, time_ms)),
+            Access::Write => crate::write::execute(command, object, time_ms),
+        }
+    }
+
+    fn apply_at(&mut self, change: Change<'_>, place: Place) {
+        let Place { hash, slot } = place;
+        match (change, slot) {
+            (Change::Put { value, expires_ms, .. }, Some(slot)) => {
+                self.update(hash, slot, |object| match object {
+                    Object::String(text) => text.put(&value, expires_ms),
+                });
+            }
+            (Change::Put { key, value, expires_ms }, None) => {
+                self.insert(hash, Object::String(Text::new(key, &value, expires_ms)));
+            }
+            (Change::Write { offset, bytes, .. }, Some(slot)) => {
+                self.update(hash, slot, |object| match object {
+                    Object::String(text) => text.write(offset as usize, bytes),
+                });
+            }
+            (Change::Write { key, offset, bytes }, None) => {
+                let mut text = Text::new(key, b"", None);
+                text.write(offset as usize, bytes);
+                self.insert(hash, Object::String(text));
+            }
+            (Change::Expire { expires_ms, .. }, Some(slot)) => {
+                self.update(hash, slot, |object| object.set_expires_ms(expires_ms));
+            }
+            (Change::Delete { .. }, Some(slot)) => self.remove(hash, slot),
+            (Change::Expire { .. } | Change::Delete { .. }, None) => {}
+            (Change::Flush, _) => self.flush(),
+        }
+    }
+
+    fn update(&mut self, hash: u64, slot: Slot, change: impl FnOnce(&mut Object)) {
+        let object = self.table.at_mut(hash, slot);
+        let (bytes_before, expires_before) = (object.heap_bytes(), object.expires_ms());
+        change(object);
+        let (bytes, expires) = (object.heap_bytes(), object.expires_ms());
+        self.object_bytes = self.object_bytes + bytes - bytes_before;
+        if expires != expires_before {
+            self.forget_expiry(expires_before, hash);
+            self.note_expiry(expires, hash);
+        }
+    }
+
+    fn insert(&mut self, hash: u64, object: Object) {
+        self.note(hash, &object);
+        self.table.insert(hash, object, true);
+    }
+
+    fn remove(&mut self, hash: u64, slot: Slot) {
+        let object = self.take_out(hash, slot);
+        self.unsaved.note_gone(hash, object.name());
+    }
+
+    fn flush(&mut self) {
+        self.table = Table::new();
+        self.expiries = Expiries::new();
+        self.unsaved.note_flush();
+        self.object_bytes = 0;
+    }
+
+    /// Counts an object that comes into the table.
+    pub(crate) fn note(&mut self, hash: u64, object: &Object) {
+        self.object_bytes += ENTRY_BYTES + object.heap_bytes();
+        self.note_expiry(object.expires_ms(), hash);
+    }
+
+    /// Takes an object out of the table and of all accounts.
+    pub(crate) fn take_out(&mut self, hash: u64, slot: Slot) -> Object {
+        let object = self.table.remove(hash, slot);
+        self.object_bytes -= ENTRY_BYTES + object.heap_bytes();
+        self.forget_expiry(object.expires_ms(), hash);
+        object
+    }
+
+    fn note_expiry(&mut self, expires_ms: Option<u64>, hash: u64) {
+        if let Some(expires_ms) = expires_ms {
+            self.expiries.add(expires_ms, hash);
+            self.object_bytes += Expiries::BYTES_EACH;
+        }
+    }
+
+    fn forget_expiry(&mut self, expires_ms: Option<u64>, hash: u64) {
+        if let Some(expires_ms) = expires_ms {
+            self.expiries.remove(expires_ms, hash);
+            self.object_bytes -= Expiries::BYTES_EACH;
+        }
+    }
+
+    /// Compares replicas: equal for equal names, values and expiries, whatever the order they came in and whatever the hash key.
+    /// Reads every object.
+    pub fn digest(&self) -> u64 {
+        let mut sum = self.count() as u64;
+        self.for_each(|key, encoded| {
+            let mut hasher = SipHasher13::new();
+            hasher.write_u64(key.len() as u64);
+            hasher.write(key);
+            hasher.write(encoded);
+            sum = sum.wrapping_add(hasher.finish());
+        });
+        sum
+    }
+}
+
+#[cfg(test)]
+impl Objects {
+    /// Objects whose names have few different hashes.
+    pub(crate) fn with_hash_mask(hash_mask: u64) -> Objects {
+        Objects { hash_mask, ..Objects::new([7; 16]) }
+    }
+}

@@ -1,0 +1,140 @@
+//! What reading commands answer: Redis 7.0's answers.
+
+use std::ops::ControlFlow;
+
+use crate::command::{Command, TtlUnit};
+use crate::glob;
+use crate::object::Object;
+use crate::objects::Objects;
+use crate::outcome::Outcome;
+use crate::table::{Entry, HASH_BITS};
+
+/// Names that one SCAN looks at, whatever it asks for.
+pub const SCAN_COUNT_MAX: u32 = 65_536;
+
+impl Objects {
+    /// `object` is the live object that the command names, if it names one.
+    pub(crate) fn read_at(&self, command: &Command<'_>, object: Option<&Object>, time_ms: u64) -> Outcome {
+        match *command {
+            Command::Get { .. } | Command::GetEx { .. } => match object {
+                Some(Object::String(text)) => Outcome::Bulk(text.value().to_vec()),
+                None => Outcome::Nil,
+            },
+            Command::Strlen { .. } => match object {
+                Some(Object::String(text)) => Outcome::Int(text.value().len() as i64),
+                None => Outcome::Int(0),
+            },
+            Command::GetRange { start, end, .. } => match object {
+                Some(Object::String(text)) => Outcome::Bulk(byte_range(text.value(), start, end).to_vec()),
+                None => Outcome::Bulk(Vec::new()),
+            },
+            Command::Exists { .. } => Outcome::Int(i64::from(object.is_some())),
+            Command::Type { .. } => Outcome::Word(object.map_or("none", Object::type_name)),
+            Command::Ttl { unit, .. } => Outcome::Int(time_to_live(object, unit, time_ms)),
+            Command::Count => Outcome::Int((self.count() - self.expiries.due_count(time_ms)) as i64),
+            Command::Keys { pattern } => self.keys(pattern, time_ms),
+            Command::Scan { from, count, pattern, type_name } => self.scan(from, count, pattern, type_name, time_ms),
+            _ => unreachable!("{command:?} is no read"),
+        }
+    }
+
+    fn keys(&self, pattern: &[u8], time_ms: u64) -> Outcome {
+        if pattern.len() > glob::PATTERN_BYTES_MAX {
+            return pattern_too_long();
+        }
+        let mut keys = Vec::new();
+        self.table.visit_leaves(0, &mut |entries| {
+            let live = entries.iter().filter(|entry| !entry.object.is_due(time_ms));
+            let mut found: Vec<&Entry> = live.filter(|entry| glob::matches(pattern, entry.object.name())).collect();
+            // Replicas may hold a leaf in different order.
+            found.sort_unstable_by_key(|entry| in_scan_order(entry));
+            keys.extend(found.iter().map(|entry| entry.object.name().to_vec()));
+            ControlFlow::Continue(())
+        });
+        Outcome::Keys(keys)
+    }
+
+    /// Looks at the objects from hash `from` on, until it has seen `count` and all those of the last one's hash. The cursor is a hash,
+    /// so an object that stays is met by whoever passes it, whatever comes and goes around it.
+    fn scan(&self, from: u64, count: u32, pattern: Option<&[u8]>, type_name: Option<&[u8]>, time_ms: u64) -> Outcome {
+        if pattern.is_some_and(|pattern| pattern.len() > glob::PATTERN_BYTES_MAX) {
+            return pattern_too_long();
+        }
+        let (seen, next) = self.page(from, count.clamp(1, SCAN_COUNT_MAX) as usize);
+        let objects = seen.iter().map(|entry| &entry.object);
+        let wanted = objects.filter(|object| {
+            !object.is_due(time_ms)
+                && type_name.is_none_or(|name| name.eq_ignore_ascii_case(object.type_name().as_bytes()))
+                && pattern.is_none_or(|pattern| glob::matches(pattern, object.name()))
+        });
+        Outcome::Scan { next, keys: wanted.map(|object| object.name().to_vec()).collect() }
+    }
+
+    /// The first `count` objects from hash `from` on, more if the last shares its hash, and the hash of the one after them.
+    fn page(&self, from: u64, count: usize) -> (Vec<&Entry>, Option<u64>) {
+        let mut seen: Vec<&Entry> = Vec::new();
+        let mut next = None;
+        if from >> HASH_BITS != 0 {
+            return (seen, next);
+        }
+        self.table.visit_leaves(from, &mut |entries| {
+            let mut ahead: Vec<&Entry> = entries.iter().filter(|entry| entry.hash() >= from).collect();
+            let missing = count.saturating_sub(seen.len());
+            if ahead.len() > missing && missing > 0 {
+                // Sorting a whole leaf for ten names would take most of SCAN's time.
+                let (_, last, _) = ahead.select_nth_unstable_by_key(missing - 1, |entry| entry.hash());
+                let last = last.hash();
+                next = ahead.iter().map(|entry| entry.hash()).filter(|hash| *hash > last).min();
+                ahead.retain(|entry| entry.hash() <= last);
+            } else if missing == 0 {
+                next = ahead.iter().map(|entry| entry.hash()).min();
+                ahead.clear();
+            }
+            ahead.sort_unstable_by_key(|entry| in_scan_order(entry));
+            seen.append(&mut ahead);
+            if next.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        (seen, next)
+    }
+}
+
+fn in_scan_order(entry: &Entry) -> (u64, &[u8]) {
+    (entry.hash(), entry.object.name())
+}
+
+fn pattern_too_long() -> Outcome {
+    Outcome::Error(format!("ERR pattern is longer than {} bytes", glob::PATTERN_BYTES_MAX))
+}
+
+/// The bytes from `start` to `end`, both included; a negative place counts from the end.
+fn byte_range(value: &[u8], start: i64, end: i64) -> &[u8] {
+    let len = value.len() as i64;
+    if len == 0 || (start < 0 && end < 0 && start > end) {
+        return b"";
+    }
+    let absolute = |place: i64| {
+        if place < 0 { (len + place).max(0) } else { place }
+    };
+    let (start, end) = (absolute(start), absolute(end).min(len - 1));
+    if start > end { b"" } else { &value[start as usize..=end as usize] }
+}
+
+/// -2 without an object, -1 without an expiry.
+fn time_to_live(object: Option<&Object>, unit: TtlUnit, time_ms: u64) -> i64 {
+    let Some(object) = object else { return -2 };
+    let Some(expires_ms) = object.expires_ms() else {
+        return -1;
+    };
+    let expires_ms = i64::try_from(expires_ms).unwrap_or(i64::MAX);
+    let left_ms = expires_ms.saturating_sub_unsigned(time_ms).max(0);
+    match unit {
+        TtlUnit::Seconds => to_seconds(left_ms),
+        TtlUnit::Milliseconds => left_ms,
+        TtlUnit::UnixSeconds => to_seconds(expires_ms),
+        TtlUnit::UnixMilliseconds => expires_ms,
+    }
+}
+
+fn to_seconds(ms: i64) -> i64 {
+    ms.saturating_add(500) / 1000
+}

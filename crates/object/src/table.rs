@@ -1,0 +1,333 @@
+//! Objects by name: a trie over the leading bits of the name's hash whose leaves are small hash tables.
+//!
+//! A leaf that is full becomes a branch of 64 leaves, so that growth never moves more than one leaf's objects, a group with one
+//! object costs one small leaf, and whoever walks the objects in hash order holds one leaf at a time. It knows nothing of what
+//! objects are, except their names.
+
+use std::ops::ControlFlow;
+
+use hashbrown::HashTable;
+
+use crate::object::Object;
+
+/// Bits of a name's hash, few enough that a SCAN cursor can name the group as well. Equal hashes are allowed everywhere.
+pub const HASH_BITS: u32 = 48;
+
+/// Objects in a leaf before it becomes a branch. Moving them takes about a quarter of a millisecond.
+const LEAF_OBJECTS_MAX: usize = 4096;
+
+const BRANCH_BITS: u32 = 6;
+
+/// A leaf with less of its hash left to tell its objects apart does not branch any more.
+const LEAF_BITS_MIN: u32 = 24;
+
+/// An object in its leaf.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    hash: u64,
+    pub(crate) object: Object,
+}
+
+/// Marks in `Entry::hash` an object that changed since the last checkpoint.
+const DIRTY: u64 = 1 << 63;
+
+impl Entry {
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash & !DIRTY
+    }
+
+    fn is_dirty(&self) -> bool {
+        self.hash & DIRTY != 0
+    }
+}
+
+/// Where an object is in its leaf, until the next insertion or removal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot(u32);
+
+#[derive(Debug)]
+pub(crate) struct Table {
+    root: Node,
+    count: usize,
+}
+
+#[derive(Debug)]
+enum Node {
+    Leaf(Leaf),
+    /// By the next bits of the hash.
+    Branch(Box<[Node]>),
+}
+
+impl Table {
+    pub(crate) fn new() -> Table {
+        Table { root: Node::Leaf(Leaf::default()), count: 0 }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(crate) fn find(&self, hash: u64, name: &[u8]) -> Option<Slot> {
+        self.find_by(hash, |object| object.name() == name)
+    }
+
+    /// An object with this hash for which `is_it` holds.
+    pub(crate) fn find_by(&self, hash: u64, is_it: impl Fn(&Object) -> bool) -> Option<Slot> {
+        self.leaf(hash).find_by(hash, is_it).map(Slot)
+    }
+
+    /// The object that `find` found there.
+    pub(crate) fn at(&self, hash: u64, slot: Slot) -> &Object {
+        &self.leaf(hash).entries[slot.0 as usize].object
+    }
+
+    /// The object that `find` found there, to be changed: it counts as dirty from here.
+    pub(crate) fn at_mut(&mut self, hash: u64, slot: Slot) -> &mut Object {
+        let (leaf, _) = self.leaf_mut(hash);
+        let entry = &mut leaf.entries[slot.0 as usize];
+        leaf.dirty_count += u32::from(!entry.is_dirty());
+        entry.hash |= DIRTY;
+        &mut entry.object
+    }
+
+    /// Adds an object whose name is not in the table.
+    pub(crate) fn insert(&mut self, hash: u64, object: Object, dirty: bool) {
+        let entry = Entry { hash: hash | if dirty { DIRTY } else { 0 }, object };
+        let (leaf, bits_left) = self.leaf_mut(hash);
+        leaf.insert(entry);
+        if leaf.entries.len() > LEAF_OBJECTS_MAX && bits_left > LEAF_BITS_MIN {
+            self.split(hash);
+        }
+        self.count += 1;
+    }
+
+    pub(crate) fn remove(&mut self, hash: u64, slot: Slot) -> Object {
+        self.count -= 1;
+        self.leaf_mut(hash).0.remove(slot.0).object
+    }
+
+    /// Shows the objects of every leaf that may hold a hash of at least `from`, leaf by leaf in hash order, unordered within one.
+    pub(crate) fn visit_leaves<'t>(&'t self, from: u64, visit: &mut impl FnMut(&'t [Entry]) -> ControlFlow<()>) {
+        // Whoever visits breaks off because it has enough; there is nothing to tell the caller.
+        let _ = self.root.visit(HASH_BITS, from, &mut |leaf| visit(&leaf.entries));
+    }
+
+    /// Shows each dirty object once and takes it for clean.
+    pub(crate) fn take_dirty(&mut self, each: &mut impl FnMut(&Object)) {
+        self.root.take_dirty(each);
+    }
+
+    fn leaf(&self, hash: u64) -> &Leaf {
+        let mut node = &self.root;
+        let mut bits_left = HASH_BITS;
+        loop {
+            match node {
+                Node::Leaf(leaf) => return leaf,
+                Node::Branch(children) => {
+                    bits_left -= BRANCH_BITS;
+                    node = &children[child_index(hash, bits_left)];
+                }
+            }
+        }
+    }
+
+    /// The leaf for `hash`, and how many bits of the hash differ among its objects.
+    fn leaf_mut(&mut self, hash: u64) -> (&mut Leaf, u32) {
+        let mut node = &mut self.root;
+        let mut bits_left = HASH_BITS;
+        loop {
+            match node {
+                Node::Leaf(leaf) => return (leaf, bits_left),
+                Node::Branch(children) => {
+                    bits_left -= BRANCH_BITS;
+                    node = &mut children[child_index(hash, bits_left)];
+                }
+            }
+        }
+    }
+
+    /// Makes a branch of the leaf for `hash`.
+    fn split(&mut self, hash: u64) {
+        let mut node = &mut self.root;
+        let mut bits_left = HASH_BITS;
+        while let Node::Branch(children) = node {
+            bits_left -= BRANCH_BITS;
+            node = &mut children[child_index(hash, bits_left)];
+        }
+        if let Node::Leaf(leaf) = node {
+            *node = Node::Branch(leaf.split(bits_left - BRANCH_BITS));
+        }
+    }
+}
+
+fn child_index(hash: u64, bits_left: u32) -> usize {
+    (hash >> bits_left) as usize & ((1 << BRANCH_BITS) - 1)
+}
+
+impl Node {
+    fn visit<'t>(
+        &'t self,
+        bits_left: u32,
+        from: u64,
+        visit: &mut impl FnMut(&'t Leaf) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        match self {
+            Node::Leaf(leaf) => visit(leaf),
+            Node::Branch(children) => {
+                let bits_left = bits_left - BRANCH_BITS;
+                let first = child_index(from, bits_left);
+                children[first].visit(bits_left, from, visit)?;
+                children[first + 1..].iter().try_for_each(|child| child.visit(bits_left, 0, visit))
+            }
+        }
+    }
+
+    fn take_dirty(&mut self, each: &mut impl FnMut(&Object)) {
+        match self {
+            Node::Leaf(leaf) => leaf.take_dirty(each),
+            Node::Branch(children) => children.iter_mut().for_each(|child| child.take_dirty(each)),
+        }
+    }
+}
+
+/// The objects whose hashes share their leading bits: dense in `entries`, found through `index`.
+#[derive(Debug, Default)]
+struct Leaf {
+    index: HashTable<u32>,
+    entries: Vec<Entry>,
+    dirty_count: u32,
+}
+
+impl Leaf {
+    fn find_by(&self, hash: u64, is_it: impl Fn(&Object) -> bool) -> Option<u32> {
+        let entries = &self.entries;
+        let found = self.index.find(index_hash(hash), |&slot| {
+            let entry = &entries[slot as usize];
+            entry.hash() == hash && is_it(&entry.object)
+        });
+        found.copied()
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        // Doubling would leave a quarter of the entries unused on average.
+        if self.entries.len() == self.entries.capacity() {
+            self.entries.reserve_exact(self.entries.len() / 4 + 1);
+        }
+        let slot = self.entries.len() as u32;
+        self.dirty_count += u32::from(entry.is_dirty());
+        let hash = index_hash(entry.hash());
+        self.entries.push(entry);
+        let entries = &self.entries;
+        self.index.insert_unique(hash, slot, |&slot| index_hash(entries[slot as usize].hash()));
+    }
+
+    fn remove(&mut self, slot: u32) -> Entry {
+        let last = (self.entries.len() - 1) as u32;
+        self.index_entry(slot).remove();
+        if slot != last {
+            // The last entry takes the place of the removed one.
+            *self.index_entry(last).get_mut() = slot;
+        }
+        let entry = self.entries.swap_remove(slot as usize);
+        self.dirty_count -= u32::from(entry.is_dirty());
+        if self.entries.is_empty() {
+            *self = Leaf::default();
+        }
+        entry
+    }
+
+    fn index_entry(&mut self, slot: u32) -> hashbrown::hash_table::OccupiedEntry<'_, u32> {
+        let hash = index_hash(self.entries[slot as usize].hash());
+        let found = self.index.find_entry(hash, |&other| other == slot);
+        found.expect("every entry is in the index")
+    }
+
+    /// The children by the bits of the hash above `bits_left`. Leaves nothing in this leaf.
+    fn split(&mut self, bits_left: u32) -> Box<[Node]> {
+        let mut leaves: Vec<Leaf> = Vec::new();
+        leaves.resize_with(1 << BRANCH_BITS, Leaf::default);
+        for entry in std::mem::take(self).entries {
+            leaves[child_index(entry.hash(), bits_left)].insert(entry);
+        }
+        leaves.into_iter().map(Node::Leaf).collect()
+    }
+
+    fn take_dirty(&mut self, each: &mut impl FnMut(&Object)) {
+        if self.dirty_count == 0 {
+            return;
+        }
+        for entry in self.entries.iter_mut().filter(|entry| entry.is_dirty()) {
+            each(&entry.object);
+            entry.hash &= !DIRTY;
+        }
+        self.dirty_count = 0;
+    }
+}
+
+/// What the index makes of a hash. It takes buckets from the low bits and tags from the top seven, which are all alike within a
+/// leaf, if there are any: middle bits stand in for them.
+fn index_hash(hash: u64) -> u64 {
+    hash ^ hash << 40
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use super::{Entry, HASH_BITS, LEAF_OBJECTS_MAX, Slot, Table};
+    use crate::object::Object;
+    use crate::text::Text;
+
+    #[test]
+    fn an_entry_is_32_bytes() {
+        assert_eq!(size_of::<Entry>(), 32);
+    }
+
+    #[test]
+    fn objects_are_found_through_splits_and_removals() {
+        let object = |name: u32| Object::String(Text::new(&name.to_le_bytes(), b"", None));
+        // Multiplying by an odd number spreads the hashes without making two alike.
+        let hash = |name: u32| u64::from(name).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - HASH_BITS);
+        let count = 20 * LEAF_OBJECTS_MAX as u32;
+        let mut table = Table::new();
+        for name in 0..count {
+            table.insert(hash(name), object(name), false);
+        }
+        for name in (0..count).filter(|name| name % 3 == 0) {
+            let slot = table.find(hash(name), &name.to_le_bytes()).unwrap();
+            assert_eq!(table.remove(hash(name), slot).name(), name.to_le_bytes());
+        }
+        for name in 0..count {
+            let found = table.find(hash(name), &name.to_le_bytes());
+            assert_eq!(found.is_some(), name % 3 != 0, "{name}");
+        }
+        let mut leaf_count = 0;
+        let mut last_max = 0;
+        table.visit_leaves(0, &mut |entries| {
+            leaf_count += 1;
+            assert!(entries.iter().all(|entry| entry.hash() >= last_max), "leaves out of order");
+            last_max = entries.iter().map(Entry::hash).max().unwrap_or(last_max);
+            ControlFlow::Continue(())
+        });
+        assert_eq!(leaf_count, 64);
+    }
+
+    #[test]
+    fn names_of_one_hash_live_together() {
+        let mut table = Table::new();
+        let count = LEAF_OBJECTS_MAX as u32 + 10;
+        for name in 0..count {
+            table.insert(7, Object::String(Text::new(&name.to_le_bytes(), b"", None)), true);
+        }
+        assert_eq!(table.count(), count as usize);
+        for name in [0, 5, count - 1] {
+            let slot: Slot = table.find(7, &name.to_le_bytes()).unwrap();
+            assert_eq!(table.at(7, slot).name(), name.to_le_bytes());
+        }
+        assert_eq!(table.find(7, b"absent"), None);
+        let mut dirty_count = 0;
+        table.take_dirty(&mut |_| dirty_count += 1);
+        assert_eq!(dirty_count, count);
+        table.take_dirty(&mut |object| panic!("{object:?} is still dirty"));
+    }
+}
