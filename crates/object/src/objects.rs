@@ -271,3 +271,60 @@ impl Objects {
         Objects { hash_mask, ..Objects::new([7; 16]) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Objects;
+    use crate::{Command, Condition, Expiry, Outcome, SetAnswer};
+
+    /// Eight hashes for a hundred names, all of which expire at one of two times.
+    fn crowded() -> Objects {
+        let mut objects = Objects::with_hash_mask(7);
+        for n in 0..100 {
+            let name = n.to_string();
+            let set = Command::Set {
+                key: name.as_bytes(),
+                value: b"v",
+                condition: Condition::Always,
+                expiry: Expiry::AtMs(if n % 3 == 0 { 10 } else { 20 }),
+                answer: SetAnswer::Ok,
+            };
+            assert_eq!(objects.run(&set, 0, 0), Outcome::Ok);
+        }
+        objects
+    }
+
+    #[test]
+    fn names_of_one_hash_expire_each_at_its_time() {
+        let mut objects = crowded();
+        assert_eq!(objects.run(&Command::Persist { key: b"3" }, 0, 0), Outcome::Int(1));
+        assert_eq!(objects.run(&Command::Del { key: b"4" }, 0, 0), Outcome::Int(1));
+        objects.advance(10);
+        assert_eq!(objects.next_expiry_ms(), Some(20));
+        for n in 0..100 {
+            let here = n == 3 || (n % 3 != 0 && n != 4);
+            let name = n.to_string();
+            let exists = Command::Exists { key: name.as_bytes() };
+            assert_eq!(objects.read(&exists, 10), Outcome::Int(i64::from(here)), "{n}");
+        }
+        objects.advance(20);
+        assert_eq!((objects.count(), objects.next_expiry_ms()), (1, None));
+    }
+
+    #[test]
+    fn a_scan_shows_names_of_one_hash_together() {
+        let objects = crowded();
+        let (mut from, mut pages, mut met) = (Some(0), 0, 0);
+        while let Some(hash) = from {
+            let scan = Command::Scan { from: hash, count: 1, pattern: None, type_name: None };
+            let Outcome::Scan { next, keys } = objects.read(&scan, 0) else {
+                panic!("SCAN answers a page");
+            };
+            assert!(keys.iter().all(|key| objects.hash(key) == hash));
+            met += keys.len();
+            pages += 1;
+            from = next;
+        }
+        assert_eq!((met, pages), (100, 8));
+    }
+}

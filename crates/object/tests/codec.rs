@@ -1,0 +1,208 @@
+//! Commands, changes and outcomes survive their bytes; the bytes never change; no bytes make a decoder panic.
+
+mod common;
+
+use std::borrow::Cow;
+
+use common::{Random, any_command};
+use quorate_object::{
+    Change, Command, Condition, ExpireCondition, Expiry, OBJECT_BYTES_MAX, Objects, Outcome, SetAnswer, TtlUnit, WORDS,
+};
+
+fn command_bytes(command: &Command<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    command.encode(&mut out);
+    out
+}
+
+fn change_bytes(change: &Change<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    change.encode(&mut out);
+    out
+}
+
+fn outcome_bytes(outcome: &Outcome) -> Vec<u8> {
+    let mut out = Vec::new();
+    outcome.encode(&mut out);
+    out
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// One of each, with its bytes since release 0.1. A line here may be added but never changed.
+fn golden_commands() -> Vec<(Command<'static>, &'static str)> {
+    let key = &b"k"[..];
+    let value = &b"vw"[..];
+    let set = |condition, expiry, answer| Command::Set { key, value, condition, expiry, answer };
+    vec![
+        (Command::Get { key }, "01010000006b"),
+        (Command::Strlen { key }, "02010000006b"),
+        (Command::GetRange { key, start: 1, end: -1 }, "03010000006b0100000000000000ffffffffffffffff"),
+        (Command::Exists { key }, "04010000006b"),
+        (Command::Type { key }, "05010000006b"),
+        (Command::Ttl { key, unit: TtlUnit::Seconds }, "06010000006b00"),
+        (Command::Ttl { key, unit: TtlUnit::Milliseconds }, "06010000006b01"),
+        (Command::Ttl { key, unit: TtlUnit::UnixSeconds }, "06010000006b02"),
+        (Command::Ttl { key, unit: TtlUnit::UnixMilliseconds }, "06010000006b03"),
+        (set(Condition::Always, Expiry::Unset, SetAnswer::Ok), "1000010000006b020000007677"),
+        (set(Condition::IfAbsent, Expiry::Keep, SetAnswer::Flag), "1025010000006b020000007677"),
+        (set(Condition::IfPresent, Expiry::AtMs(258), SetAnswer::Ok), "100e010000006b0200000076770201000000000000"),
+        (
+            set(Condition::IfEqual(b"x"), Expiry::AtMs(-1), SetAnswer::Old),
+            "101f010000006b020000007677ffffffffffffffff0100000078",
+        ),
+        (Command::GetSet { key, value }, "11010000006b020000007677"),
+        (Command::GetDel { key }, "12010000006b"),
+        (Command::GetEx { key, expiry: Expiry::Unset }, "1300010000006b"),
+        (Command::GetEx { key, expiry: Expiry::Remove }, "1302010000006b"),
+        (Command::GetEx { key, expiry: Expiry::AtMs(1) }, "1303010000006b0100000000000000"),
+        (Command::Append { key, value }, "14010000006b020000007677"),
+        (Command::SetRange { key, offset: 9, value }, "15010000006b09000000020000007677"),
+        (Command::IncrBy { key, delta: -2 }, "16010000006bfeffffffffffffff"),
+        (Command::IncrByFloat { key, delta: 1.5 }, "17010000006b000000000000f83f"),
+        (Command::Del { key }, "18010000006b"),
+        (Command::ExpireAt { key, at_ms: 7, condition: ExpireCondition::Always }, "19010000006b070000000000000000"),
+        (Command::ExpireAt { key, at_ms: 7, condition: ExpireCondition::IfNone }, "19010000006b070000000000000001"),
+        (Command::ExpireAt { key, at_ms: 7, condition: ExpireCondition::IfSome }, "19010000006b070000000000000002"),
+        (Command::ExpireAt { key, at_ms: 7, condition: ExpireCondition::IfGreater }, "19010000006b070000000000000003"),
+        (Command::ExpireAt { key, at_ms: 7, condition: ExpireCondition::IfLess }, "19010000006b070000000000000004"),
+        (
+            Command::ExpireAt { key, at_ms: 7, condition: ExpireCondition::IfSomeAndLess },
+            "19010000006b070000000000000005",
+        ),
+        (Command::Persist { key }, "1a010000006b"),
+        (Command::Count, "30"),
+        (
+            Command::Scan { from: 5, count: 10, pattern: Some(b"*"), type_name: None },
+            "3105000000000000000a00000001010000002a00",
+        ),
+        (Command::Keys { pattern: b"a?" }, "3202000000613f"),
+        (Command::Flush, "33"),
+    ]
+}
+
+fn golden_changes() -> Vec<(Change<'static>, &'static str)> {
+    let key = &b"k"[..];
+    let value = Cow::Borrowed(&b"vw"[..]);
+    vec![
+        (Change::Put { key, value: value.clone(), expires_ms: None }, "01010000006b02000000767700"),
+        (Change::Put { key, value, expires_ms: Some(3) }, "01010000006b020000007677010300000000000000"),
+        (Change::Write { key, offset: 4, bytes: b"x" }, "02010000006b040000000100000078"),
+        (Change::Expire { key, expires_ms: Some(1) }, "03010000006b010100000000000000"),
+        (Change::Expire { key, expires_ms: None }, "03010000006b00"),
+        (Change::Delete { key }, "04010000006b"),
+        (Change::Flush, "05"),
+    ]
+}
+
+fn golden_outcomes() -> Vec<(Outcome, &'static str)> {
+    vec![
+        (Outcome::Ok, "00"),
+        (Outcome::Nil, "01"),
+        (Outcome::Int(-1), "02ffffffffffffffff"),
+        (Outcome::Bulk(b"vw".to_vec()), "03020000007677"),
+        (Outcome::Word("none"), "0400"),
+        (Outcome::Word("string"), "0401"),
+        (Outcome::Error("ERR".to_owned()), "0503000000455252"),
+        (Outcome::Keys(vec![b"a".to_vec(), Vec::new()]), "0602000000010000006100000000"),
+        (Outcome::Scan { next: None, keys: Vec::new() }, "070000000000"),
+        (Outcome::Scan { next: Some(2), keys: vec![b"a".to_vec()] }, "07010200000000000000010000000100000061"),
+    ]
+}
+
+#[test]
+fn golden_bytes_stay() {
+    for (command, golden) in golden_commands() {
+        let bytes = command_bytes(&command);
+        assert_eq!(hex(&bytes), golden, "{command:?}");
+        assert_eq!(Command::decode(&bytes), Ok(command));
+    }
+    for (change, golden) in golden_changes() {
+        let bytes = change_bytes(&change);
+        assert_eq!(hex(&bytes), golden, "{change:?}");
+        assert_eq!(Change::decode(&bytes), Ok(change));
+    }
+    for (outcome, golden) in golden_outcomes() {
+        let bytes = outcome_bytes(&outcome);
+        assert_eq!(hex(&bytes), golden, "{outcome:?}");
+        assert_eq!(Outcome::decode(&bytes), Ok(outcome));
+    }
+}
+
+#[test]
+fn every_word_has_a_code() {
+    for word in WORDS {
+        let outcome = Outcome::Word(word);
+        assert_eq!(Outcome::decode(&outcome_bytes(&outcome)), Ok(outcome));
+    }
+}
+
+#[test]
+fn random_commands_changes_and_outcomes_survive() {
+    let mut random = Random(1);
+    let mut objects = Objects::new([1; 16]);
+    for time_ms in 0..20_000 {
+        let command = any_command(&mut random, time_ms);
+        let bytes = command_bytes(&command);
+        assert_eq!(Command::decode(&bytes).as_ref(), Ok(&command));
+        let (change, outcome) = objects.execute(&command, time_ms, 0);
+        assert_eq!(Outcome::decode(&outcome_bytes(&outcome)).as_ref(), Ok(&outcome));
+        if let Some(change) = change {
+            assert_eq!(Change::decode(&change_bytes(&change)).as_ref(), Ok(&change));
+            objects.apply(change);
+        }
+    }
+}
+
+#[test]
+fn cut_extended_and_random_bytes_are_refused_or_mean_themselves() {
+    let mut samples: Vec<Vec<u8>> = Vec::new();
+    samples.extend(golden_commands().iter().map(|(command, _)| command_bytes(command)));
+    samples.extend(golden_changes().iter().map(|(change, _)| change_bytes(change)));
+    samples.extend(golden_outcomes().iter().map(|(outcome, _)| outcome_bytes(outcome)));
+    let mut random = Random(2);
+    let mut decoded_count = 0;
+    for round in 0..200_000 {
+        let sample = &samples[random.below(samples.len() as u64) as usize];
+        let mut bytes = if round % 4 == 0 { random.bytes(40) } else { sample.clone() };
+        for _ in 0..random.below(3) {
+            if let Some(byte) = bytes.get_mut(random.below(40) as usize) {
+                *byte = random.next() as u8;
+            }
+        }
+        // What is accepted is exactly what an encoder writes, so there is one spelling of everything.
+        if let Ok(command) = Command::decode(&bytes) {
+            assert_eq!(command_bytes(&command), bytes);
+            decoded_count += 1;
+        }
+        if let Ok(change) = Change::decode(&bytes) {
+            assert_eq!(change_bytes(&change), bytes);
+            decoded_count += 1;
+        }
+        if let Ok(outcome) = Outcome::decode(&bytes) {
+            assert_eq!(outcome_bytes(&outcome), bytes);
+            decoded_count += 1;
+        }
+        let _ = Objects::new([0; 16]).restore_object(b"k", &bytes);
+    }
+    assert!(decoded_count > 10_000, "only {decoded_count} were decoded");
+    for (command, _) in golden_commands() {
+        let mut bytes = command_bytes(&command);
+        for len in 0..bytes.len() {
+            assert!(Command::decode(&bytes[..len]).is_err(), "{command:?} cut to {len} bytes");
+        }
+        bytes.push(0);
+        assert!(Command::decode(&bytes).is_err(), "{command:?} and one byte more");
+    }
+}
+
+#[test]
+fn a_change_beyond_the_limit_is_refused() {
+    let offset = OBJECT_BYTES_MAX as u32;
+    let fits = Change::Write { key: b"k", offset: offset - 1, bytes: b"x" };
+    assert!(Change::decode(&change_bytes(&fits)).is_ok());
+    let beyond = Change::Write { key: b"k", offset, bytes: b"x" };
+    assert!(Change::decode(&change_bytes(&beyond)).is_err());
+}

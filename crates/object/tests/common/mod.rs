@@ -1,0 +1,155 @@
+//! What the tests share: short spellings of commands and outcomes, and a small random number generator.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use quorate_object::{Command, Condition, ExpireCondition, Expiry, Objects, Outcome, SetAnswer, TtlUnit};
+
+pub(crate) const HASH_KEY: [u8; 16] = *b"sixteen bytes !!";
+
+pub(crate) fn get(key: &str) -> Command<'_> {
+    Command::Get { key: key.as_bytes() }
+}
+
+pub(crate) fn set<'a>(key: &'a str, value: &'a str) -> Command<'a> {
+    set_with(key, value, Condition::Always, Expiry::Unset, SetAnswer::Ok)
+}
+
+pub(crate) fn set_until<'a>(key: &'a str, value: &'a str, at_ms: i64) -> Command<'a> {
+    set_with(key, value, Condition::Always, Expiry::AtMs(at_ms), SetAnswer::Ok)
+}
+
+pub(crate) fn set_with<'a>(
+    key: &'a str,
+    value: &'a str,
+    condition: Condition<'a>,
+    expiry: Expiry,
+    answer: SetAnswer,
+) -> Command<'a> {
+    Command::Set { key: key.as_bytes(), value: value.as_bytes(), condition, expiry, answer }
+}
+
+pub(crate) fn pttl(key: &str) -> Command<'_> {
+    Command::Ttl { key: key.as_bytes(), unit: TtlUnit::Milliseconds }
+}
+
+pub(crate) fn expire(key: &str, at_ms: i64) -> Command<'_> {
+    expire_if(key, at_ms, ExpireCondition::Always)
+}
+
+pub(crate) fn expire_if(key: &str, at_ms: i64, condition: ExpireCondition) -> Command<'_> {
+    Command::ExpireAt { key: key.as_bytes(), at_ms, condition }
+}
+
+pub(crate) fn bulk(value: &str) -> Outcome {
+    Outcome::Bulk(value.as_bytes().to_vec())
+}
+
+pub(crate) fn error(line: &str) -> Outcome {
+    Outcome::Error(line.to_owned())
+}
+
+/// Runs each command at its time, and compares.
+pub(crate) fn check(objects: &mut Objects, steps: &[(u64, Command<'_>, Outcome)]) {
+    for (n, (time_ms, command, expected)) in steps.iter().enumerate() {
+        assert_eq!(objects.run(command, *time_ms, 0), *expected, "step {n}: {command:?}");
+    }
+}
+
+/// Xorshift: the same numbers in every run.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        (self.next() >> 11) % bound
+    }
+
+    pub(crate) fn pick<'a, T: ?Sized>(&mut self, items: &[&'a T]) -> &'a T {
+        items[self.below(items.len() as u64) as usize]
+    }
+
+    pub(crate) fn bytes(&mut self, len_max: u64) -> Vec<u8> {
+        (0..self.below(len_max + 1)).map(|_| self.next() as u8).collect()
+    }
+}
+
+/// A random command of any kind on a few keys, with times around `time_ms`.
+pub(crate) fn any_command(random: &mut Random, time_ms: u64) -> Command<'static> {
+    const KEYS: [&[u8]; 12] = [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h", b"", b"key:1", b"key:2", b"\xff\x00"];
+    const VALUES: [&[u8]; 8] =
+        [b"", b"0", b"17", b"-9223372036854775808", b"1.5", b"text", b"1e300", b"a longer value, really"];
+    const PATTERNS: [&[u8]; 4] = [b"*", b"key:?", b"[a-d]", b"nothing"];
+    let key = random.pick(&KEYS);
+    let value = random.pick(&VALUES);
+    let at_ms = time_ms as i64 + random.below(200) as i64 - 40;
+    let expiry = match random.below(5) {
+        0 => Expiry::Keep,
+        1 => Expiry::Remove,
+        2 => Expiry::AtMs(at_ms),
+        _ => Expiry::Unset,
+    };
+    match random.below(24) {
+        0 => Command::Get { key },
+        1 => Command::Strlen { key },
+        2 => Command::GetRange { key, start: random.below(12) as i64 - 6, end: random.below(12) as i64 - 6 },
+        3 => Command::Exists { key },
+        4 => Command::Type { key },
+        5 => Command::Ttl {
+            key,
+            unit: *random.pick(&[
+                &TtlUnit::Seconds,
+                &TtlUnit::Milliseconds,
+                &TtlUnit::UnixSeconds,
+                &TtlUnit::UnixMilliseconds,
+            ]),
+        },
+        6..=9 => Command::Set {
+            key,
+            value,
+            condition: match random.below(6) {
+                0 => Condition::IfAbsent,
+                1 => Condition::IfPresent,
+                2 => Condition::IfEqual(random.pick(&VALUES)),
+                _ => Condition::Always,
+            },
+            expiry,
+            answer: *random.pick(&[&SetAnswer::Ok, &SetAnswer::Old, &SetAnswer::Flag]),
+        },
+        10 => Command::GetSet { key, value },
+        11 => Command::GetDel { key },
+        12 => Command::GetEx { key, expiry },
+        13 | 14 => Command::Append { key, value },
+        15 => Command::SetRange { key, offset: random.below(40) as u32, value },
+        16 => Command::IncrBy { key, delta: random.below(9) as i64 - 4 },
+        17 => Command::IncrByFloat { key, delta: random.below(99) as f64 / 8.0 - 3.0 },
+        18 => Command::Del { key },
+        19 => Command::ExpireAt {
+            key,
+            at_ms,
+            condition: *random.pick(&[
+                &ExpireCondition::Always,
+                &ExpireCondition::IfNone,
+                &ExpireCondition::IfSome,
+                &ExpireCondition::IfGreater,
+                &ExpireCondition::IfLess,
+                &ExpireCondition::IfSomeAndLess,
+            ]),
+        },
+        20 => Command::Persist { key },
+        21 => Command::Count,
+        22 => Command::Scan {
+            from: random.next() >> 16,
+            count: random.below(6) as u32,
+            pattern: Some(random.pick(&PATTERNS)),
+            type_name: (random.below(2) == 0).then_some(b"STRING"),
+        },
+        _ if random.below(20) == 0 => Command::Flush,
+        _ => Command::Keys { pattern: random.pick(&PATTERNS) },
+    }
+}
