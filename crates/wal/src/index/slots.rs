@@ -1,0 +1,213 @@
+//! The positions of one group's slot records.
+//!
+//! Slots come almost in order and go from the low end, so the positions of neighbouring slots lie side by side. Most
+//! groups of a million have one record that matters: it is kept in place, without an allocation.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::Position;
+
+/// Slots this close are kept in one run, with empty places between them; farther ones (a replica that installed a
+/// snapshot skips slots by the million) begin a run of their own.
+const GAP_MAX: u64 = 64;
+
+pub(super) enum Slots {
+    Empty,
+    One {
+        slot: u64,
+        position: Position,
+    },
+    /// Ascending, without overlap.
+    Many(Vec<Run>),
+}
+
+/// Consecutive slots from `base` on. Places inside may be empty; the first and the last are not.
+pub(super) struct Run {
+    base: u64,
+    positions: VecDeque<Position>,
+}
+
+impl Slots {
+    /// Puts the position of a slot's newest record in; gives back that of the one it replaces.
+    pub(super) fn insert(&mut self, slot: u64, position: Position) -> Option<Position> {
+        match self {
+            Slots::Empty => {
+                *self = Slots::One { slot, position };
+                None
+            }
+            Slots::One { slot: same, position: before } if *same == slot => Some(std::mem::replace(before, position)),
+            Slots::One { slot: other, position: first } => {
+                let mut runs = vec![Run::new(*other, *first)];
+                insert_into(&mut runs, slot, position);
+                *self = Slots::Many(runs);
+                None
+            }
+            Slots::Many(runs) => insert_into(runs, slot, position),
+        }
+    }
+
+    pub(super) fn position(&self, slot: u64) -> Option<Position> {
+        match self {
+            Slots::Empty => None,
+            Slots::One { slot: same, position } => (*same == slot).then_some(*position),
+            Slots::Many(runs) => {
+                let run = &runs[runs.partition_point(|run| run.base <= slot).checked_sub(1)?];
+                let place = usize::try_from(slot - run.base).ok()?;
+                run.positions.get(place).copied().filter(|position| !position.is_none())
+            }
+        }
+    }
+
+    /// From the lowest slot to the one after the highest; some between them may be empty.
+    pub(super) fn range(&self) -> Option<Range<u64>> {
+        match self {
+            Slots::Empty => None,
+            Slots::One { slot, .. } => Some(*slot..slot + 1),
+            Slots::Many(runs) => Some(runs.first()?.base..runs.last()?.end()),
+        }
+    }
+
+    /// Takes out every slot below `below` and calls their positions back.
+    pub(super) fn release(&mut self, below: u64, mut each: impl FnMut(Position)) {
+        match self {
+            Slots::Empty => {}
+            Slots::One { slot, position } => {
+                if *slot < below {
+                    each(*position);
+                    *self = Slots::Empty;
+                }
+            }
+            Slots::Many(runs) => {
+                for run in runs.iter_mut().take_while(|run| run.base < below) {
+                    run.release(below, &mut each);
+                }
+                runs.retain(|run| !run.positions.is_empty());
+                if runs.is_empty() {
+                    *self = Slots::Empty;
+                }
+            }
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(self, Slots::Empty)
+    }
+
+    pub(super) fn reach_into(&self, segment: u64) -> bool {
+        match self {
+            Slots::Empty => false,
+            Slots::One { position, .. } => position.segment() == segment,
+            Slots::Many(runs) => {
+                runs.iter().flat_map(|run| &run.positions).any(|position| position.segment() == segment)
+            }
+        }
+    }
+}
+
+impl Run {
+    fn new(base: u64, position: Position) -> Run {
+        Run { base, positions: VecDeque::from([position]) }
+    }
+
+    fn end(&self) -> u64 {
+        self.base + self.positions.len() as u64
+    }
+
+    fn release(&mut self, below: u64, each: &mut impl FnMut(Position)) {
+        while let Some(&position) = self.positions.front()
+            && (self.base < below || position.is_none())
+        {
+            if !position.is_none() {
+                each(position);
+            }
+            self.positions.pop_front();
+            self.base += 1;
+        }
+    }
+}
+
+fn insert_into(runs: &mut Vec<Run>, slot: u64, position: Position) -> Option<Position> {
+    let next = runs.partition_point(|run| run.base <= slot);
+    if let Some(run) = next.checked_sub(1).map(|at| &mut runs[at]) {
+        if slot < run.end() {
+            let place = &mut run.positions[(slot - run.base) as usize];
+            let before = std::mem::replace(place, position);
+            return (!before.is_none()).then_some(before);
+        }
+        if slot - run.end() <= GAP_MAX {
+            run.positions.resize((slot - run.base) as usize, Position::NONE);
+            run.positions.push_back(position);
+            return None;
+        }
+    }
+    if let Some(run) = runs.get_mut(next)
+        && run.base - slot <= GAP_MAX
+    {
+        for _ in slot + 1..run.base {
+            run.positions.push_front(Position::NONE);
+        }
+        run.positions.push_front(position);
+        run.base = slot;
+        return None;
+    }
+    runs.insert(next, Run::new(slot, position));
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// Random inserts and releases against the plainest map there is.
+    #[test]
+    fn agrees_with_a_map() {
+        let mut state = 1u64;
+        let mut random = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state >> 33
+        };
+        for _ in 0..300 {
+            let (mut slots, mut model) = (Slots::Empty, BTreeMap::new());
+            let mut base = 1000;
+            for step in 0..200 {
+                let slot = match random() % 20 {
+                    0 => base + random() % 1_000_000,
+                    1 => base - random() % 500,
+                    _ => base + random() % 90,
+                };
+                let position = Position::new(1 + random() % 50, step * 100);
+                assert_eq!(slots.insert(slot, position), model.insert(slot, position));
+                if random() % 30 == 0 {
+                    base += random() % 60;
+                    let mut released = Vec::new();
+                    slots.release(base, |position| released.push(position));
+                    let kept = model.split_off(&base);
+                    assert_eq!(released, model.into_values().collect::<Vec<_>>());
+                    model = kept;
+                }
+                let range = model.first_key_value().map(|(first, _)| *first..*model.keys().last().unwrap() + 1);
+                assert_eq!(slots.range(), range);
+                assert_eq!(slots.position(slot), model.get(&slot).copied());
+            }
+            for slot in base - 600..base + 200 {
+                assert_eq!(slots.position(slot), model.get(&slot).copied(), "slot {slot}");
+            }
+            let used: Vec<u64> = (1..=50).filter(|segment| slots.reach_into(*segment)).collect();
+            let expected: std::collections::BTreeSet<u64> = model.values().map(|p| p.segment()).collect();
+            assert_eq!(used, expected.into_iter().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_skip_of_a_million_slots_costs_no_memory() {
+        let mut slots = Slots::Empty;
+        for slot in [5, 6, 1_000_000_000, 1_000_000_001] {
+            slots.insert(slot, Position::new(1, slot));
+        }
+        let Slots::Many(runs) = &slots else { panic!("four slots are many") };
+        assert_eq!(runs.iter().map(|run| run.positions.len()).collect::<Vec<_>>(), [2, 2]);
+    }
+}

@@ -1,0 +1,135 @@
+//! The log in a directory.
+
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+
+use common::{Random, flush, open, report};
+use quorate_wal::file::FileStorage;
+use quorate_wal::{Bounds, Damage, Kind, Storage, StorageError};
+
+/// A directory that goes with the test.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        let path = std::env::temp_dir().join(format!("quorate-wal-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        Directory(path)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).unwrap();
+        let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+type Open = fn(&std::path::Path) -> Result<FileStorage, StorageError>;
+const WAYS: [(&str, Open); 2] = [("direct", FileStorage::open), ("buffered", FileStorage::open_buffered)];
+
+#[test]
+fn what_is_written_is_found_and_old_files_are_used_again() {
+    for (name, way) in WAYS {
+        let directory = Directory::new(name);
+        let mut random = Random(1);
+        let mut slot = 0;
+        for _ in 0..5 {
+            let mut storage = way(&directory.0).unwrap();
+            let (mut wal, _) = open(&storage);
+            assert_eq!((wal.report().damage.as_slice(), wal.report().torn_bytes), ([].as_slice(), 0));
+            let mut expected = Vec::new();
+            for _ in 0..30 {
+                let bytes: Vec<u8> = (0..random.below(6000)).map(|_| random.next() as u8).collect();
+                expected.push(flush(&mut wal, &mut storage, 1, Kind::Slot(slot), &bytes));
+                slot += 1;
+            }
+            drop(storage);
+            let mut storage = way(&directory.0).unwrap();
+            let (mut wal, found) = open(&storage);
+            assert!(found.ends_with(&expected), "{name}");
+            let mut bytes = Vec::new();
+            assert!(wal.read(&storage, 1, slot - 3, &mut bytes).unwrap());
+            assert_eq!(bytes, expected[27].bytes);
+            wal.release(1, slot, wal.durable());
+            for segment in wal.removable() {
+                storage.remove(segment).unwrap();
+            }
+            assert_eq!(storage.segments().unwrap().len(), 1, "{name}");
+        }
+        let names = directory.names();
+        assert_eq!(names.len(), 3, "one segment, one spare and the bounds: {names:?}");
+        assert_eq!(names[1..], ["log-spare.qlog", "log.bounds"]);
+        assert_eq!((names[0].len(), names[0].starts_with("log-000000000000000000")), (29, true), "{names:?}");
+    }
+}
+
+#[test]
+fn a_record_of_17_mib_fits() {
+    let directory = Directory::new("large");
+    let mut storage = FileStorage::open(&directory.0).unwrap();
+    let (mut wal, _) = open(&storage);
+    let large: Vec<u8> = (0..17 * 1024 * 1024u32).map(|at| (at >> 8) as u8).collect();
+    flush(&mut wal, &mut storage, 1, Kind::Slot(0), b"before");
+    flush(&mut wal, &mut storage, 1, Kind::Slot(1), &large);
+    flush(&mut wal, &mut storage, 1, Kind::Slot(2), b"after");
+    let (wal, found) = open(&FileStorage::open(&directory.0).unwrap());
+    assert_eq!((found.len(), &found[1].bytes), (3, &large));
+    let mut bytes = Vec::new();
+    assert!(wal.read(&storage, 1, 1, &mut bytes).unwrap() && bytes == large);
+}
+
+#[test]
+fn a_deleted_file_is_noticed() {
+    let directory = Directory::new("deleted");
+    let mut storage = FileStorage::open(&directory.0).unwrap();
+    let (mut wal, _) = open(&storage);
+    for slot in 0..12 {
+        flush(&mut wal, &mut storage, 1, Kind::Slot(slot), &[1; 3000]);
+    }
+    assert_eq!(storage.bounds().unwrap(), Bounds { first: 1, last: 3 });
+    fs::remove_file(directory.0.join("log-00000000000000000003.qlog")).unwrap();
+    let storage = FileStorage::open(&directory.0).unwrap();
+    assert_eq!(report(&storage).damage, [Damage::MissingSegment { segment: 3 }]);
+    fs::remove_file(directory.0.join("log.bounds")).unwrap();
+    let outcome = FileStorage::open(&directory.0).map(|_| ());
+    assert!(matches!(outcome, Err(StorageError::Bounds { .. })), "{outcome:?}");
+}
+
+#[test]
+fn a_torn_bounds_page_leaves_the_other_in_force() {
+    let directory = Directory::new("bounds");
+    let mut storage = FileStorage::open(&directory.0).unwrap();
+    for segment in 1..=2 {
+        storage.create(segment, 16 * 1024).unwrap();
+    }
+    let path = directory.0.join("log.bounds");
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[20] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let found = FileStorage::open(&directory.0).unwrap().bounds().unwrap();
+    assert_eq!(found, Bounds { first: 1, last: 1 }, "turn 2 was torn, turn 1 holds");
+    bytes[4096 + 20] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    assert!(matches!(FileStorage::open(&directory.0), Err(StorageError::Bounds { what: "damaged", .. })));
+}
+
+#[test]
+fn names_that_are_no_segments_are_left_alone() {
+    let directory = Directory::new("names");
+    fs::create_dir_all(&directory.0).unwrap();
+    for name in ["log-1.qlog", "log-0000000000000000000x.qlog", "log-segment.tmp", "notes"] {
+        fs::write(directory.0.join(name), b"x").unwrap();
+    }
+    let storage = FileStorage::open(&directory.0).unwrap();
+    assert_eq!(storage.segments().unwrap(), Vec::<u64>::new());
+    assert!(directory.names().contains(&"notes".to_owned()));
+}
