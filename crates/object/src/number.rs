@@ -1,8 +1,9 @@
 //! Numbers written as text: what INCRBY and INCRBYFLOAT take for a number, and how they write their result.
 //!
-//! Redis adds floats as the machine's long doubles and prints 17 places. Here decimals are added exactly, in units of 10^-17, and
-//! results too large for that (beyond 10^21) as `f64`. So common sums (0.1 + 0.2) read as in Redis, every machine computes the same,
-//! and the digits of a long double's rounding error (Redis's 1000000.1 + 0.2) are not reproduced. Hexadecimal floats are refused.
+//! Redis adds floats as the machine's long doubles and prints 17 places. Here decimals are added exactly, in units of 10^-17,
+//! and results too large for that (beyond 10^21) as `f64`. So common sums (0.1 + 0.2) read as in Redis, every machine computes
+//! the same, and the digits of a long double's rounding error (Redis: 7000 + 73.2 is 7073.20000000000000018) are not
+//! reproduced. Hexadecimal floats and numbers beyond `f64` are refused.
 
 /// Places after the decimal point that a result may have.
 const PLACES: u32 = 17;
@@ -34,7 +35,8 @@ pub(crate) fn add_float(text: &[u8], delta: f64) -> Result<String, FloatError> {
     }
     let text = str::from_utf8(text).map_err(|_| FloatError::NotAFloat)?;
     let value: f64 = text.parse().map_err(|_| FloatError::NotAFloat)?;
-    if value.is_nan() {
+    // Infinity is a float, but digits that come to infinity are none.
+    if value.is_nan() || (value.is_infinite() && text.contains(|byte: char| byte.is_ascii_digit())) {
         return Err(FloatError::NotAFloat);
     }
     let sum = value + delta;
@@ -153,7 +155,7 @@ mod tests {
 
     #[test]
     fn what_is_no_float_is_refused() {
-        for text in ["", " 1", "1 ", "abc", "nan", "1e", "1e5x", "--1", "0x10"] {
+        for text in ["", " 1", "1 ", "abc", "nan", "1e", "1e5x", "--1", "0x10", "1e999"] {
             assert_eq!(add_float(text.as_bytes(), 1.0), Err(FloatError::NotAFloat), "{text:?}");
         }
         assert_eq!(add_float(&b"1".repeat(6000), 1.0), Err(FloatError::NotAFloat));

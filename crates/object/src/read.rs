@@ -54,8 +54,8 @@ impl Objects {
         Outcome::Keys(keys)
     }
 
-    /// Looks at the objects from hash `from` on, until it has seen `count` and all those of the last one's hash. The cursor is a hash,
-    /// so an object that stays is met by whoever passes it, whatever comes and goes around it.
+    /// Looks at the objects from hash `from` on, until it has seen `count` and all those of the last one's hash. The cursor is
+    /// a hash, so an object that stays is met by whoever passes it, whatever comes and goes around it.
     fn scan(&self, from: u64, count: u32, pattern: Option<&[u8]>, type_name: Option<&[u8]>, time_ms: u64) -> Outcome {
         if pattern.is_some_and(|pattern| pattern.len() > glob::PATTERN_BYTES_MAX) {
             return pattern_too_long();
