@@ -131,16 +131,8 @@ impl<R: Replica> fmt::Debug for Effect<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Effect::Persist(record) => write!(f, "persist {record:?}"),
-            Effect::Send {
-                to,
-                message,
-                after: After::Now,
-            } => write!(f, "send {to} {message:?}"),
-            Effect::Send {
-                to,
-                message,
-                after: After::Durable,
-            } => write!(f, "send {to} {message:?} once durable"),
+            Effect::Send { to, message, after: After::Now } => write!(f, "send {to} {message:?}"),
+            Effect::Send { to, message, after: After::Durable } => write!(f, "send {to} {message:?} once durable"),
             Effect::Decided { slot, value, .. } => write!(f, "decided {slot:?} {value:?}"),
             Effect::Readable { token } => write!(f, "readable {token}"),
             Effect::Refused { proposal, why } => write!(f, "refused {proposal:?} {why:?}"),
@@ -167,18 +159,10 @@ impl<R: Replica> Effects<R> {
     }
 
     pub fn send(&mut self, to: NodeId, message: R::Message) {
-        self.list.push(Effect::Send {
-            to,
-            message,
-            after: After::Now,
-        });
+        self.list.push(Effect::Send { to, message, after: After::Now });
     }
 
     pub fn send_once_durable(&mut self, to: NodeId, message: R::Message) {
-        self.list.push(Effect::Send {
-            to,
-            message,
-            after: After::Durable,
-        });
+        self.list.push(Effect::Send { to, message, after: After::Durable });
     }
 }

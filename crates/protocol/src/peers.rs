@@ -27,12 +27,7 @@ pub struct Timing {
 
 impl Default for Timing {
     fn default() -> Self {
-        Timing {
-            heartbeat_us: 100_000,
-            suspicion_us: 500_000,
-            lease_held_us: 400_000,
-            lease_given_us: 450_000,
-        }
+        Timing { heartbeat_us: 100_000, suspicion_us: 500_000, lease_held_us: 400_000, lease_given_us: 450_000 }
     }
 }
 
@@ -52,13 +47,8 @@ pub type GrantNumber = u64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
-    Heartbeat {
-        sent_at: Instant,
-    },
-    Grant {
-        sent_at: Instant,
-        number: GrantNumber,
-    },
+    Heartbeat { sent_at: Instant },
+    Grant { sent_at: Instant, number: GrantNumber },
 }
 
 #[derive(Clone, Debug)]
@@ -85,12 +75,7 @@ impl Peers {
     /// `start_number` is the node's durable count of its starts.
     pub fn new(timing: Timing, started_at: Instant, start_number: u32) -> Peers {
         assert!(timing.is_consistent(), "{timing:?}");
-        Peers {
-            timing,
-            started_at,
-            given_number_max: u64::from(start_number) << 32,
-            list: Vec::new(),
-        }
+        Peers { timing, started_at, given_number_max: u64::from(start_number) << 32, list: Vec::new() }
     }
 
     pub fn timing(&self) -> Timing {
@@ -129,12 +114,7 @@ impl Peers {
     }
 
     /// Gives or renews the lease that a heartbeat asks for. The answer must be sent.
-    pub fn handle_heartbeat(
-        &mut self,
-        from: NodeId,
-        sent_at: Instant,
-        now: Instant,
-    ) -> Option<Message> {
+    pub fn handle_heartbeat(&mut self, from: NodeId, sent_at: Instant, now: Instant) -> Option<Message> {
         let number_next = self.given_number_max + 1;
         let given_until = now.after_us(self.timing.lease_given_us);
         let peer = self.find_mut(from)?;
@@ -169,8 +149,7 @@ impl Peers {
     /// The nodes that have just become suspected.
     pub fn suspect(&mut self, now: Instant) -> Vec<NodeId> {
         let suspicion_us = self.timing.suspicion_us;
-        let overdue =
-            |peer: &&mut Peer| !peer.suspected && peer.heard_at.after_us(suspicion_us) <= now;
+        let overdue = |peer: &&mut Peer| !peer.suspected && peer.heard_at.after_us(suspicion_us) <= now;
         self.list
             .iter_mut()
             .filter(overdue)
@@ -193,22 +172,14 @@ impl Peers {
 
     /// The grant given to `holder`, while it binds; 0 if none. To be told with every answer given under it.
     pub fn grant_given(&self, holder: NodeId, now: Instant) -> GrantNumber {
-        self.find(holder).map_or(0, |peer| {
-            if now < peer.given_until {
-                peer.given
-            } else {
-                0
-            }
-        })
+        self.find(holder).map_or(0, |peer| if now < peer.given_until { peer.given } else { 0 })
     }
 
     /// Until when this node, having promised a ballot of `holder`, must promise nobody else, if that is still to come.
     ///
     /// Grants from before the last start are forgotten, so for one full lease after it every node is presumed to hold one.
     pub fn bound_until(&self, holder: NodeId, now: Instant) -> Option<Instant> {
-        let given_until = self
-            .find(holder)
-            .map_or(Instant(0), |peer| peer.given_until);
+        let given_until = self.find(holder).map_or(Instant(0), |peer| peer.given_until);
         let until = given_until.max(self.started_at.after_us(self.timing.lease_given_us));
         (now < until).then_some(until)
     }
@@ -243,9 +214,7 @@ mod tests {
 
     fn renew(holder: &mut Peers, giver: &mut Peers, asked_ms: u64, answered_ms: u64) {
         let answer = giver.handle_heartbeat(A, at_ms(asked_ms), at_ms(answered_ms));
-        let Some(Message::Grant { sent_at, number }) = answer else {
-            panic!("{answer:?}")
-        };
+        let Some(Message::Grant { sent_at, number }) = answer else { panic!("{answer:?}") };
         holder.handle_grant(B, sent_at, number);
     }
 
@@ -267,11 +236,7 @@ mod tests {
         renew(&mut holder, &mut giver, 1400, 1440);
         assert_eq!(holder.grant_held(B, at_ms(1441)), first, "renewed in time");
         renew(&mut holder, &mut giver, 1900, 1900);
-        assert_ne!(
-            holder.grant_held(B, at_ms(1901)),
-            first,
-            "the giver was free in between"
-        );
+        assert_ne!(holder.grant_held(B, at_ms(1901)), first, "the giver was free in between");
     }
 
     #[test]

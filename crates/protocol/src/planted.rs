@@ -62,10 +62,7 @@ mod selection {
 
     /// From now on, in the whole process.
     pub fn select(planted: Option<Planted>) {
-        SELECTED.store(
-            planted.map_or(0, |planted| planted as u32),
-            Ordering::Relaxed,
-        );
+        SELECTED.store(planted.map_or(0, |planted| planted as u32), Ordering::Relaxed);
     }
 
     pub fn is(planted: Planted) -> bool {

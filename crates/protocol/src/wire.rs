@@ -73,18 +73,11 @@ impl<'a> Reader<'a> {
 
     /// Refuses what is left over.
     pub fn finish(&self) -> Result<(), Malformed> {
-        if self.bytes.is_empty() {
-            Ok(())
-        } else {
-            Err(Malformed::Trailing)
-        }
+        if self.bytes.is_empty() { Ok(()) } else { Err(Malformed::Trailing) }
     }
 
     pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
-        let (taken, rest) = self
-            .bytes
-            .split_at_checked(count)
-            .ok_or(Malformed::Truncated)?;
+        let (taken, rest) = self.bytes.split_at_checked(count).ok_or(Malformed::Truncated)?;
         self.bytes = rest;
         Ok(taken)
     }
@@ -154,10 +147,7 @@ pub fn put_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
 
 /// A length or a count. Limits far below 4 Gi are enforced where values are made.
 pub fn put_count(out: &mut Vec<u8>, count: usize) {
-    put_u32(
-        out,
-        u32::try_from(count).expect("lengths are bounded far below 4 GiB"),
-    );
+    put_u32(out, u32::try_from(count).expect("lengths are bounded far below 4 GiB"));
 }
 
 macro_rules! number {
@@ -196,10 +186,7 @@ impl Wire for Ballot {
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(Ballot {
-            number: reader.u32()?,
-            node: NodeId::decode(reader)?,
-        })
+        Ok(Ballot { number: reader.u32()?, node: NodeId::decode(reader)? })
     }
 }
 
@@ -230,11 +217,7 @@ impl Wire for Value {
             2 => Content::Stop(payload(reader)?),
             tag => return Err(Malformed::UnknownTag { of: "content", tag }),
         };
-        Ok(Value {
-            stamp,
-            seed,
-            content,
-        })
+        Ok(Value { stamp, seed, content })
     }
 }
 
@@ -258,10 +241,7 @@ impl Wire for Option<Ballot> {
         match reader.u8()? {
             0 => Ok(None),
             1 => Ballot::decode(reader).map(Some),
-            tag => Err(Malformed::UnknownTag {
-                of: "optional ballot",
-                tag,
-            }),
+            tag => Err(Malformed::UnknownTag { of: "optional ballot", tag }),
         }
     }
 }
@@ -300,11 +280,7 @@ fn put_list<T: Wire>(out: &mut Vec<u8>, list: &[T]) {
     }
 }
 
-fn take_list<T: Wire>(
-    reader: &mut Reader<'_>,
-    of: &'static str,
-    size_min: usize,
-) -> Result<Vec<T>, Malformed> {
+fn take_list<T: Wire>(reader: &mut Reader<'_>, of: &'static str, size_min: usize) -> Result<Vec<T>, Malformed> {
     let count = reader.count(of, size_min)?;
     (0..count).map(|_| T::decode(reader)).collect()
 }
@@ -328,10 +304,7 @@ impl Wire for Position {
                 0 => false,
                 1 => true,
                 tag => {
-                    return Err(Malformed::UnknownTag {
-                        of: "stopped flag",
-                        tag,
-                    });
+                    return Err(Malformed::UnknownTag { of: "stopped flag", tag });
                 }
             },
         })
@@ -404,12 +377,7 @@ impl Wire for Record {
                 put_u8(out, 1);
                 ballot.encode(out);
             }
-            Record::Accepted {
-                ballot,
-                slot,
-                value,
-                frontier,
-            } => {
+            Record::Accepted { ballot, slot, value, frontier } => {
                 put_u8(out, 2);
                 ballot.encode(out);
                 slot.encode(out);
@@ -430,26 +398,12 @@ impl Wire for Record {
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(match reader.u8()? {
-            1 => Record::Promised {
-                ballot: Ballot::decode(reader)?,
-            },
+            1 => Record::Promised { ballot: Ballot::decode(reader)? },
             2 => {
-                let (ballot, slot, frontier) = (
-                    Ballot::decode(reader)?,
-                    Slot::decode(reader)?,
-                    Slot::decode(reader)?,
-                );
-                Record::Accepted {
-                    ballot,
-                    slot,
-                    value: Value::decode(reader)?,
-                    frontier,
-                }
+                let (ballot, slot, frontier) = (Ballot::decode(reader)?, Slot::decode(reader)?, Slot::decode(reader)?);
+                Record::Accepted { ballot, slot, value: Value::decode(reader)?, frontier }
             }
-            3 => Record::Decided {
-                slot: Slot::decode(reader)?,
-                value: Value::decode(reader)?,
-            },
+            3 => Record::Decided { slot: Slot::decode(reader)?, value: Value::decode(reader)? },
             4 => Record::Checkpoint(Position::decode(reader)?),
             tag => return Err(Malformed::UnknownTag { of: "record", tag }),
         })

@@ -29,7 +29,10 @@ pub enum Message {
         wait_us: u64,
     },
     /// `ballot` came too late: the answerer has promised `promised`, which is higher.
-    Rejected { ballot: Ballot, promised: Ballot },
+    Rejected {
+        ballot: Ballot,
+        promised: Ballot,
+    },
 
     /// Phase 2. Every slot below `frontier` is decided; that decides here what was accepted *at this ballot*, no more.
     Accept {
@@ -53,10 +56,16 @@ pub enum Message {
         frontier_majority: Slot,
     },
     /// Answers `Decide`: everything below `next_slot` is executed here.
-    Frontier { ballot: Ballot, next_slot: Slot },
+    Frontier {
+        ballot: Ballot,
+        next_slot: Slot,
+    },
 
     /// Is `ballot` still the highest that you promised?
-    Confirm { ballot: Ballot, round: u64 },
+    Confirm {
+        ballot: Ballot,
+        round: u64,
+    },
     Confirmed {
         ballot: Ballot,
         round: u64,
@@ -65,7 +74,9 @@ pub enum Message {
     },
 
     /// The sender lacks decided slots, the first of them `from`.
-    Fetch { from: Slot },
+    Fetch {
+        from: Slot,
+    },
     /// Decided values in slot order, from somebody who has executed every slot below `next_slot`.
     Learn {
         slots: Vec<(Slot, Value)>,
@@ -73,7 +84,10 @@ pub enum Message {
     },
 
     /// The coordinator of `ballot` neither proposes nor reads any more: the receiver shall coordinate.
-    HandOver { ballot: Ballot, next_slot: Slot },
+    HandOver {
+        ballot: Ballot,
+        next_slot: Slot,
+    },
 }
 
 /// A value as an acceptor knows it: accepted at `ballot`, whether decided or not.

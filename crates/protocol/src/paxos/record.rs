@@ -7,12 +7,7 @@ pub enum Record {
     /// Nothing below `ballot` is accepted or promised any more.
     Promised { ballot: Ballot },
     /// `value` was accepted at `ballot`, whose coordinator knew every slot below `frontier` as decided.
-    Accepted {
-        ballot: Ballot,
-        slot: Slot,
-        value: Value,
-        frontier: Slot,
-    },
+    Accepted { ballot: Ballot, slot: Slot, value: Value, frontier: Slot },
     /// `value` was learned as decided, whoever accepted it.
     Decided { slot: Slot, value: Value },
     /// The state up to this position is kept elsewhere.
@@ -24,9 +19,7 @@ impl Record {
     /// decided value, which is what a member that lacks the slot is sent.
     pub fn entry(&self) -> Option<(Slot, &Value)> {
         match self {
-            Record::Accepted { slot, value, .. } | Record::Decided { slot, value } => {
-                Some((*slot, value))
-            }
+            Record::Accepted { slot, value, .. } | Record::Decided { slot, value } => Some((*slot, value)),
             Record::Promised { .. } | Record::Checkpoint(_) => None,
         }
     }

@@ -1,0 +1,567 @@
+//! One replica: what it keeps when idle, its life, and the dispatch of events.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::mem;
+
+use super::acceptor::Following;
+use super::candidate::Candidacy;
+use super::coordinator::Coordination;
+use super::ledger::Ledger;
+use super::{MEMBERS_MAX, Message, Position, Record};
+use crate::effect::{Cx, Effect, Effects, Event, Proposal, Refusal, Replica};
+use crate::id::{Ballot, Configuration, Content, Instant, NodeId, Slot, Stamp, Value};
+use crate::planted::{self, Planted};
+
+/// Nothing to do for this long: the active state is given up, and with it the answers that a lease rests on.
+const IDLE_US: u64 = 10_000_000;
+
+/// One member's part of a group. Its size is what an idle group costs.
+pub struct Paxos {
+    pub(super) configuration: Arc<Configuration>,
+    /// The first slot that is not executed.
+    pub(super) next_slot: Slot,
+    /// Every slot below is executed by a write quorum.
+    pub(super) frontier_majority: Slot,
+    /// The largest stamp of any slot executed.
+    pub(super) time: Stamp,
+    /// Nothing below this ballot is accepted or promised. Its node coordinates, as far as known here.
+    pub(super) promised: Ballot,
+    pub(super) me: NodeId,
+    pub(super) stopped: bool,
+    /// False while the records of an earlier run are restored.
+    running: bool,
+    life: Life,
+}
+
+enum Life {
+    /// Nothing in flight, nothing accepted that is not executed, nobody waiting.
+    Idle {
+        coordinating: bool,
+    },
+    Working(Box<Active>),
+}
+
+/// What a replica needs only while its group works.
+pub(super) struct Active {
+    pub(super) ledger: Ledger,
+    pub(super) duty: Duty,
+    /// The earliest wish to be woken that the host still has.
+    wish: Option<Instant>,
+    used_at: Instant,
+    /// Refusals that a snapshot has caused outside of any step.
+    overtaken: Vec<Effect<Paxos>>,
+}
+
+pub(super) enum Duty {
+    Following(Following),
+    Preparing(Candidacy),
+    Coordinating(Coordination),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Following,
+    Preparing,
+    Coordinating,
+}
+
+/// What an operator is shown of a replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    pub role: Role,
+    pub ballot: Ballot,
+    pub next_slot: Slot,
+    pub frontier_majority: Slot,
+    /// Slots accepted or proposed, not yet executed.
+    pub in_flight: u64,
+    /// At the coordinator, as far as known: up to where each member has executed.
+    pub frontiers: Vec<(NodeId, Slot)>,
+    pub stopped: bool,
+}
+
+impl Paxos {
+    /// A replica born empty, in this run of its node. The first member coordinates from birth, at ballot 0, which counts
+    /// as promised by everyone.
+    pub fn new(configuration: Arc<Configuration>, me: NodeId) -> Paxos {
+        assert!(configuration.contains(me), "{me} is not in {configuration:?}");
+        let count = configuration.members.len();
+        assert!(count <= MEMBERS_MAX, "{count} members");
+        let promised = Ballot { number: 0, node: configuration.members[0] };
+        Paxos {
+            configuration,
+            next_slot: Slot(0),
+            frontier_majority: Slot(0),
+            time: Stamp(0),
+            promised,
+            me,
+            stopped: false,
+            running: false,
+            life: Life::Idle { coordinating: promised.node == me },
+        }
+    }
+
+    /// The end of recovery: whatever was coordinated before the restart is not any more, not even from birth, because a
+    /// proposal may have left before it was on the own disk. What was recovered as decided is executed by the next step.
+    pub fn restored(&mut self) {
+        self.running = true;
+        match &mut self.life {
+            Life::Idle { coordinating } => *coordinating = false,
+            Life::Working(active) => active.duty = Duty::Following(Following::default()),
+        }
+    }
+
+    pub fn configuration(&self) -> &Arc<Configuration> {
+        &self.configuration
+    }
+
+    /// What a checkpoint saves beside the objects.
+    pub fn position(&self) -> Position {
+        Position {
+            next_slot: self.next_slot,
+            promised: self.promised,
+            frontier_majority: self.frontier_majority,
+            time: self.time,
+            stopped: self.stopped,
+        }
+    }
+
+    pub fn next_slot(&self) -> Slot {
+        self.next_slot
+    }
+
+    /// Who is believed to coordinate: whose ballot is promised, or to whom this replica has handed over.
+    pub fn coordinator(&self) -> NodeId {
+        match &self.life {
+            Life::Working(active) => self.believed_coordinator(active),
+            Life::Idle { .. } => self.promised.node,
+        }
+    }
+
+    pub(super) fn believed_coordinator(&self, active: &Active) -> NodeId {
+        match &active.duty {
+            Duty::Following(following) => following.handed_to().unwrap_or(self.promised.node),
+            Duty::Preparing(_) | Duty::Coordinating(_) => self.promised.node,
+        }
+    }
+
+    pub fn is_coordinating(&self) -> bool {
+        self.role() == Role::Coordinating
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Whether only the idle state is kept in memory: the replica may be checkpointed and put away.
+    pub fn is_idle(&self) -> bool {
+        matches!(self.life, Life::Idle { .. })
+    }
+
+    pub fn role(&self) -> Role {
+        match &self.life {
+            Life::Idle { coordinating: true } => Role::Coordinating,
+            Life::Idle { coordinating: false } => Role::Following,
+            Life::Working(active) => match active.duty {
+                Duty::Following(_) => Role::Following,
+                Duty::Preparing(_) => Role::Preparing,
+                Duty::Coordinating(_) => Role::Coordinating,
+            },
+        }
+    }
+
+    pub fn status(&self) -> Status {
+        let active = match &self.life {
+            Life::Idle { .. } => None,
+            Life::Working(active) => Some(active),
+        };
+        let frontiers = match active.map(|active| &active.duty) {
+            Some(Duty::Coordinating(coordination)) => self.member_frontiers(coordination),
+            _ => Vec::new(),
+        };
+        Status {
+            role: self.role(),
+            ballot: self.promised,
+            next_slot: self.next_slot,
+            frontier_majority: self.frontier_majority,
+            in_flight: active.map_or(0, |active| active.ledger.from(self.next_slot).count() as u64),
+            frontiers,
+            stopped: self.stopped,
+        }
+    }
+
+    /// The set that holds this member only. Empty for anybody else.
+    pub(super) fn bit(&self, node: NodeId) -> u64 {
+        self.configuration.position(node).map_or(0, |position| 1 << position)
+    }
+
+    pub(super) fn is_read_quorum(&self, set: u64) -> bool {
+        self.configuration.quorum.is_read_quorum(self.configuration.members.len(), set)
+    }
+
+    pub(super) fn is_write_quorum(&self, set: u64) -> bool {
+        self.configuration.quorum.is_write_quorum(self.configuration.members.len(), set)
+    }
+
+    pub(super) fn send_to_others(&self, message: &Message, out: &mut Effects<Paxos>) {
+        for &member in self.configuration.members.iter().filter(|&&member| member != self.me) {
+            out.send(member, message.clone());
+        }
+    }
+
+    fn take_active(&mut self, now: Instant) -> (Box<Active>, bool) {
+        match mem::replace(&mut self.life, Life::Idle { coordinating: false }) {
+            Life::Working(active) => (active, false),
+            Life::Idle { coordinating } => {
+                let duty = match coordinating {
+                    true => Duty::Coordinating(Coordination::resumed(self, now)),
+                    false => Duty::Following(Following::default()),
+                };
+                (Box::new(Active::new(self.next_slot, duty, now)), true)
+            }
+        }
+    }
+
+    /// Records come back outside of any step: the ledger is made where there is none.
+    fn ledger_of_restored(&mut self) -> &mut Ledger {
+        if let Life::Idle { .. } = self.life {
+            let duty = Duty::Following(Following::default());
+            self.life = Life::Working(Box::new(Active::new(self.next_slot, duty, Instant(0))));
+        }
+        match &mut self.life {
+            Life::Working(active) => &mut active.ledger,
+            Life::Idle { .. } => unreachable!("made above"),
+        }
+    }
+
+    fn restore_checkpoint(&mut self, position: Position) {
+        // While recovering the position is this replica's own. Later it is a peer's snapshot: what the peer promised binds
+        // the peer, and would here be a promise without a record.
+        if !self.running {
+            self.promised = self.promised.max(position.promised);
+        }
+        self.time = self.time.max(position.time);
+        self.frontier_majority = self.frontier_majority.max(position.frontier_majority);
+        if position.next_slot <= self.next_slot || planted::is(Planted::FrontierLostOnRestart) && !self.running {
+            return;
+        }
+        self.next_slot = position.next_slot;
+        self.stopped |= position.stopped;
+        match mem::replace(&mut self.life, Life::Idle { coordinating: false }) {
+            // Nobody else could have come further at a ballot that is still ours.
+            Life::Idle { .. } => {}
+            Life::Working(mut active) => {
+                if let Duty::Coordinating(_) = active.duty {
+                    let mut out = Effects::default();
+                    self.resign(&mut active, None, &mut out);
+                    active.overtaken.append(&mut out.list);
+                }
+                active.ledger.drop_below(position.next_slot);
+                if position.stopped {
+                    active.ledger.clear();
+                }
+                self.life = Life::Working(active);
+            }
+        }
+    }
+
+    fn dispatch(&mut self, active: &mut Active, cx: &mut Cx<'_>, event: Event<Message>, out: &mut Effects<Paxos>) {
+        match event {
+            Event::Received { from, message } => {
+                if self.is_plausible(from, &message) {
+                    self.receive(active, cx, from, message, out);
+                } else {
+                    *cx.nonsense_count += 1;
+                }
+            }
+            Event::Proposed(proposal) => self.propose(active, cx, proposal, out),
+            Event::Suspected(_) => self.on_suspected(active, cx, out),
+            Event::Woken => {
+                active.wish = None;
+                match active.duty {
+                    Duty::Following(_) => self.on_woken_following(active, cx, out),
+                    Duty::Preparing(_) => self.on_woken_preparing(active, cx, out),
+                    Duty::Coordinating(_) => self.on_woken_coordinating(active, cx, out),
+                }
+            }
+        }
+    }
+
+    /// Whether a correct member could have sent this: who speaks for a ballot owns it, who answers one answers its owner.
+    fn is_plausible(&self, from: NodeId, message: &Message) -> bool {
+        if !self.configuration.contains(from) {
+            return false;
+        }
+        match message {
+            Message::Prepare { ballot, .. }
+            | Message::Accept { ballot, .. }
+            | Message::Decide { ballot, .. }
+            | Message::Confirm { ballot, .. }
+            | Message::HandOver { ballot, .. } => ballot.node == from && from != self.me,
+            // The own durable promise and acceptance arrive like a peer's.
+            Message::Promise { ballot, .. } | Message::Accepted { ballot, .. } => ballot.node == self.me,
+            Message::Busy { ballot, .. } | Message::Frontier { ballot, .. } | Message::Confirmed { ballot, .. } => {
+                ballot.node == self.me && from != self.me
+            }
+            Message::Rejected { ballot, promised } => {
+                ballot.node == self.me
+                    && from != self.me
+                    && promised > ballot
+                    && self.configuration.contains(promised.node)
+            }
+            Message::Fetch { .. } | Message::Learn { .. } => from != self.me,
+        }
+    }
+
+    fn receive(
+        &mut self,
+        active: &mut Active,
+        cx: &mut Cx<'_>,
+        from: NodeId,
+        message: Message,
+        out: &mut Effects<Paxos>,
+    ) {
+        match message {
+            Message::Prepare { ballot, from: slot, released } => {
+                self.handle_prepare(active, cx, ballot, slot, released, out);
+            }
+            Message::Promise { ballot, next_slot, grant, accepted } if ballot == self.promised => {
+                self.handle_promise(active, cx, from, next_slot, grant, accepted, out);
+            }
+            Message::Busy { ballot, promised, wait_us } if ballot == self.promised => {
+                self.handle_busy(active, cx, from, promised, wait_us, out);
+            }
+            Message::Rejected { ballot, promised } if ballot == self.promised => {
+                self.handle_rejected(active, cx, promised, out);
+            }
+            Message::Accept { ballot, slot, frontier, frontier_majority, value } => {
+                self.frontier_majority = self.frontier_majority.max(frontier_majority);
+                self.handle_accept(active, cx, ballot, slot, value, frontier, out);
+            }
+            Message::Accepted { ballot, slot, next_slot, grant } if ballot == self.promised => {
+                self.handle_accepted(active, cx, from, slot, next_slot, grant, out);
+            }
+            Message::Decide { ballot, frontier, frontier_majority } => {
+                self.frontier_majority = self.frontier_majority.max(frontier_majority);
+                self.handle_decide(active, cx, ballot, frontier, out);
+            }
+            Message::Frontier { ballot, next_slot } if ballot == self.promised => {
+                self.handle_frontier(active, cx, from, next_slot);
+            }
+            Message::Confirm { ballot, round } => self.handle_confirm(active, cx, ballot, round, out),
+            Message::Confirmed { ballot, round, next_slot, grant } if ballot == self.promised => {
+                self.handle_confirmed(active, cx, from, round, next_slot, grant, out);
+            }
+            Message::Fetch { from: slot } => {
+                if slot < self.next_slot {
+                    out.list.push(Effect::CatchUp { peer: from, from: slot });
+                }
+            }
+            Message::Learn { slots, next_slot } => self.handle_learn(active, cx, from, slots, next_slot, out),
+            Message::HandOver { ballot, .. } => self.handle_hand_over(active, cx, ballot, out),
+            // Answers to a ballot that has been given up since.
+            Message::Promise { .. }
+            | Message::Busy { .. }
+            | Message::Rejected { .. }
+            | Message::Accepted { .. }
+            | Message::Frontier { .. }
+            | Message::Confirmed { .. } => {}
+        }
+    }
+
+    fn propose(&mut self, active: &mut Active, cx: &mut Cx<'_>, proposal: Proposal, out: &mut Effects<Paxos>) {
+        if self.stopped {
+            refuse(proposal, Refusal::Stopped, out);
+            return;
+        }
+        if let Duty::Following(_) = active.duty {
+            let coordinator = self.believed_coordinator(active);
+            let absent = coordinator == self.me || cx.peers.is_suspected(coordinator);
+            if !absent || matches!(proposal, Proposal::HandOver { .. }) {
+                refuse(proposal, Refusal::NotCoordinator { coordinator: Some(coordinator) }, out);
+                return;
+            }
+            self.start_election(active, cx, None, out);
+        }
+        match active.duty {
+            Duty::Coordinating(_) => self.propose_coordinating(active, cx, proposal, out),
+            Duty::Preparing(ref mut candidacy) => candidacy.enqueue(proposal, out),
+            Duty::Following(_) => unreachable!("an election has begun"),
+        }
+    }
+
+    /// Executes what is decided and next in order.
+    pub(super) fn advance(&mut self, active: &mut Active, cx: &mut Cx<'_>, out: &mut Effects<Paxos>) {
+        let before = self.next_slot;
+        while !self.stopped {
+            let Some(entry) = active.ledger.pop_decided() else {
+                break;
+            };
+            let slot = self.next_slot;
+            self.next_slot = slot.next();
+            self.time = self.time.max(entry.value.stamp);
+            self.stopped = matches!(entry.value.content, Content::Stop(_));
+            out.list.push(Effect::Decided { slot, value: entry.value, acknowledgers: entry.acknowledgers });
+        }
+        if self.stopped {
+            active.ledger.clear();
+        }
+        let advanced = self.next_slot > before;
+        match &mut active.duty {
+            Duty::Following(following) => following.note_progress(self.next_slot, advanced),
+            Duty::Preparing(_) => self.try_coordinate(active, cx, out),
+            Duty::Coordinating(_) => self.on_advanced(active, cx, advanced, out),
+        }
+    }
+
+    /// Ends whatever this replica did with its own ballot. What is in flight may still be decided, by others.
+    pub(super) fn resign(&mut self, active: &mut Active, coordinator: Option<NodeId>, out: &mut Effects<Paxos>) {
+        match mem::replace(&mut active.duty, Duty::Following(Following::default())) {
+            Duty::Following(following) => active.duty = Duty::Following(following.without_hand_over()),
+            Duty::Preparing(candidacy) => candidacy.refuse_all(Refusal::NotCoordinator { coordinator }, out),
+            Duty::Coordinating(coordination) => {
+                coordination.refuse_in_flight(&active.ledger, Refusal::Uncertain { coordinator }, out);
+                coordination.into_queue().refuse_all(Refusal::NotCoordinator { coordinator }, out);
+            }
+        }
+    }
+
+    /// Keeps the active state, or gives it up if it has been of no use for long.
+    fn settle(&mut self, mut active: Box<Active>, fresh: bool, cx: &Cx<'_>, out: &mut Effects<Paxos>) {
+        if let Duty::Following(following) = &mut active.duty {
+            following.watch(&active.ledger, cx.now);
+        }
+        let quiet = active.ledger.is_empty()
+            && match &active.duty {
+                Duty::Following(following) => following.is_quiet(),
+                Duty::Preparing(_) => false,
+                Duty::Coordinating(coordination) => self.is_quiet(coordination, cx),
+            };
+        let coordinating = matches!(active.duty, Duty::Coordinating(_));
+        let idle_at = active.used_at.after_us(IDLE_US);
+        if quiet && (cx.now >= idle_at || fresh && !coordinating) {
+            self.life = Life::Idle { coordinating };
+            return;
+        }
+        let deadline = match &active.duty {
+            Duty::Following(following) => following.deadline(),
+            Duty::Preparing(candidacy) => Some(candidacy.retry_at),
+            Duty::Coordinating(coordination) => coordination.deadline(),
+        };
+        let deadline =
+            if cx.now < idle_at { deadline.unwrap_or(idle_at).min(idle_at) } else { deadline.unwrap_or(idle_at) };
+        active.wish_for(deadline, cx.now, out);
+        self.life = Life::Working(active);
+    }
+}
+
+impl Active {
+    fn new(base: Slot, duty: Duty, now: Instant) -> Active {
+        Active { ledger: Ledger::new(base), duty, wish: None, used_at: now, overtaken: Vec::new() }
+    }
+
+    /// A later wish waits for the earlier one that the host still has: it wakes us, and we wish again.
+    fn wish_for(&mut self, deadline: Instant, now: Instant, out: &mut Effects<Paxos>) {
+        if self.wish.is_none_or(|wish| deadline < wish || wish <= now) {
+            self.wish = Some(deadline);
+            out.list.push(Effect::WakeAt(deadline));
+        }
+    }
+}
+
+pub(super) fn refuse(proposal: Proposal, why: Refusal, out: &mut Effects<Paxos>) {
+    out.list.push(Effect::Refused { proposal, why });
+}
+
+impl Replica for Paxos {
+    type Message = Message;
+    type Record = Record;
+
+    fn restore(&mut self, record: Record) {
+        match record {
+            Record::Promised { ballot } => self.promised = self.promised.max(ballot),
+            Record::Accepted { ballot, slot, value, frontier } => {
+                // To accept is to promise.
+                self.promised = self.promised.max(ballot);
+                if self.stopped || planted::is(Planted::AcceptedSlotDroppedInRecovery) {
+                    return;
+                }
+                let next_slot = self.next_slot;
+                let ledger = self.ledger_of_restored();
+                if slot >= next_slot {
+                    ledger.accept(slot, ballot, value);
+                }
+                ledger.decide_below(frontier, ballot);
+            }
+            Record::Decided { slot, value } => {
+                let promised = self.promised;
+                if slot >= self.next_slot && !self.stopped {
+                    self.ledger_of_restored().learn(slot, promised, value);
+                }
+            }
+            Record::Checkpoint(position) => self.restore_checkpoint(position),
+        }
+    }
+
+    fn step(&mut self, cx: &mut Cx<'_>, event: Event<Message>, out: &mut Effects<Paxos>) {
+        self.running = true;
+        // A sweep over a million idle groups allocates nothing.
+        let concerns_idle = match &event {
+            Event::Woken => false,
+            Event::Suspected(_) => self.is_successor(cx),
+            Event::Received { .. } | Event::Proposed(_) => true,
+        };
+        if self.is_idle() && !concerns_idle {
+            return;
+        }
+        let (mut active, fresh) = self.take_active(cx.now);
+        if let Event::Received { .. } | Event::Proposed(_) = event {
+            active.used_at = cx.now;
+        }
+        out.list.append(&mut active.overtaken);
+        // What was recovered or came with a snapshot.
+        self.advance(&mut active, cx, out);
+        self.dispatch(&mut active, cx, event, out);
+        self.advance(&mut active, cx, out);
+        self.settle(active, fresh, cx, out);
+    }
+
+    fn check(&self) {
+        let Life::Working(active) = &self.life else {
+            return;
+        };
+        active.ledger.check();
+        assert_eq!(active.ledger.base(), self.next_slot, "the ledger starts at the next slot");
+        assert!(!self.stopped || active.ledger.is_empty(), "slots after the stop");
+        let highest = active.ledger.from(self.next_slot).map(|(_, entry)| entry.ballot).max();
+        assert!(
+            highest.is_none_or(|highest| highest <= self.promised),
+            "accepted {highest:?} above {:?}",
+            self.promised
+        );
+        match &active.duty {
+            Duty::Following(_) => {}
+            Duty::Preparing(candidacy) => candidacy.check(self.promised, self.me),
+            Duty::Coordinating(coordination) => coordination.check(self, &active.ledger),
+        }
+    }
+}
+
+pub(super) fn proposal_of(value: &Value) -> Proposal {
+    match &value.content {
+        Content::Mark => Proposal::Mark,
+        Content::Commands(bytes) => Proposal::Commands(bytes.clone()),
+        Content::Stop(bytes) => Proposal::Stop(bytes.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_group_is_small() {
+        assert!(size_of::<Paxos>() <= 72, "{}", size_of::<Paxos>());
+    }
+}
