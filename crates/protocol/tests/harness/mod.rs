@@ -1,0 +1,457 @@
+//! A cluster of one group in memory: a clock, a network whose packets the test delivers, disks that lose what is not
+//! synced, and the rules that every run must obey, checked as it goes.
+
+#![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Write;
+use std::sync::Arc;
+
+use quorate_protocol::effect::{After, Cx, Effect, Effects, Event, Proposal, Refusal, Replica};
+use quorate_protocol::id::{Configuration, Content, Epoch, GroupId, Instant, NodeId, Slot, Stamp, Value};
+use quorate_protocol::paxos::{Message, Paxos, Position, Record};
+use quorate_protocol::peers::{self, Peers, Timing};
+use quorate_protocol::quorum::QuorumSystem;
+
+#[derive(Clone, Debug)]
+pub enum Body {
+    Paxos(Message),
+    Peer(peers::Message),
+    Snapshot(Position, Vec<Value>),
+}
+
+#[derive(Clone, Debug)]
+pub struct Packet {
+    pub from: NodeId,
+    pub to: NodeId,
+    pub body: Body,
+}
+
+/// What a node's disk holds: a checkpoint with its objects, and the log after it.
+#[derive(Clone, Default)]
+pub struct Disk {
+    pub checkpoint: Option<(Position, Vec<Value>)>,
+    pub log: Vec<Record>,
+}
+
+pub struct Node {
+    pub id: NodeId,
+    pub replica: Option<Paxos>,
+    pub peers: Peers,
+    pub disk: Disk,
+    /// Appended, not synced.
+    pub unsynced: Vec<Record>,
+    /// What waits until so many records are on disk.
+    held: VecDeque<(usize, NodeId, Message)>,
+    /// Records synced since the start, which `held` counts in.
+    synced_count: usize,
+    pub wake_at: Option<Instant>,
+    /// The objects: everything executed.
+    pub executed: Vec<Value>,
+    start_number: u32,
+    /// Lease clocks have no common origin.
+    clock_offset: u64,
+}
+
+pub struct Cluster {
+    pub configuration: Arc<Configuration>,
+    pub nodes: Vec<Node>,
+    pub now: Instant,
+    pub random: Random,
+    pub packets: VecDeque<Packet>,
+    pub trace: Option<String>,
+    pub chosen: BTreeMap<Slot, Value>,
+    /// Commands of which somebody was told that they are not executed.
+    refused: BTreeSet<Vec<u8>>,
+    /// By token: how many slots were executed anywhere when the read was asked for.
+    reads: BTreeMap<u64, usize>,
+    pub reads_answered: usize,
+    pub nonsense_count: u64,
+    /// Every event of every node with what it was told of the world, if wanted.
+    pub events: Option<Vec<Recorded>>,
+    cut: BTreeSet<(NodeId, NodeId)>,
+    pub synced_at_once: bool,
+}
+
+pub struct Recorded {
+    pub node: NodeId,
+    pub now: Instant,
+    pub stamp: Stamp,
+    pub random: u64,
+    pub peers: Peers,
+    pub event: Event<Message>,
+}
+
+/// xorshift64*.
+#[derive(Clone)]
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn bits(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        (self.bits() >> 16) % bound
+    }
+
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+impl Cluster {
+    pub fn new(count: u32, quorum: QuorumSystem, seed: u64) -> Cluster {
+        let members: Arc<[NodeId]> = (1..=count).map(NodeId).collect();
+        let configuration = Arc::new(Configuration { group: GroupId(1), epoch: Epoch(1), members, quorum });
+        let mut cluster = Cluster {
+            nodes: Vec::new(),
+            now: Instant(10_000_000),
+            random: Random::new(seed),
+            packets: VecDeque::new(),
+            trace: None,
+            chosen: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            reads: BTreeMap::new(),
+            reads_answered: 0,
+            nonsense_count: 0,
+            events: None,
+            cut: BTreeSet::new(),
+            synced_at_once: false,
+            configuration,
+        };
+        for &id in cluster.configuration.clone().members.iter() {
+            let clock_offset = u64::from(id.0) * 1_000_000_000;
+            let replica = Some(Paxos::new(cluster.configuration.clone(), id));
+            let peers = cluster.new_peers(id, clock_offset, 1);
+            cluster.nodes.push(Node {
+                id,
+                replica,
+                peers,
+                disk: Disk::default(),
+                unsynced: Vec::new(),
+                held: VecDeque::new(),
+                synced_count: 0,
+                wake_at: None,
+                executed: Vec::new(),
+                start_number: 1,
+                clock_offset,
+            });
+        }
+        cluster
+    }
+
+    fn new_peers(&self, me: NodeId, clock_offset: u64, start_number: u32) -> Peers {
+        let now = Instant(self.now.0 + clock_offset);
+        let mut peers = Peers::new(Timing::default(), now, start_number);
+        for &node in self.configuration.members.iter().filter(|&&node| node != me) {
+            peers.add(node, now);
+        }
+        peers
+    }
+
+    pub fn index(&self, id: NodeId) -> usize {
+        self.configuration.position(id).expect("a member")
+    }
+
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[self.index(id)]
+    }
+
+    pub fn is_up(&self, id: NodeId) -> bool {
+        self.node(id).replica.is_some()
+    }
+
+    pub fn say(&mut self, line: &str) {
+        if let Some(trace) = &mut self.trace {
+            writeln!(trace, "{line}").expect("strings take everything");
+        }
+    }
+
+    fn clock(&self, id: NodeId) -> Instant {
+        Instant(self.now.0 + self.node(id).clock_offset)
+    }
+
+    /// Runs one step and all that follows from it at once.
+    pub fn step(&mut self, id: NodeId, event: Event<Message>) {
+        let index = self.index(id);
+        let now = self.clock(id);
+        let (stamp, random) = (Stamp(self.now.0 / 1000), self.random.bits());
+        if let Some(events) = &mut self.events {
+            let peers = self.nodes[index].peers.clone();
+            events.push(Recorded { node: id, now, stamp, random, peers, event: event.clone() });
+        }
+        let node = &mut self.nodes[index];
+        let Some(replica) = &mut node.replica else { return };
+        let mut out = Effects::default();
+        let nonsense_count = &mut self.nonsense_count;
+        let mut cx = Cx { me: id, now, stamp, random, peers: &node.peers, nonsense_count };
+        replica.step(&mut cx, event, &mut out);
+        replica.check();
+        for effect in out.list {
+            self.perform(id, effect);
+        }
+        if self.synced_at_once {
+            self.sync(id);
+        }
+    }
+
+    fn perform(&mut self, id: NodeId, effect: Effect<Paxos>) {
+        let index = self.index(id);
+        let quiet = matches!(&effect, Effect::WakeAt(_)) || matches!(&effect, Effect::Send { to, .. } if *to == id);
+        if self.trace.is_some() && !quiet {
+            self.say(&format!("  {id} {effect:?}"));
+        }
+        let node = &mut self.nodes[index];
+        match effect {
+            Effect::Persist(record) => node.unsynced.push(record),
+            Effect::Send { to, message, after } => {
+                if after == After::Durable && !node.unsynced.is_empty() {
+                    node.held.push_back((node.synced_count + node.unsynced.len(), to, message));
+                } else {
+                    self.send(id, to, message);
+                }
+            }
+            Effect::Decided { slot, value, .. } => self.execute(id, slot, value),
+            Effect::Readable { token } => self.read(id, token),
+            Effect::Refused { proposal, why } => self.refuse(proposal, why),
+            Effect::CatchUp { peer, from } => self.catch_up(id, peer, from),
+            Effect::WakeAt(at) => node.wake_at = Some(node.wake_at.map_or(at, |earlier| earlier.min(at))),
+        }
+    }
+
+    fn send(&mut self, from: NodeId, to: NodeId, message: Message) {
+        if from == to {
+            self.step(to, Event::Received { from, message });
+        } else {
+            self.post(Packet { from, to, body: Body::Paxos(message) });
+        }
+    }
+
+    pub fn post(&mut self, packet: Packet) {
+        if !self.cut.contains(&(packet.from, packet.to)) {
+            self.packets.push_back(packet);
+        }
+    }
+
+    /// Agreement: one value a slot, in order, each once.
+    fn execute(&mut self, id: NodeId, slot: Slot, value: Value) {
+        let index = self.index(id);
+        assert_eq!(slot.0, self.nodes[index].executed.len() as u64, "{id} executes out of order");
+        let chosen = self.chosen.entry(slot).or_insert_with(|| value.clone());
+        assert_eq!(*chosen, value, "{id} executes {value:?} in {slot:?}, where {chosen:?} was executed");
+        if let Content::Commands(bytes) | Content::Stop(bytes) = &value.content {
+            assert!(!self.refused.contains(&bytes[..]), "{value:?} was refused and is executed");
+        }
+        assert!(!self.nodes[index].executed.iter().any(is_stop), "{id} executes {value:?} after a stop");
+        self.nodes[index].executed.push(value);
+    }
+
+    /// Linearizability: what was executed anywhere before the read was asked for is seen.
+    fn read(&mut self, id: NodeId, token: u64) {
+        let asked_at = self.reads.remove(&token).expect("asked for once");
+        let seen = self.node(id).executed.len();
+        assert!(seen >= asked_at, "{id} reads {seen} slots, {asked_at} were executed before the read {token}");
+        self.reads_answered += 1;
+    }
+
+    fn refuse(&mut self, proposal: Proposal, why: Refusal) {
+        match proposal {
+            Proposal::Commands(bytes) | Proposal::Stop(bytes) if !matches!(why, Refusal::Uncertain { .. }) => {
+                let executed = self.chosen.values().any(|value| match &value.content {
+                    Content::Commands(chosen) | Content::Stop(chosen) => *chosen == bytes,
+                    Content::Mark => false,
+                });
+                assert!(!executed, "{bytes:?} is refused as {why:?} and was executed");
+                self.refused.insert(bytes.to_vec());
+            }
+            Proposal::Read { token, .. } => {
+                self.reads.remove(&token).expect("asked for once");
+            }
+            _ => {}
+        }
+    }
+
+    /// As a host does: from the log where it reaches back so far, else by a snapshot.
+    fn catch_up(&mut self, id: NodeId, peer: NodeId, from: Slot) {
+        let node = self.node(id);
+        let next_slot = node.replica.as_ref().map_or(Slot(0), Paxos::next_slot);
+        let mut values: BTreeMap<Slot, Value> = BTreeMap::new();
+        for (slot, value) in node.disk.log.iter().chain(&node.unsynced).filter_map(Record::entry) {
+            if slot >= from && slot < next_slot {
+                values.insert(slot, value.clone());
+            }
+        }
+        let complete = values.len() as u64 == next_slot.0 - from.0;
+        let body = if complete {
+            Body::Paxos(Message::Learn { slots: values.into_iter().collect(), next_slot })
+        } else {
+            let position = node.replica.as_ref().expect("it has just stepped").position();
+            Body::Snapshot(position, node.executed.clone())
+        };
+        self.post(Packet { from: id, to: peer, body });
+    }
+
+    pub fn propose(&mut self, id: NodeId, proposal: Proposal) {
+        if let Proposal::Read { token, .. } = proposal {
+            let executed = self.nodes.iter().map(|node| node.executed.len()).max().unwrap_or(0);
+            self.reads.insert(token, executed);
+        }
+        if self.is_up(id) {
+            self.step(id, Event::Proposed(proposal));
+        }
+    }
+
+    /// What is appended is on disk, and what waited for that goes out.
+    pub fn sync(&mut self, id: NodeId) {
+        let index = self.index(id);
+        loop {
+            let node = &mut self.nodes[index];
+            node.synced_count += node.unsynced.len();
+            node.disk.log.append(&mut node.unsynced);
+            let Some((_, to, message)) = node.held.pop_front_due(node.synced_count) else { return };
+            self.send(id, to, message);
+        }
+    }
+
+    pub fn deliver(&mut self, packet: Packet) {
+        let Packet { from, to, body } = packet;
+        if !self.is_up(to) {
+            return;
+        }
+        let now = self.clock(to);
+        let index = self.index(to);
+        self.nodes[index].peers.heard(from, now);
+        match body {
+            Body::Paxos(message) => {
+                if self.trace.is_some() {
+                    self.say(&format!("{from} -> {to} {message:?}"));
+                }
+                self.step(to, Event::Received { from, message });
+            }
+            Body::Peer(peers::Message::Heartbeat { sent_at }) => {
+                if let Some(answer) = self.nodes[index].peers.handle_heartbeat(from, sent_at, now) {
+                    self.post(Packet { from: to, to: from, body: Body::Peer(answer) });
+                }
+            }
+            Body::Peer(peers::Message::Grant { sent_at, number }) => {
+                self.nodes[index].peers.handle_grant(from, sent_at, number);
+            }
+            Body::Snapshot(position, values) => self.install(to, position, values),
+        }
+    }
+
+    fn install(&mut self, id: NodeId, position: Position, values: Vec<Value>) {
+        let index = self.index(id);
+        let node = &mut self.nodes[index];
+        let Some(replica) = &mut node.replica else { return };
+        if position.next_slot <= replica.next_slot() {
+            return;
+        }
+        replica.restore(Record::Checkpoint(position));
+        replica.check();
+        node.executed = values;
+        self.say(&format!("{id} installs a snapshot up to {:?}", position.next_slot));
+        self.checkpoint(id);
+        self.step(id, Event::Woken);
+    }
+
+    /// Saves the objects and forgets the log that they make superfluous.
+    pub fn checkpoint(&mut self, id: NodeId) {
+        self.sync(id);
+        let index = self.index(id);
+        let node = &mut self.nodes[index];
+        let Some(replica) = &node.replica else { return };
+        let position = replica.position();
+        node.disk.checkpoint = Some((position, node.executed.clone()));
+        node.disk.log.retain(|record| record.entry().is_some_and(|(slot, _)| slot >= position.next_slot));
+    }
+
+    pub fn crash(&mut self, id: NodeId) {
+        let index = self.index(id);
+        let node = &mut self.nodes[index];
+        node.replica = None;
+        node.unsynced.clear();
+        node.held.clear();
+        node.wake_at = None;
+    }
+
+    pub fn restart(&mut self, id: NodeId) {
+        let index = self.index(id);
+        let node = &mut self.nodes[index];
+        node.start_number += 1;
+        let (clock_offset, start_number) = (node.clock_offset, node.start_number);
+        let (replica, executed) = recover(&self.configuration, id, &node.disk, node.disk.log.len());
+        node.replica = Some(replica);
+        node.executed = executed;
+        self.nodes[index].peers = self.new_peers(id, clock_offset, start_number);
+    }
+
+    pub fn heartbeat(&mut self, from: NodeId) {
+        let sent_at = self.clock(from);
+        for &to in self.configuration.clone().members.iter().filter(|&&to| to != from) {
+            self.post(Packet { from, to, body: Body::Peer(peers::Message::Heartbeat { sent_at }) });
+        }
+    }
+
+    /// The detector's and the timer's turn at one node.
+    pub fn attend(&mut self, id: NodeId) {
+        if !self.is_up(id) {
+            return;
+        }
+        let now = self.clock(id);
+        let index = self.index(id);
+        for suspect in self.nodes[index].peers.suspect(now) {
+            self.step(id, Event::Suspected(suspect));
+        }
+        if self.nodes[index].wake_at.is_some_and(|at| at <= now) {
+            self.nodes[index].wake_at = None;
+            self.step(id, Event::Woken);
+        }
+    }
+
+    pub fn cut(&mut self, from: NodeId, to: NodeId) {
+        self.cut.insert((from, to));
+    }
+
+    pub fn heal(&mut self) {
+        self.cut.clear();
+    }
+}
+
+trait Due {
+    fn pop_front_due(&mut self, count: usize) -> Option<(usize, NodeId, Message)>;
+}
+
+impl Due for VecDeque<(usize, NodeId, Message)> {
+    fn pop_front_due(&mut self, count: usize) -> Option<(usize, NodeId, Message)> {
+        if self.front()?.0 <= count { self.pop_front() } else { None }
+    }
+}
+
+fn is_stop(value: &Value) -> bool {
+    matches!(value.content, Content::Stop(_))
+}
+
+/// A replica from a disk of which only the first `count` records of the log were written.
+pub fn recover(configuration: &Arc<Configuration>, id: NodeId, disk: &Disk, count: usize) -> (Paxos, Vec<Value>) {
+    let mut replica = Paxos::new(configuration.clone(), id);
+    let mut executed = Vec::new();
+    if let Some((position, values)) = &disk.checkpoint {
+        replica.restore(Record::Checkpoint(*position));
+        executed.clone_from(values);
+    }
+    for record in &disk.log[..count] {
+        replica.restore(record.clone());
+    }
+    replica.restored();
+    replica.check();
+    (replica, executed)
+}

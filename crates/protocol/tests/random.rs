@@ -1,0 +1,282 @@
+//! Thousands of short runs under loss, repetition, reordering, crashes and hand-overs. The harness checks agreement,
+//! refusals and reads as they happen; then everything is healed, and the group must come to life again.
+
+mod harness;
+
+use std::sync::Arc;
+
+use harness::{Cluster, Random};
+use quorate_protocol::effect::{Proposal, ReadMode};
+use quorate_protocol::id::{NodeId, Payload};
+use quorate_protocol::quorum::QuorumSystem;
+
+/// How rough a run is, in percent of what is delivered or done.
+struct Weather {
+    loss: u64,
+    repetition: u64,
+    reordering: u64,
+    crash: u64,
+    stop: u64,
+    hand_over: u64,
+}
+
+struct Run {
+    cluster: Cluster,
+    random: Random,
+    weather: Weather,
+    command_count: u64,
+    token: u64,
+}
+
+impl Run {
+    fn new(seed: u64) -> Run {
+        let mut random = Random::new(seed ^ 0x5eed);
+        let (count, quorum) = match random.below(8) {
+            0 => (1, QuorumSystem::Majority),
+            1 => (2, QuorumSystem::Majority),
+            2 => (5, QuorumSystem::Majority),
+            3 => (5, QuorumSystem::Threshold { read: 4, write: 2 }),
+            4 => (4, QuorumSystem::Threshold { read: 2, write: 3 }),
+            _ => (3, QuorumSystem::Majority),
+        };
+        let weather = Weather {
+            loss: random.below(4) * 5,
+            repetition: random.below(4) * 5,
+            reordering: random.below(3) * 30,
+            crash: random.below(3),
+            stop: u64::from(random.below(10) == 0),
+            hand_over: random.below(2),
+        };
+        Run { cluster: Cluster::new(count, quorum, seed), random, weather, command_count: 0, token: 0 }
+    }
+
+    fn any_node(&mut self) -> NodeId {
+        let count = self.cluster.nodes.len() as u64;
+        self.cluster.nodes[self.random.below(count) as usize].id
+    }
+
+    fn command(&mut self) -> Payload {
+        self.command_count += 1;
+        Arc::from(format!("c{}", self.command_count).as_bytes())
+    }
+
+    /// Where the host would send a client: mostly to whom it believes to coordinate.
+    fn proposer(&mut self) -> NodeId {
+        let node = self.any_node();
+        match &self.cluster.node(node).replica {
+            Some(replica) if self.random.chance(80) => replica.coordinator(),
+            _ => node,
+        }
+    }
+
+    fn act(&mut self) {
+        match self.random.below(100) {
+            0..=44 => self.deliver_one(),
+            45..=59 => {
+                let node = self.any_node();
+                self.cluster.sync(node);
+            }
+            60..=69 => self.propose(),
+            70..=79 => self.pass_time(),
+            80..=84 => {
+                let node = self.any_node();
+                if self.cluster.is_up(node) {
+                    self.cluster.heartbeat(node);
+                }
+            }
+            85..=92 => self.read(),
+            93..=95 if self.random.chance(self.weather.crash * 30) => self.crash_or_restart(),
+            96 => {
+                let node = self.any_node();
+                self.cluster.checkpoint(node);
+            }
+            97 if self.weather.hand_over > 0 => {
+                let (node, to) = (self.proposer(), self.any_node());
+                self.cluster.propose(node, Proposal::HandOver { to });
+            }
+            98 if self.random.chance(self.weather.stop * 20) => {
+                let (node, command) = (self.proposer(), self.command());
+                self.cluster.propose(node, Proposal::Stop(command));
+            }
+            _ => self.turn_links(),
+        }
+    }
+
+    fn propose(&mut self) {
+        let node = self.proposer();
+        let proposal = if self.random.chance(5) { Proposal::Mark } else { Proposal::Commands(self.command()) };
+        self.cluster.propose(node, proposal);
+    }
+
+    fn read(&mut self) {
+        self.token += 1;
+        let node = self.proposer();
+        let mode = if self.random.chance(20) { ReadMode::Quorum } else { ReadMode::Lease };
+        self.cluster.propose(node, Proposal::Read { token: self.token, mode });
+    }
+
+    fn deliver_one(&mut self) {
+        for _ in 0..1 + self.random.below(6) {
+            let count = self.cluster.packets.len() as u64;
+            if count == 0 {
+                return;
+            }
+            let index = if self.random.chance(self.weather.reordering) { self.random.below(count) as usize } else { 0 };
+            let packet = self.cluster.packets.remove(index).expect("below the length");
+            if self.random.chance(self.weather.loss) {
+                continue;
+            }
+            if self.random.chance(self.weather.repetition) {
+                self.cluster.packets.push_back(packet.clone());
+            }
+            self.cluster.deliver(packet);
+        }
+    }
+
+    fn pass_time(&mut self) {
+        let most_us = if self.random.chance(10) { 600_000 } else { 60_000 };
+        let passed_us = self.random.below(most_us);
+        self.cluster.now = self.cluster.now.after_us(passed_us);
+        for node in self.cluster.configuration.clone().members.iter() {
+            if self.random.chance(70) {
+                self.cluster.attend(*node);
+            }
+        }
+    }
+
+    fn crash_or_restart(&mut self) {
+        let node = self.any_node();
+        if self.cluster.is_up(node) {
+            self.cluster.crash(node);
+        } else {
+            self.cluster.restart(node);
+        }
+    }
+
+    fn turn_links(&mut self) {
+        if self.random.chance(50) {
+            self.cluster.heal();
+        } else {
+            let (from, to) = (self.any_node(), self.any_node());
+            self.cluster.cut(from, to);
+        }
+    }
+
+    /// Healed, the group decides what it is asked to within a bound, and everybody executes it.
+    fn come_to_life(&mut self, seed: u64) {
+        self.cluster.heal();
+        for node in self.cluster.configuration.clone().members.iter() {
+            if !self.cluster.is_up(*node) {
+                self.cluster.restart(*node);
+            }
+        }
+        self.cluster.synced_at_once = true;
+        let mut last = self.chosen();
+        let mut proposed = 0;
+        for turn in 0..3000 {
+            self.calm_turn(turn);
+            // After a stop every client is told so, even if a member that was away does not know it yet.
+            let stopped = self.cluster.nodes.iter().all(|node| {
+                let coordinator = node.replica.as_ref().map(|replica| replica.coordinator());
+                coordinator
+                    .and_then(|id| self.cluster.node(id).replica.as_ref())
+                    .is_some_and(|replica| replica.is_stopped())
+            });
+            let level = self.cluster.nodes.iter().all(|node| node.executed.len() as u64 == self.chosen());
+            if stopped || proposed > 2 && self.chosen() > last && level {
+                return;
+            }
+            if turn % 50 == 0 {
+                let node = self.any_node();
+                let replica = self.cluster.node(node).replica.as_ref().expect("restarted");
+                let coordinator = replica.coordinator();
+                let command = self.command();
+                if proposed <= 2 {
+                    last = self.chosen();
+                }
+                proposed += 1;
+                self.cluster.propose(coordinator, Proposal::Commands(command));
+            }
+        }
+        let states: Vec<_> = self.cluster.nodes.iter().map(|node| node.replica.as_ref().map(|r| r.status())).collect();
+        panic!("seed {seed}: no life within 30 s: {states:#?}");
+    }
+
+    fn chosen(&self) -> u64 {
+        self.cluster.chosen.len() as u64
+    }
+
+    /// Ten milliseconds in which nothing is lost.
+    fn calm_turn(&mut self, turn: u64) {
+        self.cluster.now = self.cluster.now.after_us(10_000);
+        for node in self.cluster.configuration.clone().members.iter() {
+            self.cluster.sync(*node);
+            if turn % 10 == 0 {
+                self.cluster.heartbeat(*node);
+            }
+            self.cluster.attend(*node);
+        }
+        for _ in 0..self.cluster.packets.len() {
+            if let Some(packet) = self.cluster.packets.pop_front() {
+                self.cluster.deliver(packet);
+            }
+        }
+    }
+}
+
+fn run(seed: u64) -> Run {
+    let mut run = Run::new(seed);
+    // Some groups are young when it begins, some have long had their leases.
+    if run.random.chance(70) {
+        (0..60).for_each(|turn| run.calm_turn(turn));
+    }
+    for _ in 0..200 + run.random.below(800) {
+        run.act();
+    }
+    run
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let number =
+        |name: &str, default: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
+    let first = number("SEED", 1);
+    first..first + number("SEEDS", 3000)
+}
+
+#[test]
+fn any_weather_keeps_agreement_and_the_group_comes_back_to_life() {
+    let (mut slots, mut reads) = (0, 0);
+    for seed in seeds() {
+        let mut run = run(seed);
+        run.come_to_life(seed);
+        slots += run.cluster.chosen.len();
+        reads += run.cluster.reads_answered;
+        // Late and repeated messages of members are no nonsense.
+        assert_eq!(run.cluster.nonsense_count, 0, "seed {seed}");
+    }
+    println!("{slots} slots, {reads} reads");
+    assert!(slots > 0 && reads > 0, "{slots} slots, {reads} reads");
+}
+
+/// Each planted bug is caught by the rules that the harness checks, within the seeds of the test above.
+#[cfg(feature = "planted")]
+mod planted {
+    use quorate_protocol::planted::{Planted, select};
+
+    #[test]
+    #[ignore = "mutates the whole process: run alone"]
+    fn planted_bugs_are_caught() {
+        std::panic::set_hook(Box::new(|_| {}));
+        let mut missed = Vec::new();
+        for planted in Planted::ALL {
+            select(Some(planted));
+            let caught = super::seeds().find(|&seed| std::panic::catch_unwind(|| super::run(seed)).is_err());
+            println!("{planted:?}: {caught:?}");
+            if caught.is_none() {
+                missed.push(planted);
+            }
+        }
+        select(None);
+        assert!(missed.is_empty(), "{missed:?}");
+    }
+}
