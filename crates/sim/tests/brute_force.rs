@@ -8,6 +8,8 @@ use quorate_sim::history::{Action, Answer, Call, Connection, Fate, History, Obje
 use quorate_sim::random::Random;
 
 const MS: u64 = 1_000;
+/// Calls begin and end at multiples of this, so that some do at the same moment.
+const STEP_US: u64 = 500;
 /// No call is invoked later.
 const LAST_MS: u64 = 12;
 /// No group time is later.
@@ -36,7 +38,7 @@ impl Draw {
 
     /// Few values, so that they repeat.
     fn value(&mut self) -> quorate_sim::history::Bytes {
-        let text: &str = self.random.pick(&["a", "b", "1"]);
+        let text = *self.random.pick(&["a", "b", "1"]);
         bytes(text)
     }
 
@@ -73,7 +75,8 @@ const EXPIRING: &[fn(&mut Draw) -> Action] = &[
     |draw| Action::SetExpiring { value: draw.value(), at_ms: draw.expiry_ms() },
     |draw| Action::ExpireAt { at_ms: draw.expiry_ms() },
 ];
-const INCREMENTS: &[fn(&mut Draw) -> Action] = &[|_| Action::IncrBy { delta: 1 }, |_| Action::Get];
+const INCREMENTS: &[fn(&mut Draw) -> Action] =
+    &[|_| Action::IncrBy { delta: 1 }, |_| Action::IncrBy { delta: 1 }, |_| Action::Get, |_| common::set("7")];
 const WRITES_AND_READS: &[fn(&mut Draw) -> Action] = &[Draw::unique, |_| Action::Get];
 const WRITES_READS_AND_DELETES: &[fn(&mut Draw) -> Action] =
     &[Draw::unique, Draw::unique, |_| Action::Get, |_| Action::Get, |_| Action::Del];
@@ -82,7 +85,7 @@ const WRITES_READS_AND_DELETES: &[fn(&mut Draw) -> Action] =
 fn tiny_history(seed: u64, kind: Kind) -> History {
     let mut draw = Draw { random: Random::new(seed), written: 0 };
     let count = draw.random.range(1..8);
-    let mut times: Vec<u64> = (0..count).map(|_| draw.random.below(LAST_MS * MS)).collect();
+    let mut times: Vec<u64> = (0..count).map(|_| draw.random.below(LAST_MS * MS / STEP_US) * STEP_US).collect();
     times.sort_unstable();
     let mut moments = Vec::new();
     let mut records = Vec::new();
@@ -92,7 +95,7 @@ fn tiny_history(seed: u64, kind: Kind) -> History {
             Some(count) => draw.random.below(count) as u32,
             None => index as u32,
         });
-        let at_us = invoked_us + draw.random.range(1..6 * MS);
+        let at_us = invoked_us + draw.random.range(1..6 * MS / STEP_US) * STEP_US;
         let executed_us = draw.random.range(invoked_us..at_us);
         let is_unknown = draw.random.chance(250);
         if !is_unknown || draw.random.chance(600) {
