@@ -1,1 +1,104 @@
-fn main() {}
+//! The `quorate` program: starts clusters and nodes, and talks to them.
+//!
+//! Each subcommand is a module with its options and a `run`. What goes wrong is told in one line on standard error,
+//! with what to do about it, and the exit status is 1.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod bench;
+mod cli;
+mod client;
+mod failure;
+mod namespace;
+mod node;
+mod output;
+mod status;
+mod up;
+
+use failure::Failure;
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// A strongly consistent, replicated object store that speaks the Redis protocol.
+#[derive(Debug, Parser)]
+#[command(name = "quorate", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Up(up::Options),
+    Node(node::Options),
+    Status(status::Options),
+    Namespace(namespace::Options),
+    Cli(cli::Options),
+    Bench(bench::Options),
+}
+
+fn main() -> ExitCode {
+    let command = Arguments::parse().command;
+    if !matches!(command, Command::Up(_) | Command::Node(_)) {
+        output::end_quietly_when_nobody_reads();
+    }
+    let result = match command {
+        Command::Up(options) => up::run(&options),
+        Command::Node(options) => node::run(&options),
+        Command::Status(options) => status::run(&options),
+        Command::Namespace(options) => namespace::run(&options),
+        Command::Cli(options) => cli::run(&options),
+        Command::Bench(options) => bench::run(&options),
+    };
+    result.unwrap_or_else(|Failure(message)| {
+        output::complain(&message);
+        ExitCode::FAILURE
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn refusal(arguments: &[&str]) -> String {
+        Arguments::try_parse_from(arguments).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn the_options_do_not_contradict_each_other() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_and_option_is_explained() {
+        fn check(command: &clap::Command) {
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+            for argument in command.get_arguments() {
+                assert!(argument.get_help().is_some(), "{} {}", command.get_name(), argument.get_id());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Arguments::command());
+    }
+
+    #[test]
+    fn node_counts_and_durabilities_out_of_range_are_refused() {
+        assert!(refusal(&["quorate", "up", "--nodes", "65"]).contains("65 is not in 1..=64"));
+        assert!(refusal(&["quorate", "up", "--nodes", "0"]).contains("0 is not in 1..=64"));
+        assert!(refusal(&["quorate", "up", "--durability", "fast"]).contains("sync"));
+        assert!(refusal(&["quorate", "up", "--ephemeral", "--dir", "x"]).contains("cannot be used with"));
+    }
+
+    #[test]
+    fn commands_of_the_cli_may_look_like_options() {
+        let parsed = Arguments::try_parse_from(["quorate", "cli", "-h", "db", "-p", "7001", "INCRBY", "n", "-1"]);
+        let Ok(Arguments { command: Command::Cli(options) }) = parsed else { panic!("{parsed:?}") };
+        assert_eq!((options.endpoint.host.as_str(), options.endpoint.port), ("db", 7001));
+        assert_eq!(options.words, ["INCRBY", "n", "-1"]);
+    }
+}

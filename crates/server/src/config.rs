@@ -57,7 +57,7 @@ pub struct Node {
 }
 
 /// Where this node listens.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Listen {
     /// Redis clients.
@@ -102,8 +102,7 @@ pub struct Defaults {
 }
 
 /// When a write is acknowledged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// On disk at a majority.
     #[default]
@@ -115,8 +114,7 @@ pub enum Durability {
 }
 
 /// What a read promises.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reads {
     /// Linearizable, answered by the coordinator while it holds a majority's leases.
     #[default]
@@ -170,22 +168,11 @@ pub enum LogFormat {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("cannot read {}: {source}", path.display())]
-    Unreadable {
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    Unreadable { path: PathBuf, source: std::io::Error },
     #[error("{}, line {line}: {message}", path.display())]
-    Malformed {
-        path: PathBuf,
-        line: usize,
-        message: String,
-    },
+    Malformed { path: PathBuf, line: usize, message: String },
     #[error("{}: unknown key {key}; did you mean {nearest}?", path.display())]
-    UnknownKey {
-        path: PathBuf,
-        key: String,
-        nearest: String,
-    },
+    UnknownKey { path: PathBuf, key: String, nearest: String },
     #[error("{}: {message}", path.display())]
     Inconsistent { path: PathBuf, message: String },
 }
@@ -195,13 +182,12 @@ impl Config {
     pub const EXAMPLE: &'static str = include_str!("../node.example.toml");
 
     pub fn load(path: &Path) -> Result<Config, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
-            path: path.to_owned(),
-            source,
-        })?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
         let mut config = Config::parse(&text, path)?;
         if let Some(directory) = path.parent() {
-            config.node.data_dir = directory.join(&config.node.data_dir);
+            // By its components, so that messages do not say `node-1/.`.
+            config.node.data_dir = directory.join(&config.node.data_dir).components().collect();
         }
         Ok(config)
     }
@@ -210,40 +196,22 @@ impl Config {
     pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
         let malformed = |error: toml::de::Error| {
             let start = error.span().map_or(0, |span| span.start.min(text.len()));
-            let line = text.as_bytes()[..start]
-                .iter()
-                .filter(|&&byte| byte == b'\n')
-                .count()
-                + 1;
+            let line = text.as_bytes()[..start].iter().filter(|&&byte| byte == b'\n').count() + 1;
             let message = error.message().trim().replace('\n', " ");
-            ConfigError::Malformed {
-                path: path.to_owned(),
-                line,
-                message,
-            }
+            ConfigError::Malformed { path: path.to_owned(), line, message }
         };
         let table: toml::Table = toml::from_str(text).map_err(malformed)?;
         if let Some((key, nearest)) = unknown::find(&table) {
-            return Err(ConfigError::UnknownKey {
-                path: path.to_owned(),
-                key,
-                nearest,
-            });
+            return Err(ConfigError::UnknownKey { path: path.to_owned(), key, nearest });
         }
         let config: Config = toml::from_str(text).map_err(malformed)?;
-        config
-            .check()
-            .map_err(|message| ConfigError::Inconsistent {
-                path: path.to_owned(),
-                message,
-            })?;
+        config.check().map_err(|message| ConfigError::Inconsistent { path: path.to_owned(), message })?;
         Ok(config)
     }
 
     /// The configuration as a file's text, without explanations.
     pub fn to_toml(&self) -> String {
-        toml::to_string(self)
-            .expect("a configuration is tables of strings, numbers and lists of tables")
+        toml::to_string(self).expect("a configuration is tables of strings, numbers and lists of tables")
     }
 
     pub fn node_id(&self) -> NodeId {
@@ -252,18 +220,14 @@ impl Config {
 
     /// How many nodes hold each volume of a namespace that says nothing of it.
     pub fn replicas(&self) -> usize {
-        self.defaults
-            .replicas
-            .unwrap_or(REPLICAS_DEFAULT.min(self.cluster.nodes.len()))
+        self.defaults.replicas.unwrap_or(REPLICAS_DEFAULT.min(self.cluster.nodes.len()))
     }
 
     fn check(&self) -> Result<(), String> {
         self.check_nodes()?;
         self.check_listen()?;
         if self.cluster.secret.expose().chars().count() < SECRET_LENGTH_MIN {
-            return Err(format!(
-                "cluster.secret must have at least {SECRET_LENGTH_MIN} characters"
-            ));
+            return Err(format!("cluster.secret must have at least {SECRET_LENGTH_MIN} characters"));
         }
         self.check_defaults()?;
         self.timing.check()?;
@@ -273,17 +237,11 @@ impl Config {
     fn check_nodes(&self) -> Result<(), String> {
         let nodes = &self.cluster.nodes;
         if nodes.is_empty() || nodes.len() > NODES_MAX {
-            return Err(format!(
-                "cluster.nodes lists {} nodes; list 1 to {NODES_MAX}",
-                nodes.len()
-            ));
+            return Err(format!("cluster.nodes lists {} nodes; list 1 to {NODES_MAX}", nodes.len()));
         }
         for (index, node) in nodes.iter().enumerate() {
             if node.id == 0 {
-                return Err(format!(
-                    "cluster.nodes gives {} the id 0; ids begin at 1",
-                    node.name
-                ));
+                return Err(format!("cluster.nodes gives {} the id 0; ids begin at 1", node.name));
             }
             check_name(&node.name)?;
             for other in &nodes[..index] {
@@ -296,10 +254,7 @@ impl Config {
             }
         }
         let Some(own) = nodes.iter().find(|node| node.id == self.node.id) else {
-            return Err(format!(
-                "cluster.nodes does not list this node (id {}); add it",
-                self.node.id
-            ));
+            return Err(format!("cluster.nodes does not list this node (id {}); add it", self.node.id));
         };
         if own.name != self.node.name {
             return Err(format!(
@@ -311,19 +266,13 @@ impl Config {
     }
 
     fn check_listen(&self) -> Result<(), String> {
-        let all = [
-            ("client", self.listen.client),
-            ("peer", self.listen.peer),
-            ("admin", self.listen.admin),
-        ];
+        let all = [("client", self.listen.client), ("peer", self.listen.peer), ("admin", self.listen.admin)];
         for (index, (name, address)) in all.iter().enumerate() {
             if address.port() == 0 {
                 return Err(format!("listen.{name} has port 0; name a port"));
             }
             if let Some((other, _)) = all[..index].iter().find(|(_, other)| other == address) {
-                return Err(format!(
-                    "listen.{other} and listen.{name} are both {address}; use two ports"
-                ));
+                return Err(format!("listen.{other} and listen.{name} are both {address}; use two ports"));
             }
         }
         Ok(())
@@ -334,15 +283,11 @@ impl Config {
         if let Some(replicas) = self.defaults.replicas
             && !(1..=nodes).contains(&replicas)
         {
-            return Err(format!(
-                "defaults.replicas is {replicas}; with {nodes} nodes it can be 1 to {nodes}"
-            ));
+            return Err(format!("defaults.replicas is {replicas}; with {nodes} nodes it can be 1 to {nodes}"));
         }
         let volumes = self.defaults.volumes;
         if !(1..=VOLUMES_MAX).contains(&volumes) {
-            return Err(format!(
-                "defaults.volumes is {volumes}; it can be 1 to {VOLUMES_MAX}"
-            ));
+            return Err(format!("defaults.volumes is {volumes}; it can be 1 to {VOLUMES_MAX}"));
         }
         Ok(())
     }
@@ -357,9 +302,8 @@ impl Member {
         } else if self.name == other.name {
             Some(format!("the name {:?}", self.name))
         } else {
-            let shared = [&other.client, &other.peer, &other.admin]
-                .into_iter()
-                .find(|address| addresses.contains(address));
+            let shared =
+                [&other.client, &other.peer, &other.admin].into_iter().find(|address| addresses.contains(address));
             shared.map(|address| format!("the address {address}"))
         }
     }
@@ -396,13 +340,8 @@ impl Timing {
             ("lease_given_ms", self.lease_given_ms),
             ("timeout_ms", self.timeout_ms),
         ];
-        if let Some((name, value)) = all
-            .iter()
-            .find(|(_, value)| !(1..=DURATION_MS_MAX).contains(value))
-        {
-            return Err(format!(
-                "timing.{name} is {value}; it can be 1 to {DURATION_MS_MAX}"
-            ));
+        if let Some((name, value)) = all.iter().find(|(_, value)| !(1..=DURATION_MS_MAX).contains(value)) {
+            return Err(format!("timing.{name} is {value}; it can be 1 to {DURATION_MS_MAX}"));
         }
         if !self.peers().is_consistent() {
             return Err(format!(
@@ -422,10 +361,8 @@ impl Limits {
         if self.clients == 0 {
             return Err("limits.clients is 0; allow at least one".to_owned());
         }
-        let buffers = [
-            ("query_buffer_bytes", self.query_buffer_bytes),
-            ("output_buffer_bytes", self.output_buffer_bytes),
-        ];
+        let buffers =
+            [("query_buffer_bytes", self.query_buffer_bytes), ("output_buffer_bytes", self.output_buffer_bytes)];
         match buffers.iter().find(|(_, bytes)| *bytes < BUFFER_BYTES_MIN) {
             Some((name, bytes)) => Err(format!(
                 "limits.{name} is {bytes}; it must hold a command with the largest value: at least {BUFFER_BYTES_MIN}"
@@ -437,23 +374,13 @@ impl Limits {
 
 impl Default for Defaults {
     fn default() -> Self {
-        Defaults {
-            durability: Durability::Sync,
-            replicas: None,
-            volumes: 64,
-            reads: Reads::Lease,
-        }
+        Defaults { durability: Durability::Sync, replicas: None, volumes: 64, reads: Reads::Lease }
     }
 }
 
 impl Default for Timing {
     fn default() -> Self {
-        let peers::Timing {
-            heartbeat_us,
-            suspicion_us,
-            lease_held_us,
-            lease_given_us,
-        } = peers::Timing::default();
+        let peers::Timing { heartbeat_us, suspicion_us, lease_held_us, lease_given_us } = peers::Timing::default();
         Timing {
             heartbeat_ms: heartbeat_us / 1000,
             suspicion_ms: suspicion_us / 1000,
@@ -466,20 +393,13 @@ impl Default for Timing {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits {
-            clients: 10_000,
-            query_buffer_bytes: 32 << 20,
-            output_buffer_bytes: 64 << 20,
-        }
+        Limits { clients: 10_000, query_buffer_bytes: 32 << 20, output_buffer_bytes: 64 << 20 }
     }
 }
 
 impl Default for Log {
     fn default() -> Self {
-        Log {
-            level: "info".to_owned(),
-            format: LogFormat::Text,
-        }
+        Log { level: "info".to_owned(), format: LogFormat::Text }
     }
 }
 
@@ -509,9 +429,7 @@ impl FromStr for ClusterId {
     fn from_str(text: &str) -> Result<ClusterId, String> {
         let is_hex = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let number = is_hex.then(|| u64::from_str_radix(text, 16).ok()).flatten();
-        number
-            .map(ClusterId)
-            .ok_or_else(|| format!("a cluster id is 16 hexadecimal digits, not {text:?}"))
+        number.map(ClusterId).ok_or_else(|| format!("a cluster id is 16 hexadecimal digits, not {text:?}"))
     }
 }
 
@@ -546,11 +464,7 @@ pub struct Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bracketed = self.host.contains(':');
-        if bracketed {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
-        }
+        if bracketed { write!(f, "[{}]:{}", self.host, self.port) } else { write!(f, "{}:{}", self.host, self.port) }
     }
 }
 
@@ -560,34 +474,19 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Address, String> {
         let refused = || format!("an address is host:port, as in \"10.0.0.1:7000\", not {text:?}");
         let (host, port) = text.rsplit_once(':').ok_or_else(refused)?;
-        let port = port
-            .parse()
-            .ok()
-            .filter(|&port| port > 0)
-            .ok_or_else(refused)?;
-        let bare = host
-            .strip_prefix('[')
-            .and_then(|host| host.strip_suffix(']'));
+        let port = port.parse().ok().filter(|&port| port > 0).ok_or_else(refused)?;
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let host = bare.unwrap_or(host);
-        if host.is_empty()
-            || host.contains(char::is_whitespace)
-            || (bare.is_none() && host.contains(':'))
-        {
+        if host.is_empty() || host.contains(char::is_whitespace) || (bare.is_none() && host.contains(':')) {
             return Err(refused());
         }
-        Ok(Address {
-            host: host.to_owned(),
-            port,
-        })
+        Ok(Address { host: host.to_owned(), port })
     }
 }
 
 impl From<SocketAddr> for Address {
     fn from(address: SocketAddr) -> Address {
-        Address {
-            host: address.ip().to_string(),
-            port: address.port(),
-        }
+        Address { host: address.ip().to_string(), port: address.port() }
     }
 }
 
@@ -609,6 +508,36 @@ macro_rules! as_text {
 }
 
 as_text!(ClusterId, Address);
+
+/// Settings that are one of a few words, the same in files, commands and options.
+macro_rules! words {
+    ($type:ident, $what:literal, $($variant:ident => $word:literal),*) => {
+        impl $type {
+            pub const WORDS: &'static [&'static str] = &[$($word),*];
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $($type::$variant => $word),* })
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<$type, String> {
+                match text {
+                    $($word => Ok($type::$variant),)*
+                    _ => Err(format!(concat!($what, " is one of {}, not {:?}"), $type::WORDS.join(", "), text)),
+                }
+            }
+        }
+    };
+}
+
+words!(Durability, "durability", Sync => "sync", Interval => "interval", Memory => "memory");
+words!(Reads, "reads", Lease => "lease", Quorum => "quorum", Local => "local");
+as_text!(Durability, Reads);
 
 #[cfg(test)]
 mod tests;

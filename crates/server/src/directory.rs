@@ -67,27 +67,15 @@ pub enum DirectoryError {
     #[error("{} was written by a newer quorate (format {found}); this one reads {FORMAT}: use the newer one", path.display())]
     Newer { path: PathBuf, found: u32 },
     #[error("{} holds data of cluster {found}, not of {expected}; use another directory or correct cluster.id", path.display())]
-    OtherCluster {
-        path: PathBuf,
-        found: ClusterId,
-        expected: ClusterId,
-    },
+    OtherCluster { path: PathBuf, found: ClusterId, expected: ClusterId },
     #[error("{} holds data of node {found}, not of node {expected}; use another directory or correct node.id", path.display())]
-    OtherNode {
-        path: PathBuf,
-        found: u32,
-        expected: u32,
-    },
+    OtherNode { path: PathBuf, found: u32, expected: u32 },
     #[error("{} and its copy are damaged ({reason}); restore them from a backup, or remove the directory and join as a new node", path.display())]
     Damaged { path: PathBuf, reason: String },
     #[error("{} holds data but no identity; restore {IDENTITY} from a backup, or remove the directory and join as a new node", path.display())]
     IdentityMissing { path: PathBuf },
     #[error("cannot {action} {}: {source}", path.display())]
-    Io {
-        action: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
+    Io { action: &'static str, path: PathBuf, source: io::Error },
 }
 
 fn pid_note(pid: &Option<u32>) -> String {
@@ -96,24 +84,14 @@ fn pid_note(pid: &Option<u32>) -> String {
 
 impl Directory {
     /// Opens the directory of `node` of `cluster`, making it if there is none, and begins a run: one number further.
-    pub fn open(
-        path: &Path,
-        cluster: ClusterId,
-        node: NodeId,
-    ) -> Result<Directory, DirectoryError> {
+    pub fn open(path: &Path, cluster: ClusterId, node: NodeId) -> Result<Directory, DirectoryError> {
         fs::create_dir_all(path).map_err(failed("make", path))?;
         let lock = lock(path)?;
         let known = read_identity(path, cluster, node)?;
         let boot = machine_boot().map_err(failed("read the boot id for", path))?;
-        let previous = known.as_ref().map_or(Ok(Previous::None), |identity| {
-            previous_run(path, identity, &boot)
-        })?;
+        let previous = known.as_ref().map_or(Ok(Previous::None), |identity| previous_run(path, identity, &boot))?;
         let identity = match known {
-            Some(identity) => Identity {
-                start_number: identity.start_number + 1,
-                boot,
-                ..identity
-            },
+            Some(identity) => Identity { start_number: identity.start_number + 1, boot, ..identity },
             None => Identity {
                 cluster,
                 node,
@@ -136,12 +114,7 @@ impl Directory {
         sync_directory(path)?;
         fs::write(path.join(PID), format!("{}\n", std::process::id()))
             .map_err(failed("write the pid file of", path))?;
-        Ok(Directory {
-            path: path.to_owned(),
-            identity,
-            previous,
-            _lock: lock,
-        })
+        Ok(Directory { path: path.to_owned(), identity, previous, _lock: lock })
     }
 
     /// Whether [`Directory::open`] could succeed now; changes nothing and makes nothing.
@@ -155,9 +128,7 @@ impl Directory {
 
     /// Whether a node has ever run here.
     pub fn holds_data(path: &Path) -> bool {
-        [IDENTITY, IDENTITY_COPY, WAL, CHECKPOINT]
-            .iter()
-            .any(|name| path.join(name).exists())
+        [IDENTITY, IDENTITY_COPY, WAL, CHECKPOINT].iter().any(|name| path.join(name).exists())
     }
 
     pub fn identity(&self) -> &Identity {
@@ -178,11 +149,7 @@ impl Directory {
 
     /// The run ends and everything it kept is on disk: to be called last.
     pub fn stop_cleanly(self) -> Result<(), DirectoryError> {
-        write_whole(
-            &self.path,
-            CLEAN_STOP,
-            format!("{}\n", self.identity.start_number).as_bytes(),
-        )?;
+        write_whole(&self.path, CLEAN_STOP, format!("{}\n", self.identity.start_number).as_bytes())?;
         remove_if_there(&self.path.join(PID))
     }
 }
@@ -198,28 +165,15 @@ fn lock(path: &Path) -> Result<File, DirectoryError> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
-            let pid = fs::read_to_string(path.join(PID))
-                .ok()
-                .and_then(|text| text.trim().parse().ok());
-            Err(DirectoryError::InUse {
-                path: path.to_owned(),
-                pid,
-            })
+            let pid = fs::read_to_string(path.join(PID)).ok().and_then(|text| text.trim().parse().ok());
+            Err(DirectoryError::InUse { path: path.to_owned(), pid })
         }
-        Err(TryLockError::Error(source)) => Err(DirectoryError::Io {
-            action: "lock",
-            path: lock_path,
-            source,
-        }),
+        Err(TryLockError::Error(source)) => Err(DirectoryError::Io { action: "lock", path: lock_path, source }),
     }
 }
 
 /// The identity the directory has, if any: the later of its two writings, as a crash may fall between them.
-fn read_identity(
-    path: &Path,
-    cluster: ClusterId,
-    node: NodeId,
-) -> Result<Option<Identity>, DirectoryError> {
+fn read_identity(path: &Path, cluster: ClusterId, node: NodeId) -> Result<Option<Identity>, DirectoryError> {
     let mut latest: Option<Identity> = None;
     let mut damage = None;
     for name in [IDENTITY, IDENTITY_COPY] {
@@ -228,51 +182,31 @@ fn read_identity(
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(source) => {
-                return Err(DirectoryError::Io {
-                    action: "read",
-                    path: file,
-                    source,
-                });
+                return Err(DirectoryError::Io { action: "read", path: file, source });
             }
         };
         match Identity::from_text(&text) {
-            Ok(identity)
-                if latest
-                    .as_ref()
-                    .is_none_or(|latest| latest.start_number < identity.start_number) =>
-            {
+            Ok(identity) if latest.as_ref().is_none_or(|latest| latest.start_number < identity.start_number) => {
                 latest = Some(identity);
             }
             Ok(_) => {}
             Err(identity::Unreadable::Newer(found)) => {
-                return Err(DirectoryError::Newer {
-                    path: path.to_owned(),
-                    found,
-                });
+                return Err(DirectoryError::Newer { path: path.to_owned(), found });
             }
             Err(identity::Unreadable::Damaged(reason)) => damage = Some(reason),
         }
     }
     match (latest, damage) {
-        (Some(found), _) if found.cluster != cluster => Err(DirectoryError::OtherCluster {
-            path: path.to_owned(),
-            found: found.cluster,
-            expected: cluster,
-        }),
-        (Some(found), _) if found.node != node => Err(DirectoryError::OtherNode {
-            path: path.to_owned(),
-            found: found.node.0,
-            expected: node.0,
-        }),
+        (Some(found), _) if found.cluster != cluster => {
+            Err(DirectoryError::OtherCluster { path: path.to_owned(), found: found.cluster, expected: cluster })
+        }
+        (Some(found), _) if found.node != node => {
+            Err(DirectoryError::OtherNode { path: path.to_owned(), found: found.node.0, expected: node.0 })
+        }
         (Some(found), _) => Ok(Some(found)),
-        (None, Some(reason)) => Err(DirectoryError::Damaged {
-            path: path.join(IDENTITY),
-            reason,
-        }),
+        (None, Some(reason)) => Err(DirectoryError::Damaged { path: path.join(IDENTITY), reason }),
         (None, None) if is_filled(&path.join(WAL)) || is_filled(&path.join(CHECKPOINT)) => {
-            Err(DirectoryError::IdentityMissing {
-                path: path.to_owned(),
-            })
+            Err(DirectoryError::IdentityMissing { path: path.to_owned() })
         }
         (None, None) => Ok(None),
     }
@@ -288,11 +222,7 @@ fn previous_run(path: &Path, identity: &Identity, boot: &str) -> Result<Previous
         Ok(text) => text.trim().parse() == Ok(identity.start_number),
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         Err(source) => {
-            return Err(DirectoryError::Io {
-                action: "read",
-                path: mark,
-                source,
-            });
+            return Err(DirectoryError::Io { action: "read", path: mark, source });
         }
     };
     Ok(if marked {
@@ -319,9 +249,7 @@ fn write_whole(directory: &Path, name: &str, bytes: &[u8]) -> Result<(), Directo
 }
 
 fn sync_directory(path: &Path) -> Result<(), DirectoryError> {
-    File::open(path)
-        .and_then(|directory| directory.sync_all())
-        .map_err(failed("sync", path))
+    File::open(path).and_then(|directory| directory.sync_all()).map_err(failed("sync", path))
 }
 
 fn remove_if_there(path: &Path) -> Result<(), DirectoryError> {
@@ -333,11 +261,7 @@ fn remove_if_there(path: &Path) -> Result<(), DirectoryError> {
 
 fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DirectoryError {
     let path = path.to_owned();
-    move |source| DirectoryError::Io {
-        action,
-        path,
-        source,
-    }
+    move |source| DirectoryError::Io { action, path, source }
 }
 
 /// What tells one run of the machine's kernel from another.

@@ -7,9 +7,7 @@ fn parse(text: &str) -> Result<Config, ConfigError> {
 /// The message with which the example is refused once `from` is replaced by `to` in it.
 fn refusal(from: &str, to: &str) -> String {
     assert!(Config::EXAMPLE.contains(from), "{from}");
-    let message = parse(&Config::EXAMPLE.replacen(from, to, 1))
-        .expect_err(to)
-        .to_string();
+    let message = parse(&Config::EXAMPLE.replacen(from, to, 1)).expect_err(to).to_string();
     assert!(!message.contains('\n'), "one line: {message}");
     message
 }
@@ -17,13 +15,7 @@ fn refusal(from: &str, to: &str) -> String {
 #[test]
 fn the_example_is_valid_and_shows_the_defaults() {
     let config = parse(Config::EXAMPLE).expect("valid");
-    assert_eq!(
-        config.defaults,
-        Defaults {
-            replicas: Some(1),
-            ..Defaults::default()
-        }
-    );
+    assert_eq!(config.defaults, Defaults { replicas: Some(1), ..Defaults::default() });
     assert_eq!(config.timing, Timing::default());
     assert_eq!(config.limits, Limits::default());
     assert_eq!(config.log, Log::default());
@@ -44,19 +36,13 @@ fn what_is_written_is_read_back() {
     let mut config = parse(Config::EXAMPLE).expect("valid");
     config.defaults.durability = Durability::Interval;
     config.defaults.replicas = None;
-    config.cluster.nodes[0].peer = Address {
-        host: "::1".to_owned(),
-        port: 9,
-    };
+    config.cluster.nodes[0].peer = Address { host: "::1".to_owned(), port: 9 };
     assert_eq!(parse(&config.to_toml()).expect("valid"), config);
 }
 
 #[test]
 fn optional_tables_may_be_left_out() {
-    let required = Config::EXAMPLE
-        .split("[defaults]")
-        .next()
-        .expect("a first part");
+    let required = Config::EXAMPLE.split("[defaults]").next().expect("a first part");
     let config = parse(required).expect("valid");
     assert_eq!(config.timing, Timing::default());
     assert_eq!(config.replicas(), 1, "never more than there are nodes");
@@ -68,32 +54,20 @@ fn unknown_keys_are_refused_with_the_nearest_known_one() {
         refusal("heartbeat_ms", "hartbeat_ms"),
         "node.toml: unknown key timing.hartbeat_ms; did you mean timing.heartbeat_ms?"
     );
-    assert_eq!(
-        refusal("[limits]", "[limit]"),
-        "node.toml: unknown key limit; did you mean limits?"
-    );
+    assert_eq!(refusal("[limits]", "[limit]"), "node.toml: unknown key limit; did you mean limits?");
     assert_eq!(
         refusal("[log]", "[log]\ntimeout_ms = 1"),
         "node.toml: unknown key log.timeout_ms; did you mean timing.timeout_ms?"
     );
     let nodes = refusal("name = \"n1\"\nclient", "names = \"n1\"\nclient");
-    assert!(
-        nodes.starts_with("node.toml: unknown key cluster.nodes.names; did you mean "),
-        "{nodes}"
-    );
+    assert!(nodes.starts_with("node.toml: unknown key cluster.nodes.names; did you mean "), "{nodes}");
 }
 
 #[test]
 fn syntax_and_types_are_refused_with_the_line() {
-    let line = 1 + Config::EXAMPLE
-        .lines()
-        .position(|line| line == "id = 1")
-        .expect("there");
+    let line = 1 + Config::EXAMPLE.lines().position(|line| line == "id = 1").expect("there");
     let message = refusal("id = 1\n", "id = \"one\"\n");
-    assert!(
-        message.starts_with(&format!("node.toml, line {line}: ")),
-        "{message}"
-    );
+    assert!(message.starts_with(&format!("node.toml, line {line}: ")), "{message}");
     let message = refusal("[node]", "[node");
     assert!(message.contains("line 4"), "{message}");
 }
@@ -103,56 +77,31 @@ fn bad_addresses_are_refused() {
     let message = refusal("client = \"127.0.0.1:7000\"", "client = \"localhost\"");
     assert!(message.contains("socket address"), "{message}");
     let message = refusal("peer = \"127.0.0.1:17000\"", "peer = \"127.0.0.1:7000\"");
-    assert!(
-        message.ends_with("listen.client and listen.peer are both 127.0.0.1:7000; use two ports"),
-        "{message}"
-    );
-    for bad in [
-        "host",
-        "host:",
-        "host:0",
-        "host:65536",
-        ":1",
-        "a b:1",
-        "::1:1",
-    ] {
+    assert!(message.ends_with("listen.client and listen.peer are both 127.0.0.1:7000; use two ports"), "{message}");
+    for bad in ["host", "host:", "host:0", "host:65536", ":1", "a b:1", "::1:1"] {
         assert!(bad.parse::<Address>().is_err(), "{bad}");
     }
     let address: Address = "[::1]:7000".parse().expect("an address");
-    assert_eq!(
-        (address.host.as_str(), address.to_string().as_str()),
-        ("::1", "[::1]:7000")
-    );
+    assert_eq!((address.host.as_str(), address.to_string().as_str()), ("::1", "[::1]:7000"));
 }
 
 #[test]
 fn inconsistent_timings_are_refused() {
     let message = refusal("lease_held_ms = 400", "lease_held_ms = 450");
-    assert!(
-        message.contains("lease_held_ms (450) < lease_given_ms (450"),
-        "{message}"
-    );
+    assert!(message.contains("lease_held_ms (450) < lease_given_ms (450"), "{message}");
     assert!(refusal("suspicion_ms = 500", "suspicion_ms = 449").contains("does not fit together"));
     assert!(refusal("heartbeat_ms = 100", "heartbeat_ms = 200").contains("does not fit together"));
     assert!(refusal("timeout_ms = 5000", "timeout_ms = 0").contains("timing.timeout_ms is 0"));
-    assert!(
-        refusal("heartbeat_ms = 100", "heartbeat_ms = 9223372036854775807")
-            .contains("timing.heartbeat_ms")
-    );
+    assert!(refusal("heartbeat_ms = 100", "heartbeat_ms = 9223372036854775807").contains("timing.heartbeat_ms"));
 }
 
 #[test]
 fn nodes_must_be_told_apart_and_include_this_one() {
     assert!(refusal("id = 1", "id = 2").contains("does not list this node (id 2)"));
     assert!(refusal("name = \"n1\"", "name = \"first\"").contains("use one name"));
-    assert!(
-        refusal("name = \"n1\"\nclient", "name = \"a,b\"\nclient")
-            .contains("cannot be a node's name")
-    );
+    assert!(refusal("name = \"n1\"\nclient", "name = \"a,b\"\nclient").contains("cannot be a node's name"));
     let twin = "[[cluster.nodes]]\nid = 2\nname = \"n2\"\nclient = \"127.0.0.1:7000\"\npeer = \"h:1\"\nadmin = \"h:2\"\n\n[defaults]";
-    assert!(
-        refusal("[defaults]", twin).contains("the address 127.0.0.1:7000 to two nodes, n1 and n2")
-    );
+    assert!(refusal("[defaults]", twin).contains("the address 127.0.0.1:7000 to two nodes, n1 and n2"));
 }
 
 #[test]
@@ -160,10 +109,7 @@ fn limits_and_counts_are_kept() {
     assert!(refusal("replicas = 1", "replicas = 2").contains("with 1 nodes it can be 1 to 1"));
     assert!(refusal("volumes = 64", "volumes = 16385").contains("defaults.volumes is 16385"));
     assert!(refusal("clients = 10000", "clients = 0").contains("allow at least one"));
-    assert!(
-        refusal("query_buffer_bytes = 33554432", "query_buffer_bytes = 1024")
-            .contains("largest value")
-    );
+    assert!(refusal("query_buffer_bytes = 33554432", "query_buffer_bytes = 1024").contains("largest value"));
     assert!(refusal("change me, keep me private", "short").contains("at least 16 characters"));
 }
 

@@ -6,14 +6,11 @@ use super::Config;
 
 /// The first unknown key, and the known key most like it, both with the tables they are in.
 pub(super) fn find(table: &Table) -> Option<(String, String)> {
-    let known: Table =
-        toml::from_str(Config::EXAMPLE).expect("the example is valid TOML, as a test shows");
+    let known: Table = toml::from_str(Config::EXAMPLE).expect("the example is valid TOML, as a test shows");
     let unknown = find_in(table, &known, "")?;
     let mut known_keys = Vec::new();
     list_keys(&known, "", &mut known_keys);
-    let nearest = known_keys
-        .into_iter()
-        .min_by_key(|key| unlikeness(&unknown, key))?;
+    let nearest = known_keys.into_iter().min_by_key(|key| unlikeness(&unknown, key))?;
     Some((unknown, nearest))
 }
 
@@ -24,9 +21,7 @@ fn find_in(table: &Table, known: &Table, prefix: &str) -> Option<String> {
             return Some(path);
         };
         match (tables_of(value), tables_of(known).first()) {
-            (tables, Some(known)) => tables
-                .iter()
-                .find_map(|table| find_in(table, known, &format!("{path}."))),
+            (tables, Some(known)) => tables.iter().find_map(|table| find_in(table, known, &format!("{path}."))),
             (_, None) => None,
         }
     })
@@ -54,10 +49,7 @@ fn tables_of(value: &Value) -> Vec<&Table> {
 /// Ordered by the last word's likeness first: a key is more often put into the wrong table than given another's name.
 fn unlikeness(unknown: &str, known: &str) -> (usize, usize) {
     let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
-    (
-        edit_distance(&last(unknown), &last(known)),
-        edit_distance(unknown, known),
-    )
+    (edit_distance(&last(unknown), &last(known)), edit_distance(unknown, known))
 }
 
 /// How many characters must be inserted, removed or replaced to turn one word into the other.

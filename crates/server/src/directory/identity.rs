@@ -36,14 +36,7 @@ pub(super) enum Unreadable {
 
 impl Identity {
     pub(super) fn to_text(&self) -> String {
-        let Identity {
-            cluster,
-            node,
-            incarnation,
-            shards,
-            start_number,
-            boot,
-        } = self;
+        let Identity { cluster, node, incarnation, shards, start_number, boot } = self;
         let body = format!(
             "{FIRST_WORD} {FORMAT}\ncluster {cluster}\nnode {}\nincarnation {incarnation:016x}\nshards {shards}\n\
              start {start_number}\nboot {boot}\n",
@@ -54,22 +47,16 @@ impl Identity {
     }
 
     pub(super) fn from_text(text: &str) -> Result<Identity, Unreadable> {
-        let format: Option<u32> = text
-            .lines()
-            .next()
-            .and_then(|line| field(line, FIRST_WORD))
-            .and_then(|n| n.parse().ok());
+        let format: Option<u32> =
+            text.lines().next().and_then(|line| field(line, FIRST_WORD)).and_then(|n| n.parse().ok());
         match format {
             None => return Err(damaged("the first line names no format")),
             Some(found) if found > FORMAT => return Err(Unreadable::Newer(found)),
             Some(_) => {}
         }
-        let body_length = text
-            .rfind("checksum ")
-            .ok_or_else(|| damaged("it ends early"))?;
+        let body_length = text.rfind("checksum ").ok_or_else(|| damaged("it ends early"))?;
         let (body, tail) = text.split_at(body_length);
-        let checksum =
-            field(tail.trim_end(), "checksum").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+        let checksum = field(tail.trim_end(), "checksum").and_then(|hex| u64::from_str_radix(hex, 16).ok());
         if checksum != Some(xxh3_64(body.as_bytes())) {
             return Err(damaged("the checksum is wrong"));
         }
@@ -132,18 +119,12 @@ mod tests {
             assert!(read.is_err(), "byte {position}");
         }
         for length in 0..GOLDEN.len() - 1 {
-            assert!(
-                Identity::from_text(&GOLDEN[..length]).is_err(),
-                "cut after {length}"
-            );
+            assert!(Identity::from_text(&GOLDEN[..length]).is_err(), "cut after {length}");
         }
     }
 
     #[test]
     fn a_newer_format_is_named_whatever_follows() {
-        assert_eq!(
-            Identity::from_text("quorate-directory 2\nanything"),
-            Err(Unreadable::Newer(2))
-        );
+        assert_eq!(Identity::from_text("quorate-directory 2\nanything"), Err(Unreadable::Newer(2)));
     }
 }

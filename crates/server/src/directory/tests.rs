@@ -8,8 +8,7 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Scratch {
-        let path =
-            std::env::temp_dir().join(format!("quorate-directory-{name}-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("quorate-directory-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         Scratch(path)
     }
@@ -42,16 +41,10 @@ fn each_start_has_a_number_of_its_own_and_the_incarnation_stays() {
     let scratch = Scratch::new("starts");
     let first = scratch.open().expect("made");
     let incarnation = first.identity().incarnation;
-    assert_eq!(
-        (first.identity().start_number, first.previous()),
-        (1, Previous::None)
-    );
+    assert_eq!((first.identity().start_number, first.previous()), (1, Previous::None));
     drop(first);
     let second = scratch.open().expect("opened");
-    assert_eq!(
-        (second.identity().start_number, second.previous()),
-        (2, Previous::Killed)
-    );
+    assert_eq!((second.identity().start_number, second.previous()), (2, Previous::Killed));
     assert_eq!(second.identity().incarnation, incarnation);
     assert!(second.wal_path().is_dir() && second.checkpoint_path().is_dir());
 }
@@ -59,11 +52,7 @@ fn each_start_has_a_number_of_its_own_and_the_incarnation_stays() {
 #[test]
 fn a_clean_stop_is_told_from_a_crash_and_counts_once() {
     let scratch = Scratch::new("clean");
-    scratch
-        .open()
-        .expect("made")
-        .stop_cleanly()
-        .expect("stopped");
+    scratch.open().expect("made").stop_cleanly().expect("stopped");
     assert!(!scratch.0.join(PID).exists());
     let second = scratch.open().expect("opened");
     assert_eq!(second.previous(), Previous::Stopped);
@@ -84,18 +73,12 @@ fn a_mark_of_an_earlier_run_does_not_count() {
 fn a_machine_restart_is_told_from_a_crash() {
     let scratch = Scratch::new("boot");
     let first = scratch.open().expect("made");
-    let other_boot = Identity {
-        boot: "another".to_owned(),
-        ..first.identity().clone()
-    };
+    let other_boot = Identity { boot: "another".to_owned(), ..first.identity().clone() };
     drop(first);
     for name in [IDENTITY, IDENTITY_COPY] {
         fs::write(scratch.0.join(name), other_boot.to_text()).expect("writable");
     }
-    assert_eq!(
-        scratch.open().expect("opened").previous(),
-        Previous::MachineRestarted
-    );
+    assert_eq!(scratch.open().expect("opened").previous(), Previous::MachineRestarted);
 }
 
 #[test]
@@ -103,17 +86,8 @@ fn a_directory_in_use_is_refused_with_its_user() {
     let scratch = Scratch::new("lock");
     let open = scratch.open().expect("made");
     let refusal = scratch.refusal();
-    assert!(
-        refusal.contains(&format!(
-            "in use by another process (pid {})",
-            std::process::id()
-        )),
-        "{refusal}"
-    );
-    assert!(matches!(
-        Directory::check(&scratch.0, CLUSTER, NODE),
-        Err(DirectoryError::InUse { .. })
-    ));
+    assert!(refusal.contains(&format!("in use by another process (pid {})", std::process::id())), "{refusal}");
+    assert!(matches!(Directory::check(&scratch.0, CLUSTER, NODE), Err(DirectoryError::InUse { .. })));
     drop(open);
     Directory::check(&scratch.0, CLUSTER, NODE).expect("free again");
 }
@@ -129,20 +103,10 @@ fn checking_makes_nothing() {
 fn another_cluster_or_node_is_refused() {
     let scratch = Scratch::new("other");
     drop(scratch.open().expect("made"));
-    let refusal = Directory::open(&scratch.0, ClusterId(8), NODE)
-        .expect_err("another cluster")
-        .to_string();
-    assert!(
-        refusal.contains("cluster 0000000000000007, not of 0000000000000008"),
-        "{refusal}"
-    );
-    let refusal = Directory::open(&scratch.0, CLUSTER, NodeId(2))
-        .expect_err("another node")
-        .to_string();
-    assert!(
-        refusal.contains("data of node 1, not of node 2"),
-        "{refusal}"
-    );
+    let refusal = Directory::open(&scratch.0, ClusterId(8), NODE).expect_err("another cluster").to_string();
+    assert!(refusal.contains("cluster 0000000000000007, not of 0000000000000008"), "{refusal}");
+    let refusal = Directory::open(&scratch.0, CLUSTER, NodeId(2)).expect_err("another node").to_string();
+    assert!(refusal.contains("data of node 1, not of node 2"), "{refusal}");
 }
 
 #[test]
@@ -151,10 +115,7 @@ fn a_newer_format_is_refused_by_name() {
     drop(scratch.open().expect("made"));
     scratch.replace_in(IDENTITY, "quorate-directory 1", "quorate-directory 2");
     let refusal = scratch.refusal();
-    assert!(
-        refusal.contains("was written by a newer quorate (format 2); this one reads 1"),
-        "{refusal}"
-    );
+    assert!(refusal.contains("was written by a newer quorate (format 2); this one reads 1"), "{refusal}");
 }
 
 #[test]
@@ -168,10 +129,7 @@ fn one_damaged_copy_is_survived_and_two_are_refused() {
     scratch.replace_in(IDENTITY, "start 2", "start 9");
     scratch.replace_in(IDENTITY_COPY, "start 2", "start 9");
     let refusal = scratch.refusal();
-    assert!(
-        refusal.contains("damaged (the checksum is wrong)"),
-        "{refusal}"
-    );
+    assert!(refusal.contains("damaged (the checksum is wrong)"), "{refusal}");
 }
 
 #[test]

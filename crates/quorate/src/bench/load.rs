@@ -1,0 +1,378 @@
+//! One load on one thread: requests out, replies counted, latencies recorded.
+//!
+//! Requests are made once; before each sending only the digits of their keys are rewritten.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpStream as StdStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+use quorate_resp::write_request;
+
+use super::cpu::Processes;
+use super::replies::{ReplyCounter, Unexpected};
+use super::{Operation, Row};
+use crate::failure::{Context, Failure};
+
+const KEY_PREFIX: &str = "bench:";
+const KEY_DIGITS: usize = 12;
+const READ_BYTES: usize = 256 << 10;
+/// The longest latency that is told from longer ones.
+const LATENCY_US_MAX: u64 = 60_000_000;
+/// No reply on any connection for this long ends the measurement.
+const SILENCE_MAX: Duration = Duration::from_secs(15);
+/// How keys are filled before reads.
+const FILL_CONNECTIONS: u32 = 16;
+const FILL_PIPELINE: u32 = 16;
+
+#[derive(Debug)]
+pub(super) struct Load {
+    operation: Operation,
+    connections: u32,
+    pipeline: u32,
+    size: u32,
+    keys: u64,
+    until: Until,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Until {
+    /// Keys at random, for so long after a warm-up.
+    Elapsed(Duration),
+    /// Each key once.
+    AllKeys,
+}
+
+#[derive(Debug)]
+pub(super) struct Measured {
+    pub(super) row: Row,
+    /// The first error that the server answered with.
+    pub(super) error: Option<String>,
+}
+
+impl Load {
+    pub(super) fn random(
+        operation: Operation,
+        connections: u32,
+        pipeline: u32,
+        size: u32,
+        keys: u64,
+        measured: Duration,
+    ) -> Load {
+        Load { operation, connections, pipeline, size, keys, until: Until::Elapsed(measured) }
+    }
+
+    pub(super) fn fill(size: u32, keys: u64) -> Load {
+        let (connections, pipeline) = (FILL_CONNECTIONS, FILL_PIPELINE);
+        Load { operation: Operation::Set, connections, pipeline, size, keys, until: Until::AllKeys }
+    }
+
+    pub(super) fn run(&self, targets: &[String], processes: &Processes) -> Result<Measured, Failure> {
+        let mut run = Run::new(self, targets)?;
+        if let Until::Elapsed(measured) = self.until {
+            run.advance(Some(measured / 5))?;
+            run.begin_counting();
+            let cpu_before = processes.cpu_us();
+            run.advance(Some(measured))?;
+            let cpu_after = processes.cpu_us();
+            Ok(run.measured(cpu_before.zip(cpu_after).map(|(before, after)| after.saturating_sub(before))))
+        } else {
+            run.advance(None)?;
+            Ok(run.measured(None))
+        }
+    }
+
+    /// `pipeline` requests, and where the digits of their keys are.
+    fn requests(&self) -> (Vec<u8>, Vec<usize>) {
+        let key = format!("{KEY_PREFIX}{:0KEY_DIGITS$}", 0);
+        let value = "x".repeat(self.size as usize);
+        let mut request = Vec::new();
+        match self.operation {
+            Operation::Set => write_request(&mut request, &["SET", &key, &value]),
+            Operation::Get => write_request(&mut request, &["GET", &key]),
+        }
+        let key_at = request.windows(key.len()).position(|bytes| bytes == key.as_bytes());
+        let digits_at = key_at.expect("the request holds its key") + KEY_PREFIX.len();
+        let count = self.pipeline as usize;
+        let digits = (0..count).map(|index| index * request.len() + digits_at).collect();
+        (request.repeat(count), digits)
+    }
+}
+
+struct Run<'a> {
+    load: &'a Load,
+    poll: Poll,
+    connections: Vec<Connection>,
+    keys: Keys,
+    buffer: Vec<u8>,
+    latencies_us: Histogram<u64>,
+    counting_since: Instant,
+    count: u64,
+    errors_before: u64,
+    last_reply_at: Instant,
+}
+
+struct Connection {
+    stream: TcpStream,
+    /// The batch, of which `written` bytes are sent.
+    requests: Vec<u8>,
+    digits: Vec<usize>,
+    written: usize,
+    sent_at: Instant,
+    unanswered: u64,
+    replies: ReplyCounter,
+}
+
+impl<'a> Run<'a> {
+    fn new(load: &'a Load, targets: &[String]) -> Result<Run<'a>, Failure> {
+        let poll = Poll::new().context("cannot poll")?;
+        let mut connections = Vec::new();
+        let (requests, digits) = load.requests();
+        let now = Instant::now();
+        for (index, target) in (0..load.connections as usize).zip(targets.iter().cycle()) {
+            let mut stream = connect(target).context(format_args!("cannot connect to {target}"))?;
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            poll.registry().register(&mut stream, Token(index), interest).context("cannot poll")?;
+            connections.push(Connection {
+                stream,
+                requests: requests.clone(),
+                digits: digits.clone(),
+                written: requests.len(),
+                sent_at: now,
+                unanswered: 0,
+                replies: ReplyCounter::default(),
+            });
+        }
+        let latencies_us = Histogram::new_with_max(LATENCY_US_MAX, 3).context("cannot record latencies")?;
+        Ok(Run {
+            load,
+            poll,
+            connections,
+            keys: Keys::new(load),
+            buffer: vec![0; READ_BYTES],
+            latencies_us,
+            counting_since: now,
+            count: 0,
+            errors_before: 0,
+            last_reply_at: now,
+        })
+    }
+
+    /// Goes on for so long, or until every key was sent and all is answered.
+    fn advance(&mut self, duration: Option<Duration>) -> Result<(), Failure> {
+        let start = Instant::now();
+        self.last_reply_at = start;
+        for index in 0..self.connections.len() {
+            if self.connections[index].unanswered == 0 {
+                self.send(index, start)?;
+            }
+        }
+        let mut events = Events::with_capacity(self.connections.len().max(16));
+        loop {
+            let now = Instant::now();
+            let is_over = match duration {
+                Some(duration) => now - start >= duration,
+                None => self.connections.iter().all(|connection| connection.unanswered == 0),
+            };
+            if is_over {
+                return Ok(());
+            }
+            if now - self.last_reply_at > SILENCE_MAX {
+                let message = format!("no reply for {} s; does the cluster have a quorum?", SILENCE_MAX.as_secs());
+                return Err(Failure(message));
+            }
+            match self.poll.poll(&mut events, Some(Duration::from_millis(100))) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                result => result.context("cannot poll")?,
+            }
+            for event in &events {
+                let index = event.token().0;
+                if event.is_writable() {
+                    self.connections[index].write().context("a connection failed")?;
+                }
+                if event.is_readable() {
+                    self.receive(index)?;
+                }
+            }
+        }
+    }
+
+    /// Reads what has arrived, and sends the next batch if that was all of this one.
+    fn receive(&mut self, index: usize) -> Result<(), Failure> {
+        loop {
+            let connection = &mut self.connections[index];
+            let length = match connection.stream.read(&mut self.buffer) {
+                Ok(0) => return Err(Failure::new("a node closed the connection")),
+                Ok(length) => length,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(Failure(format!("a connection failed: {error}"))),
+            };
+            let now = Instant::now();
+            let replies = connection.replies.count(&self.buffer[..length]).map_err(|Unexpected(byte)| {
+                Failure(format!("a reply begins with '{}'; is that a server of keys and values?", byte.escape_ascii()))
+            })?;
+            if replies > connection.unanswered {
+                return Err(Failure::new("there are more replies than requests"));
+            }
+            let latency_us = u64::try_from((now - connection.sent_at).as_micros()).unwrap_or(LATENCY_US_MAX);
+            self.latencies_us.saturating_record_n(latency_us, replies);
+            self.count += replies;
+            self.last_reply_at = now;
+            connection.unanswered -= replies;
+            if connection.unanswered == 0 {
+                self.send(index, now)?;
+            }
+            // Less than was asked for: the socket is empty, and its next bytes are a new event.
+            if length < self.buffer.len() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn send(&mut self, index: usize, now: Instant) -> Result<(), Failure> {
+        let connection = &mut self.connections[index];
+        let mut count = 0;
+        for &digits in &connection.digits {
+            let Some(key) = self.keys.next() else { break };
+            write_digits(&mut connection.requests[digits..digits + KEY_DIGITS], key);
+            count += 1;
+        }
+        let request_length = connection.requests.len() / connection.digits.len();
+        connection.requests.truncate(count * request_length);
+        connection.digits.truncate(count.max(1));
+        connection.written = 0;
+        connection.sent_at = now;
+        connection.unanswered = count as u64;
+        connection.write().context("a connection failed")
+    }
+
+    fn begin_counting(&mut self) {
+        self.latencies_us.reset();
+        self.count = 0;
+        self.errors_before = self.errors();
+        self.counting_since = Instant::now();
+    }
+
+    fn errors(&self) -> u64 {
+        self.connections.iter().map(|connection| connection.replies.errors).sum()
+    }
+
+    fn measured(&self, cpu_us: Option<u64>) -> Measured {
+        let Load { operation, connections, pipeline, size, .. } = *self.load;
+        let elapsed_s = self.counting_since.elapsed().as_secs_f64();
+        let row = Row {
+            operation,
+            connections,
+            pipeline,
+            size_bytes: size,
+            operations_per_s: self.count as f64 / elapsed_s,
+            latency_p50_us: self.latencies_us.value_at_quantile(0.5),
+            latency_p99_us: self.latencies_us.value_at_quantile(0.99),
+            cpu_us_per_operation: cpu_us.filter(|_| self.count > 0).map(|us| us as f64 / self.count as f64),
+            errors: self.errors() - self.errors_before,
+        };
+        let error = self.connections.iter().find_map(|connection| connection.replies.first_error.clone());
+        Measured { row, error }
+    }
+}
+
+impl Connection {
+    /// Sends what the socket takes; the rest follows when it is writable again.
+    fn write(&mut self) -> io::Result<()> {
+        while self.written < self.requests.len() {
+            match self.stream.write(&self.requests[self.written..]) {
+                Ok(length) => self.written += length,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn connect(target: &str) -> io::Result<TcpStream> {
+    let address = target.to_socket_addrs()?.next().ok_or(ErrorKind::NotFound)?;
+    let stream = StdStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    stream.set_nonblocking(true)?;
+    Ok(TcpStream::from_std(stream))
+}
+
+/// The numbers of the keys, in the order in which they are sent.
+struct Keys {
+    count: u64,
+    order: Order,
+}
+
+enum Order {
+    /// The state of an xorshift generator.
+    Random(u64),
+    /// The next one.
+    Ascending(u64),
+}
+
+impl Keys {
+    fn new(load: &Load) -> Keys {
+        let order = match load.until {
+            Until::Elapsed(_) => Order::Random(0x9e37_79b9_7f4a_7c15),
+            Until::AllKeys => Order::Ascending(0),
+        };
+        Keys { count: load.keys, order }
+    }
+}
+
+impl Iterator for Keys {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        match &mut self.order {
+            Order::Random(state) => {
+                *state ^= *state << 13;
+                *state ^= *state >> 7;
+                *state ^= *state << 17;
+                Some((*state >> 16) % self.count)
+            }
+            Order::Ascending(next) => {
+                let key = *next;
+                *next += 1;
+                (key < self.count).then_some(key)
+            }
+        }
+    }
+}
+
+fn write_digits(digits: &mut [u8], mut number: u64) {
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_hold_keys_that_can_be_rewritten() {
+        let load = Load::random(Operation::Set, 1, 2, 3, 10, Duration::ZERO);
+        let (mut requests, digits) = load.requests();
+        write_digits(&mut requests[digits[1]..digits[1] + KEY_DIGITS], 42);
+        let one = |key: &str| format!("*3\r\n$3\r\nSET\r\n$18\r\nbench:{key}\r\n$3\r\nxxx\r\n");
+        let expected = one("000000000000") + &one("000000000042");
+        assert_eq!(String::from_utf8_lossy(&requests), expected);
+    }
+
+    #[test]
+    fn a_fill_names_each_key_once_and_random_keys_stay_in_range() {
+        let keys: Vec<u64> = Keys::new(&Load::fill(16, 5)).collect();
+        assert_eq!(keys, [0, 1, 2, 3, 4]);
+        let random = Load::random(Operation::Get, 1, 1, 16, 7, Duration::ZERO);
+        let drawn: Vec<u64> = Keys::new(&random).take(1000).collect();
+        assert!(drawn.iter().all(|&key| key < 7));
+        assert!((0..7).all(|key| drawn.contains(&key)));
+    }
+}

@@ -1,0 +1,248 @@
+//! `quorate bench`: what a running cluster gives, and what it costs.
+//!
+//! A closed loop: each connection sends so many requests at once and the next ones when all are answered. The latency
+//! of a request counts from the sending of its batch. Beside throughput it prints the processor time that the servers
+//! spent on an operation, which says more than a throughput where the load shares the machine with them.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use quorate_server::status::{NodeState, Status};
+use serde::Serialize;
+
+mod cpu;
+mod load;
+mod replies;
+
+use crate::client::{Client, Endpoint};
+use crate::failure::{Context, Failure};
+use crate::output::say;
+use crate::status;
+use cpu::Processes;
+use load::{Load, Measured};
+
+const CONNECTIONS_MAX: i64 = 10_000;
+const PIPELINE_MAX: i64 = 10_000;
+const SIZE_MAX: i64 = 16 << 20;
+const KEYS_MAX: u64 = 1_000_000_000;
+
+/// Measure SET and GET: throughput, latency, and CPU per operation of the servers
+///
+/// Each list is run in all combinations; --matrix is the table that docs/performance.md shows. CPU per operation is
+/// summed over the server processes, which are found through the cluster's status if it runs on this machine, and can
+/// be named with --pids: any server that speaks the Redis protocol can be measured. Existing keys named
+/// `bench:000000000000` and on are overwritten.
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    endpoint: Endpoint,
+    /// Spread the connections over all live nodes instead of one
+    #[arg(long)]
+    spread: bool,
+    /// How many connections at once
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', default_value = "64",
+          value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX))]
+    connections: Vec<u32>,
+    /// How many requests a connection sends at once
+    #[arg(short = 'P', long, value_name = "LIST", value_delimiter = ',', default_value = "1",
+          value_parser = clap::value_parser!(u32).range(1..=PIPELINE_MAX))]
+    pipeline: Vec<u32>,
+    /// Bytes of a value
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', default_value = "16",
+          value_parser = clap::value_parser!(u32).range(0..=SIZE_MAX))]
+    size: Vec<u32>,
+    /// Which operations
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "set,get")]
+    ops: Vec<Operation>,
+    /// Seconds of each measurement, after a warm-up of a fifth of that
+    #[arg(long, value_name = "S", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    /// How many keys, drawn at random
+    #[arg(short, long, value_name = "N", default_value_t = 10_000,
+          value_parser = clap::value_parser!(u64).range(1..=KEYS_MAX))]
+    keys: u64,
+    /// The full table: 1, 16, 64, 256 connections, pipeline 1 and 16, 16 B and 1 KiB
+    #[arg(long, conflicts_with_all = ["connections", "pipeline", "size"])]
+    matrix: bool,
+    /// The server processes whose CPU time is counted
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pids: Vec<u32>,
+    /// Print a JSON array of all measurements
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Operation {
+    Set,
+    Get,
+}
+
+/// One line of the table.
+#[derive(Debug, Serialize)]
+struct Row {
+    operation: Operation,
+    connections: u32,
+    pipeline: u32,
+    size_bytes: u32,
+    operations_per_s: f64,
+    latency_p50_us: u64,
+    latency_p99_us: u64,
+    /// Summed over the server processes; absent if they are not known.
+    cpu_us_per_operation: Option<f64>,
+    errors: u64,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let status = cluster_status(&options.endpoint)?;
+    let targets = targets(options, status.as_ref())?;
+    let processes = processes(options, status.as_ref())?;
+    let mut rows = Vec::new();
+    let mut refusal = None;
+    if !options.json {
+        say(HEADER);
+    }
+    for (load, is_measured) in loads(options) {
+        let Measured { row, error } = load.run(&targets, &processes)?;
+        refusal = refusal.or(error);
+        if is_measured {
+            if !options.json {
+                say(line(&row));
+            }
+            rows.push(row);
+        }
+    }
+    if options.json {
+        let json = serde_json::to_string_pretty(&rows).context("cannot print the measurements")?;
+        say(json);
+    } else if processes.is_empty() && std::io::stdout().is_terminal() {
+        say("CPU: the server processes are not known; name them with --pids.");
+    }
+    match refusal {
+        Some(refusal) => Err(Failure(format!("some requests were refused, the first with: {refusal}"))),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// What is to be run, in order, and whether it is part of the result: reads are preceded by writes of every key.
+fn loads(options: &Options) -> Vec<(Load, bool)> {
+    let preset = |list: &[u32], matrix: &[u32]| if options.matrix { matrix.to_vec() } else { list.to_vec() };
+    let sizes = preset(&options.size, &[16, 1024]);
+    let pipelines = preset(&options.pipeline, &[1, 16]);
+    let connection_counts = preset(&options.connections, &[1, 16, 64, 256]);
+    let measured = Duration::from_secs(options.seconds);
+    let mut loads = Vec::new();
+    for &size in &sizes {
+        for &operation in &options.ops {
+            if operation == Operation::Get {
+                loads.push((Load::fill(size, options.keys), false));
+            }
+            for &pipeline in &pipelines {
+                for &connections in &connection_counts {
+                    let load = Load::random(operation, connections, pipeline, size, options.keys, measured);
+                    loads.push((load, true));
+                }
+            }
+        }
+    }
+    loads
+}
+
+/// None if what listens there is no Quorate.
+fn cluster_status(endpoint: &Endpoint) -> Result<Option<Status>, Failure> {
+    let mut client = Client::connect(endpoint)?;
+    client.ping()?;
+    Ok(status::fetch(&mut client).ok())
+}
+
+fn targets(options: &Options, status: Option<&Status>) -> Result<Vec<String>, Failure> {
+    if !options.spread {
+        return Ok(vec![options.endpoint.to_string()]);
+    }
+    let status = status.ok_or_else(|| Failure::new("--spread needs a cluster that tells its nodes; leave it out"))?;
+    let live = status.nodes.iter().filter(|node| node.state == NodeState::Live);
+    Ok(live.map(|node| node.client.clone()).collect())
+}
+
+fn processes(options: &Options, status: Option<&Status>) -> Result<Processes, Failure> {
+    if !options.pids.is_empty() {
+        return Processes::named(&options.pids);
+    }
+    let is_local = matches!(options.endpoint.host.as_str(), "127.0.0.1" | "localhost" | "::1");
+    let nodes = status.filter(|_| is_local).map_or(&[][..], |status| &status.nodes);
+    Ok(Processes::of_nodes(nodes.iter().filter_map(|node| node.own.as_ref().map(|own| own.pid))))
+}
+
+const HEADER: &str = "OP   CONNECTIONS  PIPELINE   SIZE B       OPS/S   P50 ms   P99 ms  CPU us/op   ERRORS";
+
+fn line(row: &Row) -> String {
+    let operation = match row.operation {
+        Operation::Set => "SET",
+        Operation::Get => "GET",
+    };
+    let cpu = row.cpu_us_per_operation.map_or_else(|| "-".to_owned(), |us| format!("{us:.2}"));
+    let ms = |us: u64| us as f64 / 1000.0;
+    format!(
+        "{operation}  {:>11}  {:>8}  {:>7}  {:>10.0}  {:>7.3}  {:>7.3}  {cpu:>9}  {:>7}",
+        row.connections,
+        row.pipeline,
+        row.size_bytes,
+        row.operations_per_s,
+        ms(row.latency_p50_us),
+        ms(row.latency_p99_us),
+        row.errors
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn parse(words: &str) -> Options {
+        Program::parse_from(words.split(' ')).options
+    }
+
+    #[test]
+    fn lists_are_run_in_all_combinations_and_reads_find_their_keys() {
+        let options = parse("bench --connections 1,4 --pipeline 1,16 --size 16 --ops set,get");
+        let loads = loads(&options);
+        assert_eq!(loads.iter().filter(|(_, is_measured)| *is_measured).count(), 8);
+        assert_eq!(loads.iter().position(|(_, is_measured)| !is_measured), Some(4), "filled before the first read");
+    }
+
+    #[test]
+    fn the_matrix_is_complete() {
+        let measured = loads(&parse("bench --matrix")).iter().filter(|(_, is_measured)| *is_measured).count();
+        assert_eq!(measured, 2 * 4 * 2 * 2);
+    }
+
+    #[test]
+    fn lines_stand_under_their_header() {
+        let row = Row {
+            operation: Operation::Set,
+            connections: 256,
+            pipeline: 16,
+            size_bytes: 1024,
+            operations_per_s: 123_456.7,
+            latency_p50_us: 350,
+            latency_p99_us: 12_345,
+            cpu_us_per_operation: Some(15.25),
+            errors: 0,
+        };
+        assert_eq!(line(&row), "SET          256        16     1024      123457    0.350   12.345      15.25        0");
+        assert_eq!(line(&row).len(), HEADER.len());
+        assert!(line(&Row { cpu_us_per_operation: None, ..row }).contains("   -  "));
+    }
+}

@@ -1,0 +1,198 @@
+//! A connection to a node, for commands that send a request and wait for its reply.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use clap::{ArgAction, Args};
+use quorate_resp::{ReplyError, ReplyLimits, ReplyParser, Value, write_request};
+
+use crate::failure::Failure;
+
+/// How long a node may take to accept a connection.
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// How much is read at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// Which node to talk to.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Endpoint {
+    /// The node's host
+    #[arg(short = 'h', long, global = true, value_name = "HOST", default_value = "127.0.0.1")]
+    pub(crate) host: String,
+    /// The node's port for Redis clients
+    #[arg(short, long, global = true, value_name = "PORT", default_value_t = 7000)]
+    pub(crate) port: u16,
+    /// Print help
+    #[arg(long, global = true, action = ArgAction::Help)]
+    help: Option<bool>,
+}
+
+impl Endpoint {
+    pub(crate) fn new(host: String, port: u16) -> Endpoint {
+        Endpoint { host, port, help: None }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Client {
+    stream: TcpStream,
+    parser: ReplyParser,
+    /// What has arrived and is not parsed yet.
+    received: Vec<u8>,
+}
+
+/// Why a request got no reply. The connection is of no further use.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClientError {
+    #[error("cannot connect to {endpoint} ({source}); is a node running there? (-h and -p choose another)")]
+    Unreachable { endpoint: Endpoint, source: io::Error },
+    #[error("the node closed the connection before it answered; whether it did what was asked is unknown")]
+    Closed,
+    #[error("the connection failed before the answer came ({0}); whether the node did what was asked is unknown")]
+    Broken(io::Error),
+    #[error("what listens there does not speak the Redis protocol: {0}")]
+    Foreign(#[from] ReplyError),
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Failure {
+        Failure(error.to_string())
+    }
+}
+
+impl Client {
+    pub(crate) fn connect(endpoint: &Endpoint) -> Result<Client, ClientError> {
+        let stream = open(endpoint, CONNECT_WITHIN);
+        let stream = stream.map_err(|source| ClientError::Unreachable { endpoint: endpoint.clone(), source })?;
+        Ok(Client { stream, parser: ReplyParser::new(ReplyLimits::default()), received: Vec::new() })
+    }
+
+    /// A client for which connecting and each call take at most so long.
+    pub(crate) fn connect_within(endpoint: &Endpoint, within: Duration) -> Result<Client, ClientError> {
+        let unreachable = |source| ClientError::Unreachable { endpoint: endpoint.clone(), source };
+        let stream = open(endpoint, within).map_err(unreachable)?;
+        stream.set_read_timeout(Some(within)).map_err(unreachable)?;
+        Ok(Client { stream, parser: ReplyParser::new(ReplyLimits::default()), received: Vec::new() })
+    }
+
+    /// Sends one request and waits for its reply, which may be an error of the node's.
+    pub(crate) fn call<T: AsRef<[u8]>>(&mut self, words: &[T]) -> Result<Value, ClientError> {
+        let mut request = Vec::new();
+        write_request(&mut request, words);
+        self.stream.write_all(&request).map_err(ClientError::Broken)?;
+        self.receive()
+    }
+
+    /// As [`Client::call`], for requests of which an error is a failure.
+    pub(crate) fn ask<T: AsRef<[u8]>>(&mut self, words: &[T]) -> Result<Value, Failure> {
+        match self.call(words)? {
+            Value::Error(message) => Err(Failure(format!("the node refuses: {message}"))),
+            value => Ok(value),
+        }
+    }
+
+    /// Whether the node serves.
+    pub(crate) fn ping(&mut self) -> Result<(), Failure> {
+        match self.ask(&["PING"])? {
+            Value::Simple(_) => Ok(()),
+            other => Err(Failure(format!("PING was answered with {other:?}"))),
+        }
+    }
+
+    /// The next reply that is not a push.
+    fn receive(&mut self) -> Result<Value, ClientError> {
+        loop {
+            let (consumed, value) = self.parser.parse(&self.received)?;
+            self.received.drain(..consumed);
+            match value {
+                Some(Value::Push(_)) => {}
+                Some(value) => return Ok(value),
+                None => self.read()?,
+            }
+        }
+    }
+
+    fn read(&mut self) -> Result<(), ClientError> {
+        let start = self.received.len();
+        self.received.resize(start + READ_BYTES, 0);
+        let result = self.stream.read(&mut self.received[start..]);
+        self.received.truncate(start + result.as_ref().copied().unwrap_or(0));
+        match result {
+            Ok(0) => Err(ClientError::Closed),
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(error) => Err(ClientError::Broken(error)),
+        }
+    }
+}
+
+/// Tries every address of the host.
+fn open(endpoint: &Endpoint, within: Duration) -> io::Result<TcpStream> {
+    let deadline = Instant::now() + within;
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in (endpoint.host.as_str(), endpoint.port).to_socket_addrs()? {
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        match TcpStream::connect_timeout(&address, left) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    /// A node that answers its one client with `reply` in two parts and goes.
+    fn answering(reply: &'static [u8]) -> Endpoint {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let mut request = [0; 64];
+            let _ = stream.read(&mut request).expect("a request");
+            let (first, second) = reply.split_at(reply.len() / 2);
+            stream.write_all(first).and_then(|()| stream.flush()).expect("sent");
+            thread::sleep(Duration::from_millis(5));
+            stream.write_all(second).expect("sent");
+        });
+        Endpoint::new("127.0.0.1".to_owned(), port)
+    }
+
+    #[test]
+    fn a_reply_in_parts_is_put_together_and_pushes_are_passed_over() {
+        let mut client = Client::connect(&answering(b">1\r\n+news\r\n$5\r\nhello\r\n")).expect("connected");
+        assert_eq!(client.call(&["GET", "k"]).expect("a reply"), Value::Bulk(b"hello".to_vec()));
+    }
+
+    #[test]
+    fn a_connection_closed_early_leaves_the_outcome_unknown() {
+        let mut client = Client::connect(&answering(b"$5\r\nhel")).expect("connected");
+        let error = client.call(&["INCR", "k"]).expect_err("no reply").to_string();
+        assert!(error.contains("unknown"), "{error}");
+    }
+
+    #[test]
+    fn nobody_there_is_told_with_what_to_do() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        drop(listener);
+        let error = Client::connect(&Endpoint::new("127.0.0.1".to_owned(), port)).expect_err("refused").to_string();
+        assert!(error.contains("is a node running there?"), "{error}");
+    }
+}

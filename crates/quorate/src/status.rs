@@ -1,0 +1,222 @@
+//! `quorate status`: what one node knows of the cluster.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use clap::Args;
+use quorate_resp::Value;
+use quorate_server::status::{NamespaceStatus, NodeState, NodeStatus, Status, VolumeStatus};
+
+use crate::client::{Client, Endpoint};
+use crate::failure::{Context, Failure};
+use crate::output::{align_right, duration, say, size, table, trimmed};
+
+/// Show nodes, namespaces, and who coordinates which volumes
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    endpoint: Endpoint,
+    /// Print everything as JSON
+    #[arg(long)]
+    json: bool,
+    /// List every volume instead of counting them
+    #[arg(long, conflicts_with = "json")]
+    volumes: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let status = fetch(&mut Client::connect(&options.endpoint)?)?;
+    if options.json {
+        let json = serde_json::to_string_pretty(&status).context("cannot print the status")?;
+        say(json);
+    } else {
+        say(render(&status, options.volumes));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn fetch(client: &mut Client) -> Result<Status, Failure> {
+    match client.ask(&["QUORATE", "STATUS", "JSON"])? {
+        Value::Bulk(json) | Value::Verbatim { text: json, .. } => {
+            serde_json::from_slice(&json).context("the node's status is not understood; is it of another release?")
+        }
+        other => Err(Failure(format!("QUORATE STATUS JSON was answered with {other:?}"))),
+    }
+}
+
+fn render(status: &Status, all_volumes: bool) -> String {
+    let live = status.nodes.iter().filter(|node| node.state == NodeState::Live).count();
+    let summary = format!(
+        "cluster {}: {live} of {} nodes live, as {} sees it",
+        status.cluster,
+        status.nodes.len(),
+        status.answered_by
+    );
+    let volumes = if all_volumes { volume_table(status) } else { String::new() };
+    let parts = [summary, node_table(status), namespace_table(status), volumes];
+    let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    parts.join("\n\n")
+}
+
+fn node_table(status: &Status) -> String {
+    let mut table = table(&["node", "state", "clients at", "admin", "version", "up", "log", "live", "coordinates"]);
+    let coordinated = coordinated_by(&status.volumes);
+    for node in &status.nodes {
+        let state = match node.state {
+            NodeState::Live => "live",
+            NodeState::Suspected => "suspected",
+        };
+        let own = node.own.as_ref();
+        let shown = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        table.add_row([
+            node.name.clone(),
+            state.to_owned(),
+            node.client.clone(),
+            node.admin.clone(),
+            shown(own.map(|own| own.version.clone())),
+            shown(own.map(|own| duration(own.uptime_s))),
+            shown(own.map(|own| size(own.log.bytes))),
+            shown(own.map(|own| size(own.log.live_bytes))),
+            coordinated.get(&Some(node.id)).copied().unwrap_or(0).to_string(),
+        ]);
+    }
+    align_right(&mut table, 6..9);
+    trimmed(table)
+}
+
+/// How many volumes each node coordinates; `None` counts those without a coordinator.
+fn coordinated_by<'a>(volumes: impl IntoIterator<Item = &'a VolumeStatus>) -> BTreeMap<Option<u32>, usize> {
+    let mut counts = BTreeMap::new();
+    for volume in volumes {
+        *counts.entry(volume.coordinator).or_insert(0) += 1;
+    }
+    counts
+}
+
+fn namespace_table(status: &Status) -> String {
+    let header = ["namespace", "protocol", "replicas", "volumes", "durability", "reads", "coordinators", "lag at most"];
+    let mut table = table(&header);
+    for namespace in &status.namespaces {
+        let NamespaceStatus { id, protocol, replicas, volumes, durability, reads } = namespace;
+        let own: Vec<&VolumeStatus> = status.volumes.iter().filter(|volume| volume.namespace == *id).collect();
+        let lag = own.iter().flat_map(|volume| &volume.members).filter_map(|member| member.lag).max();
+        table.add_row([
+            id.to_string(),
+            protocol.clone(),
+            replicas.to_string(),
+            volumes.to_string(),
+            durability.clone(),
+            reads.clone(),
+            coordinators(&own, &status.nodes),
+            lag.map_or_else(|| "-".to_owned(), |lag| lag.to_string()),
+        ]);
+    }
+    align_right(&mut table, [2, 3, 7]);
+    trimmed(table)
+}
+
+/// `n1 22, n2 21, n3 20, none 1`.
+fn coordinators(volumes: &[&VolumeStatus], nodes: &[NodeStatus]) -> String {
+    let counts = coordinated_by(volumes.iter().copied());
+    let by_node = counts.iter().filter_map(|(node, count)| node.map(|node| (name_of(node, nodes), *count)));
+    let without = counts.get(&None).map(|&count| ("none".to_owned(), count));
+    let words: Vec<String> = by_node.chain(without).map(|(name, count)| format!("{name} {count}")).collect();
+    if words.is_empty() { "-".to_owned() } else { words.join(", ") }
+}
+
+fn name_of(node: u32, nodes: &[NodeStatus]) -> String {
+    let known = nodes.iter().find(|known| known.id == node);
+    known.map_or_else(|| format!("node {node}"), |known| known.name.clone())
+}
+
+fn volume_table(status: &Status) -> String {
+    let mut table = table(&["namespace", "volume", "group", "epoch", "coordinator", "next slot", "members (lag)"]);
+    for volume in &status.volumes {
+        let members = volume.members.iter().map(|member| {
+            let name = name_of(member.node, &status.nodes);
+            member.lag.map_or_else(|| format!("{name} (?)"), |lag| format!("{name} ({lag})"))
+        });
+        table.add_row([
+            volume.namespace.to_string(),
+            volume.index.to_string(),
+            volume.group.to_string(),
+            volume.epoch.to_string(),
+            volume.coordinator.map_or_else(|| "none".to_owned(), |node| name_of(node, &status.nodes)),
+            volume.next_slot.to_string(),
+            members.collect::<Vec<String>>().join(", "),
+        ]);
+    }
+    align_right(&mut table, [1, 2, 3, 5]);
+    trimmed(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use quorate_server::status::{LogStatus, MemberStatus, NodeOwnStatus};
+
+    use super::*;
+
+    fn node(id: u32, state: NodeState, own: Option<NodeOwnStatus>) -> NodeStatus {
+        let port = 6999 + id;
+        NodeStatus {
+            id,
+            name: format!("n{id}"),
+            state,
+            client: format!("127.0.0.1:{port}"),
+            admin: "127.0.0.1:8000".to_owned(),
+            own,
+        }
+    }
+
+    fn status() -> Status {
+        let log = LogStatus { segments: 2, bytes: 128 << 20, live_bytes: 1536 };
+        let own = NodeOwnStatus { version: "0.1.0".to_owned(), pid: 7, uptime_s: 61, clients: 1, log };
+        let volume = |index, coordinator| VolumeStatus {
+            namespace: 0,
+            index,
+            group: 100 + u64::from(index),
+            epoch: 1,
+            members: vec![MemberStatus { node: 1, lag: Some(0) }, MemberStatus { node: 2, lag: None }],
+            coordinator,
+            next_slot: 5,
+        };
+        Status {
+            cluster: "c0ffee".to_owned(),
+            answered_by: "n1".to_owned(),
+            nodes: vec![node(1, NodeState::Live, Some(own)), node(2, NodeState::Suspected, None)],
+            namespaces: vec![NamespaceStatus {
+                id: 0,
+                protocol: "paxos".to_owned(),
+                replicas: 2,
+                volumes: 3,
+                durability: "sync".to_owned(),
+                reads: "lease".to_owned(),
+            }],
+            volumes: vec![volume(0, Some(1)), volume(1, Some(1)), volume(2, None)],
+        }
+    }
+
+    #[test]
+    fn volumes_are_summarised_unless_all_are_wanted() {
+        assert_eq!(
+            render(&status(), false),
+            "cluster c0ffee: 1 of 2 nodes live, as n1 sees it\n\n\
+             NODE  STATE      CLIENTS AT      ADMIN           VERSION  UP               LOG     LIVE  COORDINATES\n\
+             n1    live       127.0.0.1:7000  127.0.0.1:8000  0.1.0    1 min 1 s  128.0 MiB  1.5 KiB            2\n\
+             n2    suspected  127.0.0.1:7001  127.0.0.1:8000  -        -                  -        -            0\n\n\
+             NAMESPACE  PROTOCOL  REPLICAS  VOLUMES  DURABILITY  READS  COORDINATORS  LAG AT MOST\n\
+             0          paxos            2        3  sync        lease  n1 2, none 1            0"
+        );
+        let all = render(&status(), true);
+        assert_eq!(all.lines().filter(|line| line.ends_with("n1 (0), n2 (?)")).count(), 3, "{all}");
+    }
+
+    #[test]
+    fn a_status_of_an_older_release_is_understood() {
+        let old = r#"{"cluster":"c","nodes":[{"id":1,"name":"n1","state":"live"}],"unheard_of":1}"#;
+        let status: Status = serde_json::from_str(old).expect("understood");
+        assert_eq!(status.nodes[0].name, "n1");
+        assert!(render(&status, false).contains("1 of 1 nodes live"));
+    }
+}

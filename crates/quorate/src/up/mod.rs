@@ -1,0 +1,150 @@
+//! `quorate up`: a real cluster of node processes on this machine.
+//!
+//! Each node is this same program run as `quorate node --config DIR/node-i/node.toml`, so that any of them can be killed
+//! and started again by hand. `up` starts them, says when they answer, reports the ones that die, and stops them.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use quorate_server::config::{Durability, NODES_MAX};
+use quorate_server::directory::random_u64;
+use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+mod plan;
+mod processes;
+
+use crate::failure::{Context, Failure};
+use crate::output::{complain, say, table, trimmed};
+use plan::Plan;
+use processes::Processes;
+
+/// How long the nodes may take to answer their first PING; recovery of a large log included.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+/// How long they may take to stop.
+const STOPPED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Start a cluster on this machine, one process a node
+///
+/// Node i keeps its state in DIR/node-i and listens for Redis clients on port PORT + i - 1, for HTTP on ADMIN_PORT +
+/// i - 1, and for the other nodes 10000 above its client port (below, where there is no such port). The first run
+/// writes DIR/node-i/node.toml; later runs use what is there. Ctrl-C stops the cluster, the same command brings it back
+/// with its data.
+///
+/// A node that dies is reported and not restarted: `quorate node --config DIR/node-i/node.toml` does that.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// How many nodes, 1 to 64 [default: 3, or as many as DIR has]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=NODES_MAX as i64))]
+    nodes: Option<u16>,
+    /// Where the nodes keep their state
+    #[arg(long, value_name = "DIR", default_value = "./quorate-data")]
+    dir: PathBuf,
+    /// The first node's port for Redis clients [default: 7000]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+    /// The first node's port for HTTP [default: 8000]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    admin_port: Option<u16>,
+    /// Keep nothing: the state is in a temporary directory, removed at the end
+    #[arg(long, conflicts_with = "dir")]
+    ephemeral: bool,
+    /// When writes are acknowledged in new namespaces: on disk at a majority, or in memory, synced every 50 ms or never
+    #[arg(long, value_name = "WHEN", value_parser = durability_parser())]
+    durability: Option<Durability>,
+}
+
+fn durability_parser() -> impl TypedValueParser<Value = Durability> {
+    PossibleValuesParser::new(Durability::WORDS).try_map(|word| word.parse())
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let temporary = if options.ephemeral { Some(TemporaryDirectory::new()?) } else { None };
+    let plan = Plan::new(options, temporary.as_ref().map_or(&options.dir, |directory| &directory.0))?;
+    plan.check_directories()?;
+    plan.check_ports()?;
+    plan.write()?;
+    // Before the first process: none may outlive a Ctrl-C that comes early.
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGCHLD]).context("cannot listen for signals")?;
+    let mut processes = Processes::start(&plan)?;
+    let started = processes.wait_until_ready(READY_WITHIN, &mut || wants_to_end(&mut signals));
+    let result = match started {
+        Ok(true) => {
+            say(welcome(&plan, &processes, options));
+            serve(&mut signals, &mut processes);
+            Ok(())
+        }
+        Ok(false) => Ok(()),
+        Err(failure) => Err(failure),
+    };
+    let all_clean = processes.stop(STOPPED_WITHIN, &mut || wants_to_end(&mut signals));
+    result.map(|()| if all_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Reports nodes that die until somebody asks to end.
+fn serve(signals: &mut Signals, processes: &mut Processes) {
+    // One may have died before its signal was asked for.
+    processes.report_deaths();
+    for signal in signals.forever() {
+        if signal != SIGCHLD {
+            return;
+        }
+        processes.report_deaths();
+    }
+}
+
+fn wants_to_end(signals: &mut Signals) -> bool {
+    signals.pending().any(|signal| signal != SIGCHLD)
+}
+
+fn welcome(plan: &Plan, processes: &Processes, options: &Options) -> String {
+    let mut nodes = table(&["node", "clients", "admin", "pid"]);
+    for (node, pid) in plan.nodes.iter().zip(processes.pids()) {
+        let listen = &node.config.listen;
+        let admin = format!("http://{}", listen.admin);
+        nodes.add_row([node.config.node.name.clone(), listen.client.to_string(), admin, pid.to_string()]);
+    }
+    let count = plan.nodes.len();
+    let port = plan.nodes[0].config.listen.client.port();
+    let program = if is_on_path("redis-cli") { "redis-cli" } else { "quorate cli" };
+    let (kept, end) = if options.ephemeral {
+        ("nothing is kept".to_owned(), "Ctrl-C stops it.")
+    } else {
+        let durability = plan.nodes[0].config.defaults.durability;
+        let kept = format!("data in {}, durability {durability}", options.dir.display());
+        (kept, "Ctrl-C stops it; the same command brings it back with its data.")
+    };
+    let nodes = trimmed(&nodes);
+    let plural = if count == 1 { "" } else { "s" };
+    format!(
+        "Quorate is up: {count} node{plural}, {kept}.\n\n{nodes}\n\nTry:  {program} -p {port} SET hello world\n{end}"
+    )
+}
+
+fn is_on_path(program: &str) -> bool {
+    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
+}
+
+/// Where an ephemeral cluster lives; gone with its value.
+struct TemporaryDirectory(PathBuf);
+
+impl TemporaryDirectory {
+    fn new() -> Result<TemporaryDirectory, Failure> {
+        let number = random_u64().context("cannot draw a random number")?;
+        let path = std::env::temp_dir().join(format!("quorate-{number:016x}"));
+        std::fs::create_dir(&path).context(format_args!("cannot make {}", path.display()))?;
+        Ok(TemporaryDirectory(path))
+    }
+}
+
+impl Drop for TemporaryDirectory {
+    fn drop(&mut self) {
+        let remove = |path: &Path| std::fs::remove_dir_all(path);
+        if let Err(error) = remove(&self.0) {
+            complain(format_args!("cannot remove {}: {error}", self.0.display()));
+        }
+    }
+}

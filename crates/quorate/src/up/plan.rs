@@ -1,0 +1,312 @@
+//! Which nodes `up` is to run, where: made up for a new directory, read back from one that has them.
+
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use quorate_server::config::{
+    Cluster, ClusterId, Config, Defaults, Limits, Listen, Log, Member, NODES_MAX, Node, Secret, Timing,
+};
+use quorate_server::directory::{Directory, random_u64};
+
+use super::Options;
+use crate::failure::{Context, Failure};
+
+const NODES_DEFAULT: u16 = 3;
+const PORT_DEFAULT: u16 = 7000;
+const ADMIN_PORT_DEFAULT: u16 = 8000;
+/// A node's port for its peers is this far from its port for clients.
+const PEER_PORT_DISTANCE: u16 = 10_000;
+
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) nodes: Vec<PlannedNode>,
+    /// The directory has no nodes yet.
+    is_new: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct PlannedNode {
+    pub(super) directory: PathBuf,
+    /// As `quorate node` would load it.
+    pub(super) config: Config,
+}
+
+impl PlannedNode {
+    pub(super) fn config_path(&self) -> PathBuf {
+        self.directory.join("node.toml")
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.config.node.name
+    }
+}
+
+impl Plan {
+    pub(super) fn new(options: &Options, dir: &Path) -> Result<Plan, Failure> {
+        if config_path(dir, 1).exists() {
+            return Plan::read(options, dir);
+        }
+        // The first node's file is written last: without it nothing was ever started, unless somebody removed it.
+        for index in 2..=NODES_MAX {
+            if Directory::holds_data(&node_directory(dir, index)) {
+                let missing = config_path(dir, 1);
+                let message = format!(
+                    "{} is missing, but node {index} holds data; restore it or use another --dir",
+                    missing.display()
+                );
+                return Err(Failure(message));
+            }
+        }
+        Plan::invent(options, dir)
+    }
+
+    /// Refuses directories that are in use, damaged, of another cluster or of a newer version.
+    pub(super) fn check_directories(&self) -> Result<(), Failure> {
+        for node in &self.nodes {
+            let config = &node.config;
+            Directory::check(&config.node.data_dir, config.cluster.id, config.node_id())?;
+        }
+        Ok(())
+    }
+
+    /// Refuses ports that are in use.
+    pub(super) fn check_ports(&self) -> Result<(), Failure> {
+        for node in &self.nodes {
+            let Listen { client, peer, admin } = node.config.listen;
+            for (what, address) in [("clients", client), ("peers", peer), ("HTTP", admin)] {
+                if let Err(error) = TcpListener::bind(address) {
+                    let options = if self.is_new { "--port and --admin-port" } else { "listen in node.toml" };
+                    let name = node.name();
+                    return Err(Failure(format!(
+                        "cannot listen on {address} for the {what} of {name} ({error}); end what uses it or change {options}"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the directories and configurations of a new cluster.
+    pub(super) fn write(&self) -> Result<(), Failure> {
+        if !self.is_new {
+            return Ok(());
+        }
+        for node in self.nodes.iter().rev() {
+            node.write().context(format_args!("cannot write {}", node.config_path().display()))?;
+        }
+        Ok(())
+    }
+
+    fn invent(options: &Options, dir: &Path) -> Result<Plan, Failure> {
+        let count = options.nodes.unwrap_or(NODES_DEFAULT);
+        let listens =
+            listens(count, options.port.unwrap_or(PORT_DEFAULT), options.admin_port.unwrap_or(ADMIN_PORT_DEFAULT))?;
+        let random = || random_u64().context("cannot draw a random number");
+        let cluster = Cluster {
+            id: ClusterId(random()?),
+            secret: Secret::new(format!("{:016x}{:016x}", random()?, random()?)),
+            nodes: (1..).zip(&listens).map(|(id, listen)| member(id, *listen)).collect(),
+        };
+        let defaults = Defaults { durability: options.durability.unwrap_or_default(), ..Defaults::default() };
+        let planned = (1..).zip(listens).map(|(id, listen)| {
+            let directory = node_directory(dir, id);
+            let node = Node {
+                id: id as u32,
+                name: format!("n{id}"),
+                data_dir: directory.clone(),
+                ephemeral: options.ephemeral,
+            };
+            let config = Config {
+                node,
+                listen,
+                cluster: cluster.clone(),
+                defaults: defaults.clone(),
+                timing: Timing::default(),
+                limits: Limits::default(),
+                log: Log::default(),
+            };
+            PlannedNode { directory, config }
+        });
+        Ok(Plan { nodes: planned.collect(), is_new: true })
+    }
+
+    fn read(options: &Options, dir: &Path) -> Result<Plan, Failure> {
+        let first = Config::load(&config_path(dir, 1))?;
+        let count = first.cluster.nodes.len();
+        let refuse_other = |asked: Option<String>, option: &str, found: String, way_out: &str| match asked {
+            Some(asked) if asked != found => Err(Failure(format!(
+                "{} was made with {option} {found}, not {asked}; {way_out}, or use another --dir",
+                dir.display()
+            ))),
+            _ => Ok(()),
+        };
+        let listen = first.listen;
+        refuse_other(options.nodes.map(|n| n.to_string()), "--nodes", count.to_string(), "leave --nodes out")?;
+        let way_out = "leave it out or edit every node-*/node.toml";
+        refuse_other(options.port.map(|n| n.to_string()), "--port", listen.client.port().to_string(), way_out)?;
+        refuse_other(
+            options.admin_port.map(|n| n.to_string()),
+            "--admin-port",
+            listen.admin.port().to_string(),
+            way_out,
+        )?;
+        let way_out = "leave it out and use `quorate namespace set`";
+        let durability = first.defaults.durability.to_string();
+        refuse_other(options.durability.map(|d| d.to_string()), "--durability", durability, way_out)?;
+        let mut nodes = vec![PlannedNode { directory: node_directory(dir, 1), config: first }];
+        for index in 2..=count {
+            let path = config_path(dir, index);
+            let config = Config::load(&path)?;
+            if config.cluster.id != nodes[0].config.cluster.id || config.node.id as usize != index {
+                let message = format!("{} is not node {index} of the cluster of node-1; restore it", path.display());
+                return Err(Failure(message));
+            }
+            nodes.push(PlannedNode { directory: node_directory(dir, index), config });
+        }
+        Ok(Plan { nodes, is_new: false })
+    }
+}
+
+impl PlannedNode {
+    fn write(&self) -> std::io::Result<()> {
+        std::fs::create_dir_all(&self.directory)?;
+        let mut config = self.config.clone();
+        config.node.data_dir = PathBuf::from(".");
+        let text = format!(
+            "# Written by `quorate up`. `quorate node --example` explains every key.\n# Holds the cluster's secret: keep it private.\n\n{}",
+            config.to_toml()
+        );
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(self.config_path())?;
+        file.write_all(text.as_bytes())
+    }
+}
+
+fn node_directory(dir: &Path, index: usize) -> PathBuf {
+    dir.join(format!("node-{index}"))
+}
+
+fn config_path(dir: &Path, index: usize) -> PathBuf {
+    node_directory(dir, index).join("node.toml")
+}
+
+fn member(id: u32, listen: Listen) -> Member {
+    Member {
+        id,
+        name: format!("n{id}"),
+        client: listen.client.into(),
+        peer: listen.peer.into(),
+        admin: listen.admin.into(),
+    }
+}
+
+/// The addresses of `count` nodes, each port used once.
+fn listens(count: u16, port: u16, admin_port: u16) -> Result<Vec<Listen>, Failure> {
+    let peer_port = port.checked_add(PEER_PORT_DISTANCE).filter(|first| first.checked_add(count - 1).is_some());
+    let peer_port = peer_port.unwrap_or(port.saturating_sub(PEER_PORT_DISTANCE));
+    let firsts = [("--port", port), ("the peers' ports", peer_port), ("--admin-port", admin_port)];
+    for (index, &(name, first)) in firsts.iter().enumerate() {
+        if first.checked_add(count - 1).is_none() {
+            return Err(Failure(format!("{count} ports from {first} on ({name}) go beyond 65535; choose a lower one")));
+        }
+        for &(other_name, other) in &firsts[..index] {
+            if first.abs_diff(other) < count {
+                return Err(Failure(format!(
+                    "{count} ports from {other} on ({other_name}) and from {first} on ({name}) overlap; choose others"
+                )));
+            }
+        }
+    }
+    let at = |first: u16, index: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, first + index));
+    let listen = |index| Listen { client: at(port, index), peer: at(peer_port, index), admin: at(admin_port, index) };
+    Ok((0..count).map(listen).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> Options {
+        Options { nodes: None, dir: PathBuf::new(), port: None, admin_port: None, ephemeral: false, durability: None }
+    }
+
+    /// A directory of its own for each test, gone when the test ends.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let path = std::env::temp_dir().join(format!("quorate-plan-{name}-{}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&path);
+            Scratch(path)
+        }
+
+        fn refusal(&self, options: &Options) -> String {
+            Plan::new(options, &self.0).expect_err("refused").0
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_new_plan_is_read_back_as_it_was_written() {
+        let scratch = Scratch::new("back");
+        let made = Plan::new(&options(), &scratch.0).expect("made");
+        made.write().expect("written");
+        let read = Plan::new(&options(), &scratch.0).expect("read");
+        assert!(made.is_new && !read.is_new);
+        assert_eq!(read.nodes.len(), 3);
+        for (made, read) in made.nodes.iter().zip(&read.nodes) {
+            assert_eq!(made.config.cluster, read.config.cluster);
+            assert_eq!(made.config.listen, read.config.listen);
+            assert_eq!(read.config.node.data_dir.canonicalize().ok(), made.directory.canonicalize().ok());
+        }
+    }
+
+    #[test]
+    fn a_directory_made_otherwise_is_refused() {
+        let scratch = Scratch::new("otherwise");
+        Plan::new(&options(), &scratch.0).and_then(|plan| plan.write()).expect("made");
+        let refusal = scratch.refusal(&Options { nodes: Some(5), ..options() });
+        assert!(refusal.contains("was made with --nodes 3, not 5; leave --nodes out"), "{refusal}");
+        assert!(scratch.refusal(&Options { port: Some(7100), ..options() }).contains("--port 7000, not 7100"));
+        let memory = Options { durability: Some("memory".parse().expect("a durability")), ..options() };
+        assert!(scratch.refusal(&memory).contains("quorate namespace set"));
+        let same = Options { nodes: Some(3), port: Some(7000), ..options() };
+        assert!(Plan::new(&same, &scratch.0).is_ok());
+    }
+
+    #[test]
+    fn a_lost_first_node_is_not_taken_for_a_new_directory() {
+        let scratch = Scratch::new("lost");
+        Plan::new(&options(), &scratch.0).and_then(|plan| plan.write()).expect("made");
+        std::fs::create_dir(scratch.0.join("node-2/wal")).expect("made");
+        std::fs::remove_file(scratch.0.join("node-1/node.toml")).expect("there");
+        assert!(scratch.refusal(&options()).contains("node 2 holds data"));
+    }
+
+    #[test]
+    fn a_port_in_use_is_named() {
+        let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = taken.local_addr().expect("an address").port();
+        let plan = Plan::invent(&Options { nodes: Some(1), port: Some(port), ..options() }, Path::new("unused"));
+        let refusal = plan.expect("planned").check_ports().expect_err("in use").0;
+        assert!(refusal.contains(&format!("127.0.0.1:{port} for the clients of n1")), "{refusal}");
+    }
+
+    #[test]
+    fn ports_neither_overlap_nor_run_out() {
+        let ports = listens(3, 7000, 8000).expect("fit");
+        assert_eq!(ports[2].client.port(), 7002);
+        assert_eq!(ports[2].peer.port(), 17_002);
+        assert_eq!(listens(2, 60_000, 8000).expect("fit")[0].peer.port(), 50_000);
+        assert!(listens(64, 7990, 8000).expect_err("overlap").0.contains("overlap"));
+        assert!(listens(3, 65_534, 8000).expect_err("too high").0.contains("beyond 65535"));
+        assert!(listens(64, 7000, 8000).is_ok());
+    }
+}

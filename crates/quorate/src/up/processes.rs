@@ -1,0 +1,264 @@
+//! The node processes of `up`: started, waited for, watched and stopped.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use quorate_server::directory::{Directory, DirectoryError};
+
+use super::plan::{Plan, PlannedNode};
+use crate::client::{Client, Endpoint};
+use crate::failure::{Context, Failure};
+use crate::output::complain;
+
+/// How often a state is looked at while it is waited for.
+const POLL_EVERY: Duration = Duration::from_millis(20);
+/// How long one PING may take while nodes start.
+const PING_WITHIN: Duration = Duration::from_millis(500);
+/// How much of a log's end is searched for its last line, and how much of that line is shown.
+const LOG_TAIL_BYTES: u64 = 4096;
+const LOG_LINE_CHARS_MAX: usize = 300;
+
+#[derive(Debug)]
+pub(super) struct Processes<'a> {
+    list: Vec<Process<'a>>,
+}
+
+#[derive(Debug)]
+struct Process<'a> {
+    node: &'a PlannedNode,
+    child: Child,
+    /// Once it has ended.
+    ended: Option<ExitStatus>,
+}
+
+impl<'a> Processes<'a> {
+    pub(super) fn start(plan: &'a Plan) -> Result<Processes<'a>, Failure> {
+        let mut processes = Processes { list: Vec::new() };
+        for node in &plan.nodes {
+            match start(node).context(format_args!("cannot start {}", node.name())) {
+                Ok(child) => processes.list.push(Process { node, child, ended: None }),
+                Err(failure) => {
+                    processes.stop(super::STOPPED_WITHIN, &mut || false);
+                    return Err(failure);
+                }
+            }
+        }
+        Ok(processes)
+    }
+
+    pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
+        self.list.iter().map(|process| process.child.id())
+    }
+
+    /// True once every node has answered a PING, false if that is no longer wanted.
+    pub(super) fn wait_until_ready(
+        &mut self,
+        within: Duration,
+        ended: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, Failure> {
+        let deadline = Instant::now() + within;
+        for index in 0..self.list.len() {
+            while !self.list[index].answers() {
+                if ended() {
+                    return Ok(false);
+                }
+                if let Some(dead) = self.list.iter_mut().find_map(Process::just_ended) {
+                    return Err(Failure(format!("{} while the cluster started", dead.death())));
+                }
+                if Instant::now() > deadline {
+                    let process = &self.list[index];
+                    let (name, within_s) = (process.node.name(), within.as_secs());
+                    let log = process.log_note();
+                    return Err(Failure(format!("{name} did not answer within {within_s} s{log}")));
+                }
+                sleep(POLL_EVERY);
+            }
+        }
+        Ok(true)
+    }
+
+    /// One line on standard error for each node that has died since the last call.
+    pub(super) fn report_deaths(&mut self) {
+        let mut somebody_died = false;
+        for process in &mut self.list {
+            if let Some(process) = process.just_ended() {
+                let restart = process.node.config_path();
+                complain(format_args!(
+                    "{}; start it again with: quorate node --config {}",
+                    process.death(),
+                    restart.display()
+                ));
+                somebody_died = true;
+            }
+        }
+        if somebody_died && self.list.iter().all(|process| process.ended.is_some()) {
+            complain("every node that was started here has died; Ctrl-C ends this program");
+        }
+    }
+
+    /// Asks every node to stop, insists when `insist` says so or time is up. True if all that still ran stopped cleanly.
+    pub(super) fn stop(&mut self, within: Duration, insist: &mut dyn FnMut() -> bool) -> bool {
+        let deadline = Instant::now() + within;
+        // The dead were reported when they died.
+        self.report_deaths();
+        let mut running: Vec<&mut Process> = self.list.iter_mut().filter(|process| process.ended.is_none()).collect();
+        for process in &running {
+            process.signal(libc::SIGTERM);
+        }
+        while running.iter_mut().any(|process| process.is_running()) {
+            if insist() || Instant::now() > deadline {
+                for process in running.iter_mut().filter(|process| process.ended.is_none()) {
+                    complain(format_args!("{} did not stop in time and was killed", process.node.name()));
+                    process.signal(libc::SIGKILL);
+                    process.ended = process.child.wait().ok();
+                }
+            }
+            sleep(POLL_EVERY);
+        }
+        let mut all_clean = true;
+        for process in running.iter().filter(|process| !process.ended.is_some_and(|status| status.success())) {
+            complain(format_args!("{} instead of stopping cleanly", process.death()));
+            all_clean = false;
+        }
+        for process in &self.list {
+            process.report_successor();
+        }
+        all_clean
+    }
+}
+
+fn start(node: &PlannedNode) -> std::io::Result<Child> {
+    let log = OpenOptions::new().create(true).append(true).open(node.directory.join("log"))?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("node").arg("--config").arg(node.config_path());
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    // A Ctrl-C in the terminal is for `up` alone, which then tells the nodes.
+    command.process_group(0);
+    let parent = std::process::id();
+    let follow_parent = move || {
+        // SAFETY: both calls are plain system calls, allowed between fork and exec.
+        let (outcome, parent_now) = unsafe { (libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM), libc::getppid()) };
+        if outcome != 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        // The parent may have gone before its end could be asked for.
+        if parent_now.unsigned_abs() != parent { Err(std::io::ErrorKind::NotFound.into()) } else { Ok(()) }
+    };
+    // SAFETY: the closure allocates nothing and takes no lock.
+    unsafe { command.pre_exec(follow_parent) };
+    command.spawn()
+}
+
+impl Process<'_> {
+    fn answers(&self) -> bool {
+        let client = self.node.config.listen.client;
+        let endpoint = Endpoint::new(client.ip().to_string(), client.port());
+        Client::connect_within(&endpoint, PING_WITHIN).is_ok_and(|mut client| client.ping().is_ok())
+    }
+
+    fn is_running(&mut self) -> bool {
+        self.just_ended();
+        self.ended.is_none()
+    }
+
+    /// Itself, if it has ended since the last time it was asked.
+    fn just_ended(&mut self) -> Option<&Self> {
+        if self.ended.is_some() {
+            return None;
+        }
+        self.ended = self.child.try_wait().ok().flatten();
+        self.ended.is_some().then(|| {
+            self.remove_pid_file();
+            &*self
+        })
+    }
+
+    /// Only while it names this process: somebody may have started the node again.
+    fn remove_pid_file(&self) {
+        let path = self.node.directory.join("pid");
+        let named = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
+        if named == Some(self.child.id()) {
+            // Left behind, it would be overwritten by the next start.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
+    fn signal(&self, signal: libc::c_int) {
+        if self.ended.is_none() {
+            // SAFETY: a plain system call. The pid is still ours: the child has not been waited for.
+            unsafe { libc::kill(self.child.id().cast_signed(), signal) };
+        }
+    }
+
+    /// How it ended, in one line.
+    fn death(&self) -> String {
+        let (name, pid) = (self.node.name(), self.child.id());
+        let how = self.ended.map_or_else(|| "ended".to_owned(), describe);
+        format!("{name} (pid {pid}) {how}{}", self.log_note())
+    }
+
+    fn log_note(&self) -> String {
+        last_line(&self.node.directory.join("log")).map_or_else(String::new, |line| format!(" (its log ends: {line})"))
+    }
+
+    /// A node that was started again by hand is not ours to stop.
+    fn report_successor(&self) {
+        let config = &self.node.config;
+        let state = Directory::check(&config.node.data_dir, config.cluster.id, config.node_id());
+        if let Err(DirectoryError::InUse { pid: Some(pid), .. }) = state {
+            let name = self.node.name();
+            complain(format_args!(
+                "{name} was started again by hand and goes on as pid {pid}; stop it with: kill {pid}"
+            ));
+        }
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("ended with status {code}"),
+        (None, Some(signal)) => {
+            let name = signal_hook::low_level::signal_name(signal).unwrap_or("unknown");
+            format!("was killed by signal {signal}, {name}")
+        }
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+fn last_line(path: &Path) -> Option<String> {
+    let mut file = File::open(path).ok()?;
+    let length = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(LOG_TAIL_BYTES))).ok()?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
+    Some(line.chars().take(LOG_LINE_CHARS_MAX).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endings_are_told_with_their_names() {
+        assert_eq!(describe(ExitStatus::from_raw(9)), "was killed by signal 9, SIGKILL");
+        assert_eq!(describe(ExitStatus::from_raw(1 << 8)), "ended with status 1");
+    }
+
+    #[test]
+    fn the_last_line_of_a_log_is_found_and_cut() {
+        let path = std::env::temp_dir().join(format!("quorate-log-{}", std::process::id()));
+        let long = "x".repeat(LOG_LINE_CHARS_MAX + 1);
+        std::fs::write(&path, format!("{}first\n{long}\n\n", "padding\n".repeat(1000))).expect("writable");
+        assert_eq!(last_line(&path).as_deref(), Some(&long[1..]));
+        std::fs::write(&path, "\n").expect("writable");
+        assert_eq!(last_line(&path), None);
+        std::fs::remove_file(&path).expect("there");
+    }
+}
