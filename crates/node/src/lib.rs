@@ -1,1 +1,28 @@
-//! Stub.
+//! A node, without the world it lives in: the groups of one worker, the way of a command from the node it enters to the
+//! members that execute it and back, and what is kept of it all.
+//!
+//! Start at [`host::Host`]. Pure: no clocks, no random numbers, no sockets, no files, no threads. The server and the
+//! simulator run the same host.
+
+#![forbid(unsafe_code)]
+
+mod admin_reply;
+pub mod clock;
+pub mod entry;
+mod envelope;
+pub mod frame;
+mod hash;
+pub mod host;
+mod machine;
+mod outbox;
+pub mod planted;
+mod results;
+pub mod root;
+pub mod status;
+mod timers;
+
+pub use admin_reply::AdminReply;
+pub use clock::Moment;
+pub use entry::Target;
+pub use envelope::Ticket;
+pub use host::{Answer, Failure, Forgotten, Host, HostSettings, OpenError, OpenReport, Submission};

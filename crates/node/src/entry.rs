@@ -1,0 +1,191 @@
+//! The operations that this node's clients wait for.
+//!
+//! Numbers rise by one from one operation to the next, so that a ring finds each without hashing. Every operation is
+//! kept with its encoded command until it is answered or its deadline has passed, since only the entry node sends a
+//! command again, under the same ticket.
+
+use std::collections::VecDeque;
+
+use quorate_protocol::{Instant, NodeId, Stamp};
+
+use crate::envelope::Envelope;
+use crate::frame::Access;
+
+/// Operations kept at once; beyond it clients are asked to try again.
+pub const OPERATION_COUNT_MAX: usize = 1 << 20;
+
+/// What an operation is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    Slot { namespace: u32, slot: u16 },
+    Volume { namespace: u32, index: u32 },
+    Root,
+}
+
+#[derive(Debug)]
+pub struct Operation {
+    pub number: u64,
+    pub target: Target,
+    pub access: Access,
+    pub deadline: Stamp,
+    /// The connection's latest operation on the same object that was unanswered when this one came; 0 if none.
+    pub predecessor: u64,
+    pub envelope: Vec<u8>,
+    pub sent_to: Option<NodeId>,
+    pub sent_at: Instant,
+    /// Copies sent that may have been executed, for all that we have heard.
+    pub copies_at_large: u32,
+    /// Answers other than the plain one that somebody waits for.
+    pub purpose: Purpose,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    Client,
+    /// The node's own question to the root.
+    Directory,
+    /// An administrative command of a client's operation.
+    Admin {
+        operation: u64,
+    },
+}
+
+/// One ring of operations, numbered from `base`.
+#[derive(Debug)]
+pub struct Operations {
+    base: u64,
+    ring: VecDeque<Option<Operation>>,
+    count: usize,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Operations {
+    pub fn new(first_number: u64) -> Operations {
+        Operations { base: first_number, ring: VecDeque::new(), count: 0, spare: Vec::new() }
+    }
+
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.ring.len() >= OPERATION_COUNT_MAX
+    }
+
+    pub fn number_next(&self) -> u64 {
+        self.base + self.ring.len() as u64
+    }
+
+    /// A buffer for an envelope; it comes back with the operation.
+    pub fn buffer(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Numbers must rise; those passed over are not operations.
+    pub fn insert(&mut self, operation: Operation) {
+        assert!(operation.number >= self.number_next(), "{} after {}", operation.number, self.number_next());
+        if self.ring.is_empty() {
+            self.base = operation.number;
+        }
+        while self.number_next() < operation.number {
+            self.ring.push_back(None);
+        }
+        self.ring.push_back(Some(operation));
+        self.count += 1;
+    }
+
+    pub fn find_mut(&mut self, number: u64) -> Option<&mut Operation> {
+        let at = usize::try_from(number.checked_sub(self.base)?).ok()?;
+        self.ring.get_mut(at)?.as_mut()
+    }
+
+    pub fn contains(&self, number: u64) -> bool {
+        let at = number.checked_sub(self.base).and_then(|at| usize::try_from(at).ok());
+        at.and_then(|at| self.ring.get(at)).is_some_and(Option::is_some)
+    }
+
+    /// Takes an operation out: it has its answer.
+    pub fn take(&mut self, number: u64) -> Option<Operation> {
+        let at = usize::try_from(number.checked_sub(self.base)?).ok()?;
+        let mut operation = self.ring.get_mut(at)?.take()?;
+        self.count -= 1;
+        self.recycle(std::mem::take(&mut operation.envelope));
+        while self.ring.front().is_some_and(Option::is_none) {
+            self.ring.pop_front();
+            self.base += 1;
+        }
+        Some(operation)
+    }
+
+    /// The oldest operation, if its deadline has passed.
+    pub fn overdue(&self, time: Stamp) -> Option<u64> {
+        let oldest = self.ring.front()?.as_ref()?;
+        (oldest.deadline < time).then_some(oldest.number)
+    }
+
+    pub fn oldest_deadline(&self) -> Option<Stamp> {
+        Some(self.ring.front()?.as_ref()?.deadline)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Operation> {
+        self.ring.iter().flatten()
+    }
+
+    fn recycle(&mut self, mut buffer: Vec<u8>) {
+        const SPARE_COUNT_MAX: usize = 4096;
+        const SPARE_BYTES_MAX: usize = 4096;
+        if self.spare.len() < SPARE_COUNT_MAX && buffer.capacity() <= SPARE_BYTES_MAX {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+}
+
+impl Operation {
+    /// Names the predecessor that is still unanswered, or none, in the encoded command.
+    pub fn set_predecessor(&mut self, unanswered: bool) {
+        let distance = self.number.saturating_sub(self.predecessor);
+        let named = if unanswered && self.predecessor != 0 { u32::try_from(distance).unwrap_or(0) } else { 0 };
+        Envelope::set_predecessor(&mut self.envelope, named);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operation(number: u64) -> Operation {
+        Operation {
+            number,
+            target: Target::Root,
+            access: Access::Write,
+            deadline: Stamp(number),
+            predecessor: 0,
+            envelope: vec![0; 32],
+            sent_to: None,
+            sent_at: Instant(0),
+            copies_at_large: 0,
+            purpose: Purpose::Client,
+        }
+    }
+
+    #[test]
+    fn operations_are_found_by_number_whatever_order_they_are_answered_in() {
+        let mut operations = Operations::new(1);
+        for number in [1, 2, 5, 6] {
+            operations.insert(operation(number));
+        }
+        assert!(!operations.contains(3));
+        assert_eq!(operations.take(2).map(|operation| operation.number), Some(2));
+        assert!(operations.take(2).is_none());
+        assert!(operations.contains(6));
+        assert_eq!(operations.overdue(Stamp(2)), Some(1));
+        operations.take(1);
+        assert_eq!(operations.overdue(Stamp(9)), Some(5));
+        operations.take(6);
+        operations.take(5);
+        assert_eq!((operations.len(), operations.overdue(Stamp(99))), (0, None));
+        operations.insert(operation(100));
+        assert!(operations.contains(100) && !operations.contains(1));
+    }
+}

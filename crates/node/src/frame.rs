@@ -1,0 +1,449 @@
+//! What nodes say to each other, as bytes.
+//!
+//! ```text
+//! frame:   length u32 | checksum u64 | version u8 | node u32 | start u32 | stamp u64 | directory u64 | messages ...
+//! message: kind u8 | length u32 | body ...
+//! ```
+//! Little-endian. `length` counts what follows it; the checksum (xxh3-64) covers what follows *it*. One frame carries
+//! what a turn has for a peer, of all groups. A message of a kind that a reader does not know is passed over.
+
+use quorate_object::Outcome;
+use quorate_protocol::wire::{Malformed, Reader, Wire};
+use quorate_protocol::{Epoch, GroupId, NodeId, Stamp, paxos, peers};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The layout that this release speaks.
+pub const FRAME_VERSION: u8 = 1;
+/// No correct peer sends a longer frame; a longer one ends the link.
+pub const FRAME_BYTES_MAX: usize = 64 << 20;
+
+const LENGTH_BYTES: usize = 4;
+const CHECKSUM_BYTES: usize = 8;
+const HEADER_BYTES: usize = LENGTH_BYTES + CHECKSUM_BYTES + 1 + 4 + 4 + 8 + 8;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    pub node: NodeId,
+    pub start: u32,
+    /// The sender's hybrid clock.
+    pub stamp: Stamp,
+    /// The version of the sender's directory.
+    pub directory: u64,
+}
+
+#[derive(Clone, Debug)]
+pub enum Message<'a> {
+    Peers(peers::Message),
+    /// A client's command for a group that the receiver is believed to coordinate.
+    Request {
+        group: GroupId,
+        epoch: Epoch,
+        access: Access,
+        envelope: &'a [u8],
+    },
+    Reply {
+        start: u32,
+        number: u64,
+        outcome: &'a [u8],
+    },
+    Bounced {
+        start: u32,
+        number: u64,
+        why: Bounce,
+    },
+    Replica {
+        group: GroupId,
+        epoch: Epoch,
+        message: paxos::Message,
+    },
+    /// Part `part` of a snapshot's bytes. `next_slot` names the snapshot; `last` ends it.
+    Snapshot {
+        group: GroupId,
+        epoch: Epoch,
+        next_slot: u64,
+        part: u32,
+        last: bool,
+        bytes: &'a [u8],
+    },
+    SnapshotTaken {
+        group: GroupId,
+        epoch: Epoch,
+        next_slot: u64,
+        part: u32,
+    },
+    StatusQuestion {
+        nonce: u64,
+    },
+    StatusAnswer {
+        nonce: u64,
+        bytes: &'a [u8],
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    Write,
+    ReadLease,
+    ReadQuorum,
+}
+
+/// Why a command comes back to its entry node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bounce {
+    /// Ask the node named, or find out who it is.
+    NotCoordinator {
+        coordinator: Option<NodeId>,
+    },
+    /// The group is not here: the entry node's directory may be old, or ours.
+    UnknownGroup,
+    /// It was not executed because the one before it on its connection was not: send both again, in order.
+    OutOfOrder,
+    /// Its deadline has passed; it may have been executed before.
+    Expired,
+    Overloaded,
+    Stopped,
+    /// The coordinator lost its ballot with the command in flight: it may still be executed, once.
+    Uncertain {
+        coordinator: Option<NodeId>,
+    },
+}
+
+mod kind {
+    pub(super) const HEARTBEAT: u8 = 1;
+    pub(super) const GRANT: u8 = 2;
+    pub(super) const REQUEST: u8 = 3;
+    pub(super) const REPLY: u8 = 4;
+    pub(super) const BOUNCED: u8 = 5;
+    pub(super) const REPLICA: u8 = 6;
+    pub(super) const SNAPSHOT: u8 = 7;
+    pub(super) const SNAPSHOT_TAKEN: u8 = 8;
+    pub(super) const STATUS_QUESTION: u8 = 9;
+    pub(super) const STATUS_ANSWER: u8 = 10;
+}
+
+/// Why bytes are not a frame. The link they came by is of no use any more.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum FrameError {
+    #[error("a frame of {0} bytes is longer than any peer may send")]
+    TooLong(usize),
+    #[error("the frame's checksum does not match: the bytes were damaged on the way")]
+    Checksum,
+    #[error("the frame is of layout {0}, and this release reads {FRAME_VERSION}: upgrade this node")]
+    Version(u8),
+    #[error("the frame's messages do not fit its length")]
+    Malformed,
+}
+
+/// The length of the first frame of `bytes`, once all of it is there.
+pub fn frame_length(bytes: &[u8]) -> Result<Option<usize>, FrameError> {
+    let Some((length, rest)) = bytes.split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+    let length = u32::from_le_bytes(*length) as usize;
+    if length > FRAME_BYTES_MAX {
+        return Err(FrameError::TooLong(length));
+    }
+    if length + LENGTH_BYTES < HEADER_BYTES {
+        return Err(FrameError::Malformed);
+    }
+    Ok((rest.len() >= length).then_some(length + LENGTH_BYTES))
+}
+
+/// Makes a frame of messages; `out` is appended to.
+pub fn encode_frame(header: &Header, messages: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(&[0; LENGTH_BYTES + CHECKSUM_BYTES]);
+    out.push(FRAME_VERSION);
+    out.extend_from_slice(&header.node.0.to_le_bytes());
+    out.extend_from_slice(&header.start.to_le_bytes());
+    out.extend_from_slice(&header.stamp.0.to_le_bytes());
+    out.extend_from_slice(&header.directory.to_le_bytes());
+    out.extend_from_slice(messages);
+    let length = (out.len() - start - LENGTH_BYTES) as u32;
+    let checksum = xxh3_64(&out[start + LENGTH_BYTES + CHECKSUM_BYTES..]);
+    out[start..start + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+    out[start + LENGTH_BYTES..start + LENGTH_BYTES + CHECKSUM_BYTES].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// Takes a whole frame apart into its header and its messages' bytes.
+pub fn decode_frame(bytes: &[u8]) -> Result<(Header, &[u8]), FrameError> {
+    if bytes.len() < HEADER_BYTES {
+        return Err(FrameError::Malformed);
+    }
+    let mut reader = Reader::new(&bytes[LENGTH_BYTES..]);
+    let mut header = || {
+        let checksum = reader.u64()?;
+        let version = reader.u8()?;
+        let node = NodeId(reader.u32()?);
+        let (start, stamp, directory) = (reader.u32()?, Stamp(reader.u64()?), reader.u64()?);
+        Ok::<_, Malformed>((checksum, version, Header { node, start, stamp, directory }))
+    };
+    let (checksum, version, header) = header().map_err(|_| FrameError::Malformed)?;
+    if checksum != xxh3_64(&bytes[LENGTH_BYTES + CHECKSUM_BYTES..]) {
+        return Err(FrameError::Checksum);
+    }
+    if version != FRAME_VERSION {
+        return Err(FrameError::Version(version));
+    }
+    Ok((header, &bytes[HEADER_BYTES..]))
+}
+
+impl Message<'_> {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&[0; 5]);
+        out[start] = self.encode_body(out);
+        let length = (out.len() - start - 5) as u32;
+        out[start + 1..start + 5].copy_from_slice(&length.to_le_bytes());
+    }
+
+    /// The kind of the message whose body was appended.
+    fn encode_body(&self, out: &mut Vec<u8>) -> u8 {
+        let head = |group: &GroupId, epoch: &Epoch, out: &mut Vec<u8>| {
+            out.extend_from_slice(&group.0.to_le_bytes());
+            out.extend_from_slice(&epoch.0.to_le_bytes());
+        };
+        match self {
+            Message::Peers(peers::Message::Heartbeat { sent_at }) => {
+                out.extend_from_slice(&sent_at.0.to_le_bytes());
+                kind::HEARTBEAT
+            }
+            Message::Peers(peers::Message::Grant { sent_at, number }) => {
+                out.extend_from_slice(&sent_at.0.to_le_bytes());
+                out.extend_from_slice(&number.to_le_bytes());
+                kind::GRANT
+            }
+            Message::Request { group, epoch, access, envelope } => {
+                head(group, epoch, out);
+                out.push(*access as u8);
+                out.extend_from_slice(envelope);
+                kind::REQUEST
+            }
+            Message::Reply { start, number, outcome } => {
+                out.extend_from_slice(&start.to_le_bytes());
+                out.extend_from_slice(&number.to_le_bytes());
+                out.extend_from_slice(outcome);
+                kind::REPLY
+            }
+            Message::Bounced { start, number, why } => {
+                out.extend_from_slice(&start.to_le_bytes());
+                out.extend_from_slice(&number.to_le_bytes());
+                why.encode(out);
+                kind::BOUNCED
+            }
+            Message::Replica { group, epoch, message } => {
+                head(group, epoch, out);
+                message.encode(out);
+                kind::REPLICA
+            }
+            Message::Snapshot { group, epoch, next_slot, part, last, bytes } => {
+                head(group, epoch, out);
+                out.extend_from_slice(&next_slot.to_le_bytes());
+                out.extend_from_slice(&part.to_le_bytes());
+                out.push(u8::from(*last));
+                out.extend_from_slice(bytes);
+                kind::SNAPSHOT
+            }
+            Message::SnapshotTaken { group, epoch, next_slot, part } => {
+                head(group, epoch, out);
+                out.extend_from_slice(&next_slot.to_le_bytes());
+                out.extend_from_slice(&part.to_le_bytes());
+                kind::SNAPSHOT_TAKEN
+            }
+            Message::StatusQuestion { nonce } => {
+                out.extend_from_slice(&nonce.to_le_bytes());
+                kind::STATUS_QUESTION
+            }
+            Message::StatusAnswer { nonce, bytes } => {
+                out.extend_from_slice(&nonce.to_le_bytes());
+                out.extend_from_slice(bytes);
+                kind::STATUS_ANSWER
+            }
+        }
+    }
+}
+
+/// Appends a reply without an intermediate copy of its outcome.
+pub fn encode_reply(start: u32, number: u64, outcome: &Outcome, out: &mut Vec<u8>) {
+    let at = out.len();
+    out.extend_from_slice(&[kind::REPLY, 0, 0, 0, 0]);
+    out.extend_from_slice(&start.to_le_bytes());
+    out.extend_from_slice(&number.to_le_bytes());
+    outcome.encode(out);
+    let length = (out.len() - at - 5) as u32;
+    out[at + 1..at + 5].copy_from_slice(&length.to_le_bytes());
+}
+
+/// The messages of a frame, in order. Ends early, with an error, at bytes that are none.
+pub fn messages<'a>(mut bytes: &'a [u8]) -> impl Iterator<Item = Result<Message<'a>, FrameError>> {
+    std::iter::from_fn(move || {
+        loop {
+            if bytes.is_empty() {
+                return None;
+            }
+            let (message, rest) = match take_message(bytes) {
+                Ok(taken) => taken,
+                Err(_) => {
+                    bytes = &[];
+                    return Some(Err(FrameError::Malformed));
+                }
+            };
+            bytes = rest;
+            if let Some(message) = message {
+                return Some(Ok(message));
+            }
+        }
+    })
+}
+
+fn take_message(bytes: &[u8]) -> Result<(Option<Message<'_>>, &[u8]), Malformed> {
+    let mut reader = Reader::new(bytes);
+    let (kind, length) = (reader.u8()?, reader.u32()? as usize);
+    let body = reader.bytes(length)?;
+    Ok((decode_body(kind, body)?, &bytes[5 + length..]))
+}
+
+fn decode_body(kind: u8, body: &[u8]) -> Result<Option<Message<'_>>, Malformed> {
+    let mut reader = Reader::new(body);
+    let r = &mut reader;
+    let message = match kind {
+        kind::HEARTBEAT => Message::Peers(peers::Message::Heartbeat { sent_at: quorate_protocol::Instant(r.u64()?) }),
+        kind::GRANT => {
+            Message::Peers(peers::Message::Grant { sent_at: quorate_protocol::Instant(r.u64()?), number: r.u64()? })
+        }
+        kind::REQUEST => {
+            let (group, epoch) = (GroupId(r.u64()?), Epoch(r.u32()?));
+            let access = match r.u8()? {
+                0 => Access::Write,
+                1 => Access::ReadLease,
+                2 => Access::ReadQuorum,
+                tag => return Err(Malformed::UnknownTag { of: "access", tag }),
+            };
+            Message::Request { group, epoch, access, envelope: r.bytes(r.remaining())? }
+        }
+        kind::REPLY => Message::Reply { start: r.u32()?, number: r.u64()?, outcome: r.bytes(r.remaining())? },
+        kind::BOUNCED => Message::Bounced { start: r.u32()?, number: r.u64()?, why: Bounce::decode(r)? },
+        kind::REPLICA => {
+            Message::Replica { group: GroupId(r.u64()?), epoch: Epoch(r.u32()?), message: paxos::Message::decode(r)? }
+        }
+        kind::SNAPSHOT => Message::Snapshot {
+            group: GroupId(r.u64()?),
+            epoch: Epoch(r.u32()?),
+            next_slot: r.u64()?,
+            part: r.u32()?,
+            last: r.u8()? != 0,
+            bytes: r.bytes(r.remaining())?,
+        },
+        kind::SNAPSHOT_TAKEN => Message::SnapshotTaken {
+            group: GroupId(r.u64()?),
+            epoch: Epoch(r.u32()?),
+            next_slot: r.u64()?,
+            part: r.u32()?,
+        },
+        kind::STATUS_QUESTION => Message::StatusQuestion { nonce: r.u64()? },
+        kind::STATUS_ANSWER => Message::StatusAnswer { nonce: r.u64()?, bytes: r.bytes(r.remaining())? },
+        _ => return Ok(None),
+    };
+    reader.finish()?;
+    Ok(Some(message))
+}
+
+impl Bounce {
+    fn encode(self, out: &mut Vec<u8>) {
+        let (tag, node) = match self {
+            Bounce::NotCoordinator { coordinator } => (0, coordinator.map_or(u32::MAX, |node| node.0)),
+            Bounce::UnknownGroup => (1, 0),
+            Bounce::OutOfOrder => (2, 0),
+            Bounce::Expired => (3, 0),
+            Bounce::Overloaded => (4, 0),
+            Bounce::Stopped => (5, 0),
+            Bounce::Uncertain { coordinator } => (6, coordinator.map_or(u32::MAX, |node| node.0)),
+        };
+        out.push(tag);
+        out.extend_from_slice(&node.to_le_bytes());
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Bounce, Malformed> {
+        let (tag, node) = (reader.u8()?, reader.u32()?);
+        let coordinator = (node != u32::MAX).then_some(NodeId(node));
+        Ok(match tag {
+            0 => Bounce::NotCoordinator { coordinator },
+            1 => Bounce::UnknownGroup,
+            2 => Bounce::OutOfOrder,
+            3 => Bounce::Expired,
+            4 => Bounce::Overloaded,
+            5 => Bounce::Stopped,
+            6 => Bounce::Uncertain { coordinator },
+            tag => return Err(Malformed::UnknownTag { of: "bounce", tag }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: Header = Header { node: NodeId(2), start: 3, stamp: Stamp(4), directory: 5 };
+
+    fn frame(messages: &[Message<'_>]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        messages.iter().for_each(|message| message.encode(&mut bytes));
+        let mut frame = Vec::new();
+        encode_frame(&HEADER, &bytes, &mut frame);
+        frame
+    }
+
+    fn every_message() -> Vec<Message<'static>> {
+        let (group, epoch) = (GroupId(9), Epoch(1));
+        vec![
+            Message::Peers(peers::Message::Heartbeat { sent_at: quorate_protocol::Instant(1) }),
+            Message::Peers(peers::Message::Grant { sent_at: quorate_protocol::Instant(1), number: 2 }),
+            Message::Request { group, epoch, access: Access::ReadQuorum, envelope: b"envelope" },
+            Message::Reply { start: 1, number: 2, outcome: b"" },
+            Message::Bounced { start: 1, number: 2, why: Bounce::NotCoordinator { coordinator: Some(NodeId(3)) } },
+            Message::Bounced { start: 1, number: 2, why: Bounce::NotCoordinator { coordinator: None } },
+            Message::Bounced { start: 1, number: 2, why: Bounce::Stopped },
+            Message::Snapshot { group, epoch, next_slot: 7, part: 1, last: true, bytes: b"part" },
+            Message::SnapshotTaken { group, epoch, next_slot: 7, part: 1 },
+            Message::StatusQuestion { nonce: 4 },
+            Message::StatusAnswer { nonce: 4, bytes: b"status" },
+        ]
+    }
+
+    #[test]
+    fn every_message_survives_a_frame() {
+        let sent = every_message();
+        let frame = frame(&sent);
+        assert_eq!(frame_length(&frame), Ok(Some(frame.len())));
+        let (header, bytes) = decode_frame(&frame).unwrap();
+        assert_eq!(header, HEADER);
+        let received: Vec<String> = messages(bytes).map(|message| format!("{:?}", message.unwrap())).collect();
+        assert_eq!(received, sent.iter().map(|message| format!("{message:?}")).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_flipped_bit_anywhere_is_noticed() {
+        let frame = frame(&every_message());
+        for at in LENGTH_BYTES..frame.len() {
+            let mut damaged = frame.clone();
+            damaged[at] ^= 4;
+            assert!(decode_frame(&damaged).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_kind_from_the_future_is_passed_over() {
+        let mut bytes = vec![200, 2, 0, 0, 0, 1, 2];
+        Message::StatusQuestion { nonce: 4 }.encode(&mut bytes);
+        let received: Vec<_> = messages(&bytes).collect();
+        assert!(matches!(received[..], [Ok(Message::StatusQuestion { nonce: 4 })]), "{received:?}");
+    }
+
+    #[test]
+    fn a_frame_is_awaited_whole_and_a_monstrous_one_refused() {
+        let frame = frame(&every_message());
+        for length in 0..frame.len() {
+            assert_eq!(frame_length(&frame[..length]), Ok(None));
+        }
+        let monstrous = ((FRAME_BYTES_MAX + 1) as u32).to_le_bytes();
+        assert_eq!(frame_length(&monstrous), Err(FrameError::TooLong(FRAME_BYTES_MAX + 1)));
+    }
+}

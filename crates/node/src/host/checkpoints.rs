@@ -1,0 +1,213 @@
+//! Checkpoints: what a group's log records need not be kept for any more.
+//!
+//! A checkpoint stores the objects that changed since the last one, and with them the position up to which they are
+//! executed, in one atomic batch. What it costs follows the changes, not the size of the group.
+
+use quorate_checkpoint::Batch;
+use quorate_protocol::wire::{Malformed, Reader, Wire};
+use quorate_protocol::{Configuration, Epoch, GroupId, NodeId, Slot, paxos::Position, quorum::QuorumSystem};
+use quorate_wal::Lsn;
+
+use super::Host;
+use super::group::Group;
+use crate::machine::{Content, Machine};
+use crate::planted::{self, Planted};
+use crate::root::Durability;
+
+/// The layout of a group's meta record.
+const META_VERSION: u8 = 1;
+/// The name under which the root's state is stored as if it were an object.
+const ROOT_OBJECT: &[u8] = b"root";
+/// Groups checkpointed at once: each holds its changed objects in memory until they are stored.
+const UNDER_WAY_MAX: usize = 8;
+
+/// Beyond this many segments, whoever pins the oldest is checkpointed.
+const SEGMENTS_KEPT: u64 = 4;
+
+/// What to do once a batch is stored.
+pub(super) enum Stored {
+    Births(Vec<u32>),
+    Checkpoint { index: u32, group: GroupId, next_slot: Slot, appended: Lsn },
+    Snapshot(Box<super::transfer::Installing>),
+}
+
+#[derive(Default)]
+pub(super) struct Storing {
+    number_next: u64,
+    under_way: std::collections::VecDeque<(u64, Stored)>,
+}
+
+impl Host {
+    /// Hands a batch to the environment.
+    pub(super) fn store(&mut self, batch: Batch, then: Stored) {
+        let number = self.storing.number_next;
+        self.storing.number_next += 1;
+        self.storing.under_way.push_back((number, then));
+        self.batches.push((number, batch));
+    }
+
+    /// The batch of this number is durable. Batches are stored in the order in which they were handed over.
+    pub fn stored(&mut self, number: u64) {
+        let Some((expected, then)) = self.storing.under_way.pop_front() else { return };
+        assert_eq!(expected, number, "batches are stored in order");
+        match then {
+            Stored::Births(births) => self.finish_births(births),
+            Stored::Checkpoint { index, group, next_slot, appended } => {
+                if self.find(group) == Some(index) {
+                    self.groups[index as usize].checkpoint.under_way = false;
+                    self.wal.release(group.0, next_slot.0, appended);
+                    self.counters.checkpoints += 1;
+                }
+            }
+            Stored::Snapshot(installing) => self.install(*installing),
+        }
+        self.run();
+    }
+
+    pub(super) fn start_checkpoints(&mut self) {
+        let mut under_way = self.storing.under_way.len();
+        let wanted = std::mem::take(&mut self.checkpoint_wanted);
+        for index in wanted {
+            if under_way >= UNDER_WAY_MAX {
+                self.checkpoint_wanted.push(index);
+            } else if self.start_checkpoint(index) {
+                under_way += 1;
+            }
+        }
+    }
+
+    /// Checkpoints the groups that hold on to the oldest segments, so that no rare group pins a log full of others.
+    pub(super) fn relieve_log(&mut self) {
+        if self.wal.statistics().segment_count <= SEGMENTS_KEPT {
+            return;
+        }
+        for group in self.wal.oldest_groups(UNDER_WAY_MAX) {
+            if let Some(index) = self.find(GroupId(group)) {
+                self.groups[index as usize].checkpoint.urgent = true;
+                self.checkpoint_wanted.push(index);
+            }
+        }
+    }
+
+    /// Whether enough has been logged for a group since its last checkpoint; asked after a step.
+    pub(super) fn want_checkpoint(&mut self, index: u32) {
+        let (bytes, slots) = (self.settings.checkpoint_bytes, self.settings.checkpoint_slots);
+        let group = &mut self.groups[index as usize];
+        let executed = group.replica.next_slot().0.saturating_sub(group.checkpoint.next_slot.0);
+        if (group.checkpoint.bytes >= bytes || executed >= slots) && !group.checkpoint.urgent {
+            group.checkpoint.urgent = true;
+            self.checkpoint_wanted.push(index);
+        }
+    }
+
+    fn start_checkpoint(&mut self, index: u32) -> bool {
+        let Some(group) = self.groups.get_mut(index as usize) else { return false };
+        if !group.checkpoint.urgent || group.checkpoint.under_way || !group.is_alive() {
+            return false;
+        }
+        group.checkpoint.urgent = false;
+        group.checkpoint.under_way = true;
+        let id = group.id();
+        let mut batch = Batch::new();
+        put_changes(group, &mut batch);
+        let mut meta = Vec::new();
+        encode_meta(group, &mut meta);
+        batch.put_meta(id.0, meta);
+        let next_slot = group.replica.next_slot();
+        group.checkpoint.next_slot = next_slot;
+        group.checkpoint.bytes = 0;
+        let appended = self.wal.appended();
+        self.store(batch, Stored::Checkpoint { index, group: id, next_slot, appended });
+        true
+    }
+}
+
+fn put_changes(group: &mut Group, batch: &mut Batch) {
+    let id = group.id().0;
+    if let Content::Root(root) = group.machine.content() {
+        batch.put_object(id, ROOT_OBJECT, root.encode());
+        return;
+    }
+    let Some(objects) = group.machine.objects_mut() else { return };
+    if objects.was_flushed() {
+        batch.clear_objects(id);
+    }
+    objects.take_dirty(|key, object| match object {
+        Some(bytes) => batch.put_object(id, key, bytes.to_vec()),
+        None => batch.delete_object(id, key),
+    });
+}
+
+/// Puts everything that a machine holds into a batch: for a birth, or a snapshot from a peer.
+pub(super) fn put_content(machine: &Machine, group: GroupId, batch: &mut Batch) {
+    batch.clear_objects(group.0);
+    match machine.content() {
+        Content::Root(root) => batch.put_object(group.0, ROOT_OBJECT, root.encode()),
+        Content::Objects(objects) => objects.for_each(|key, bytes| batch.put_object(group.0, key, bytes.to_vec())),
+    }
+}
+
+pub(super) fn encode_meta(group: &Group, out: &mut Vec<u8>) {
+    encode_meta_of(group, group.replica.position(), &group.machine, out);
+}
+
+/// As [`encode_meta`], for a state that the group does not stand at yet.
+pub(super) fn encode_meta_of(group: &Group, mut position: Position, machine: &Machine, out: &mut Vec<u8>) {
+    if planted::is(Planted::CheckpointAhead) {
+        position.next_slot = position.next_slot.next();
+    }
+    out.push(META_VERSION);
+    out.extend_from_slice(&group.configuration.epoch.0.to_le_bytes());
+    out.extend_from_slice(&group.namespace.to_le_bytes());
+    out.push(match group.durability {
+        Durability::Sync => 0,
+        Durability::Interval => 1,
+        Durability::Memory => 2,
+    });
+    out.push(group.configuration.members.len() as u8);
+    for member in group.configuration.members.iter() {
+        out.extend_from_slice(&member.0.to_le_bytes());
+    }
+    position.encode(out);
+    out.extend_from_slice(&group.hash_key);
+    machine.encode_head(out);
+}
+
+/// A group's meta record, taken apart.
+pub(super) struct Meta<'a> {
+    pub configuration: Configuration,
+    pub namespace: u32,
+    pub durability: Durability,
+    pub position: Position,
+    pub hash_key: [u8; 16],
+    /// The machine's head follows.
+    pub rest: Reader<'a>,
+}
+
+pub(super) fn decode_meta(group: GroupId, bytes: &[u8]) -> Result<Meta<'_>, Malformed> {
+    let mut reader = Reader::new(bytes);
+    let version = reader.u8()?;
+    if version != META_VERSION {
+        return Err(Malformed::UnknownTag { of: "version of a group's checkpoint", tag: version });
+    }
+    let epoch = Epoch(reader.u32()?);
+    let namespace = reader.u32()?;
+    let durability = match reader.u8()? {
+        0 => Durability::Sync,
+        1 => Durability::Interval,
+        2 => Durability::Memory,
+        tag => return Err(Malformed::UnknownTag { of: "durability", tag }),
+    };
+    let count = reader.u8()?;
+    let members = (0..count).map(|_| reader.u32().map(NodeId)).collect::<Result<Vec<_>, _>>()?;
+    let position = Position::decode(&mut reader)?;
+    let mut hash_key = [0; 16];
+    hash_key.copy_from_slice(reader.bytes(16)?);
+    let quorum = QuorumSystem::Majority;
+    let configuration = Configuration { group, epoch, members: members.into(), quorum };
+    Ok(Meta { configuration, namespace, durability, position, hash_key, rest: reader })
+}
+
+pub(super) fn root_object() -> &'static [u8] {
+    ROOT_OBJECT
+}

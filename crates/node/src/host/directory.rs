@@ -1,0 +1,244 @@
+//! The node's copy of the root's state: where every key's group is, and which replicas shall live here.
+
+use std::collections::BTreeMap;
+
+use quorate_object::Outcome;
+use quorate_protocol::quorum::QuorumSystem;
+use quorate_protocol::{Configuration, Epoch, Event, GroupId, NodeId};
+
+use super::checkpoints::Stored;
+use super::dispatch::ROOT_EPOCH;
+use super::group::{Group, GroupState};
+use super::{Answer, Host, Timer};
+use crate::entry::{Purpose, Target};
+use crate::root::{Namespace, ROOT, RootCommand, RootState, root_members};
+
+/// The name of the node record that keeps the directory over a restart.
+pub(super) const RECORD: &str = "directory";
+
+/// Where commands for one group go.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub group: GroupId,
+    pub epoch: Epoch,
+    pub members: Vec<NodeId>,
+    /// Who answered last, or was named by who refused.
+    pub hint: Option<NodeId>,
+}
+
+#[derive(Debug)]
+pub(super) struct Directory {
+    state: Option<RootState>,
+    root: Place,
+    places: BTreeMap<u32, Vec<Place>>,
+    /// Questions to the root so far, and whether the last one is under way.
+    question: u64,
+    asking: bool,
+    /// Another one is to follow it.
+    asking_anew: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    Everything,
+    Namespace,
+}
+
+impl Directory {
+    pub(super) fn new(root_members: Vec<NodeId>) -> Directory {
+        let root = Place { group: ROOT, epoch: ROOT_EPOCH, members: root_members, hint: None };
+        Directory { state: None, root, places: BTreeMap::new(), question: 0, asking: false, asking_anew: false }
+    }
+
+    pub(super) fn state(&self) -> Option<&RootState> {
+        self.state.as_ref()
+    }
+
+    pub(super) fn version(&self) -> u64 {
+        self.state.as_ref().map_or(0, |state| state.version)
+    }
+
+    pub(super) fn namespace(&self, number: u32) -> Option<&Namespace> {
+        self.state.as_ref()?.namespaces.get(&number)
+    }
+
+    pub(super) fn set(&mut self, state: RootState) {
+        self.root.members = root_members(&state.nodes);
+        self.places = state
+            .namespaces
+            .iter()
+            .map(|(&number, namespace)| {
+                let place = |volume: &crate::root::VolumeRecord| Place {
+                    group: GroupId(volume.group),
+                    epoch: Epoch(volume.epoch),
+                    members: volume.member_ids().collect(),
+                    hint: None,
+                };
+                (number, namespace.volumes.iter().map(place).collect())
+            })
+            .collect();
+        self.state = Some(state);
+    }
+
+    pub(super) fn resolve(&self, target: Target) -> Result<&Place, Missing> {
+        match target {
+            Target::Root => Ok(&self.root),
+            _ if self.state.is_none() => Err(Missing::Everything),
+            Target::Slot { namespace, slot } => {
+                let places = self.places.get(&namespace).ok_or(Missing::Namespace)?;
+                let index = u32::from(slot) * places.len() as u32 / crate::root::SLOT_COUNT;
+                places.get(index as usize).ok_or(Missing::Namespace)
+            }
+            Target::Volume { namespace, index } => {
+                self.places.get(&namespace).and_then(|places| places.get(index as usize)).ok_or(Missing::Namespace)
+            }
+        }
+    }
+
+    pub(super) fn set_hint(&mut self, target: Target, node: NodeId) {
+        let place = match target {
+            Target::Root => Some(&mut self.root),
+            Target::Slot { namespace, slot } => self.places.get_mut(&namespace).and_then(|places| {
+                let index = u32::from(slot) * places.len() as u32 / crate::root::SLOT_COUNT;
+                places.get_mut(index as usize)
+            }),
+            Target::Volume { namespace, index } => {
+                self.places.get_mut(&namespace).and_then(|places| places.get_mut(index as usize))
+            }
+        };
+        if let Some(place) = place {
+            place.hint = Some(node);
+        }
+    }
+}
+
+impl Host {
+    /// Asks the root, linearizably, for what it says now.
+    pub(super) fn ask_for_directory(&mut self) {
+        if self.directory.asking {
+            return;
+        }
+        self.directory.asking = true;
+        self.directory.question += 1;
+        let command = RootCommand::Read { version: self.directory.version() };
+        self.submit_to_root(&command, Purpose::Directory);
+    }
+
+    /// As [`Host::ask_for_directory`], with a question that is asked from now on. The number of that question.
+    pub(super) fn ask_for_directory_anew(&mut self) -> u64 {
+        if self.directory.asking {
+            self.directory.asking_anew = true;
+            return self.directory.question + 1;
+        }
+        self.ask_for_directory();
+        self.directory.question
+    }
+
+    /// A message for a group that is not here, or is in another epoch: perhaps our directory is old.
+    pub(super) fn meet_unknown_group(&mut self) {
+        let now = self.clock.now();
+        if self.unknown_group_asked_at.after_us(UNKNOWN_GROUP_PAUSE_US) <= now {
+            self.unknown_group_asked_at = now;
+            self.ask_for_directory();
+        }
+    }
+
+    pub(super) fn take_directory(&mut self, answer: Answer) {
+        self.directory.asking = false;
+        match answer {
+            Answer::Outcome(Outcome::Bulk(bytes)) => match RootState::decode(&bytes) {
+                Some(state) => self.follow_directory(state),
+                None => self.counters.nonsense += 1,
+            },
+            Answer::Outcome(_) => {}
+            // The node cannot do without: it asks until it is told.
+            _ => {
+                let again_at = self.clock.now().after_us(UNKNOWN_GROUP_PAUSE_US);
+                self.timers.set(again_at, Timer::Directory);
+                return;
+            }
+        }
+        self.finish_waiting_admins(self.directory.question);
+        if std::mem::take(&mut self.directory.asking_anew) {
+            self.ask_for_directory();
+        }
+    }
+
+    /// Brings to life the replicas that shall be here and drops those that shall not.
+    fn follow_directory(&mut self, state: RootState) {
+        if state.version <= self.directory.version() {
+            return;
+        }
+        let me = self.settings.node;
+        let mut batch = quorate_checkpoint::Batch::new();
+        batch.put_node_record(RECORD, state.encode());
+        let mut births = Vec::new();
+        for (number, namespace, volume) in state.volumes() {
+            if !volume.members.contains(&me.0) || self.find(GroupId(volume.group)).is_some() {
+                continue;
+            }
+            let configuration = Configuration {
+                group: GroupId(volume.group),
+                epoch: Epoch(volume.epoch),
+                members: volume.member_ids().collect(),
+                quorum: QuorumSystem::Majority,
+            };
+            let machine = Group::empty_machine(namespace);
+            let settings = &namespace.settings;
+            let group = Group::new(configuration, number, settings.durability, namespace.hash_key, machine, me);
+            births.push(self.bear(group, &mut batch));
+        }
+        let known: std::collections::BTreeSet<u64> = state.volumes().map(|(_, _, volume)| volume.group).collect();
+        let dropped: Vec<GroupId> =
+            self.index.keys().copied().filter(|group| *group != ROOT && !known.contains(&group.0)).collect();
+        for group in dropped {
+            self.drop_group(group, &mut batch);
+        }
+        self.store(batch, Stored::Births(births));
+        for node in &state.nodes {
+            self.meet_node(NodeId(node.id));
+        }
+        self.directory.set(state);
+    }
+
+    /// Puts a new group among the others and into `batch`; it speaks once the batch is stored.
+    pub(super) fn bear(&mut self, group: Group, batch: &mut quorate_checkpoint::Batch) -> u32 {
+        let id = group.id();
+        let mut meta = Vec::new();
+        super::checkpoints::encode_meta(&group, &mut meta);
+        batch.put_meta(id.0, meta);
+        super::checkpoints::put_content(&group.machine, id, batch);
+        let index = self.groups.insert(group) as u32;
+        self.index.insert(id, index);
+        index
+    }
+
+    pub(super) fn finish_births(&mut self, births: Vec<u32>) {
+        for index in births {
+            if let Some(group) = self.groups.get_mut(index as usize)
+                && group.state == GroupState::Unborn
+            {
+                group.state = GroupState::Alive;
+                self.todo.push_back((index, Event::Woken));
+            }
+        }
+    }
+
+    fn drop_group(&mut self, group: GroupId, batch: &mut quorate_checkpoint::Batch) {
+        let Some(index) = self.index.remove(&group) else { return };
+        self.groups.remove(index as usize);
+        self.wal.forget(group.0);
+        batch.delete_group(group.0);
+        self.transfers.forget(group);
+    }
+
+    pub(super) fn meet_node(&mut self, node: NodeId) {
+        if node != self.settings.node {
+            self.peers.add(node, self.clock.now());
+            self.outbox.add(node);
+        }
+    }
+}
+
+/// How often, at most, a message for an unknown group makes the node ask for the directory.
+const UNKNOWN_GROUP_PAUSE_US: u64 = 100_000;

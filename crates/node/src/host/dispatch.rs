@@ -1,0 +1,280 @@
+//! The entry node's part: finding the group, sending the command to its coordinator, and again until it is answered.
+
+use quorate_object::Outcome;
+use quorate_protocol::quorum::QuorumSystem;
+use quorate_protocol::{Epoch, GroupId, NodeId, Stamp};
+
+use super::directory::Missing;
+use super::{Answer, Failure, Host, Submission, Timer, access_of, next_random};
+use crate::entry::{Operation, Operations, Purpose, Target};
+use crate::envelope::{Envelope, Ticket};
+use crate::frame::{Access, Bounce, Message};
+use crate::root::Reads;
+
+/// An operation that came back is sent again after this, and a little at random.
+const RETRY_US: u64 = 10_000;
+/// An operation of which nothing is heard is sent again after this.
+pub const RESEND_US: u64 = 1_000_000;
+/// Numbers of the node's own operations have this bit.
+pub(super) const INTERNAL: u64 = 1 << 63;
+
+/// Where a command is to go.
+struct Route {
+    group: GroupId,
+    epoch: Epoch,
+    coordinator: NodeId,
+}
+
+enum NoRoute {
+    Loading,
+    NoNamespace,
+    NoQuorum,
+}
+
+impl Host {
+    /// Takes a client's operation; its answer comes with [`Host::take_answers`], now or within the time-out.
+    pub fn submit(&mut self, submission: Submission<'_>) {
+        let number = submission.number;
+        if self.clients.is_full() {
+            return self.answers.push((number, Answer::Failed(Failure::Overloaded)));
+        }
+        let reads = match submission.target {
+            Target::Slot { namespace, .. } | Target::Volume { namespace, .. } => {
+                self.directory.namespace(namespace).map_or(Reads::Lease, |namespace| namespace.settings.reads)
+            }
+            Target::Root => Reads::Lease,
+        };
+        let access = access_of(submission.command, reads);
+        if reads == Reads::Local && access != Access::Write && self.read_locally(&submission) {
+            return;
+        }
+        let predecessor = submission.predecessor.unwrap_or(0);
+        let command = |out: &mut Vec<u8>| submission.command.encode(out);
+        self.open_operation(number, submission.target, access, predecessor, Purpose::Client, command);
+    }
+
+    /// Begins an operation of the node's own on the root.
+    pub(super) fn submit_to_root(&mut self, command: &crate::root::RootCommand, purpose: Purpose) {
+        let number = self.internals.number_next();
+        let access = match command {
+            crate::root::RootCommand::Read { .. } => Access::ReadLease,
+            _ => Access::Write,
+        };
+        self.open_operation(number, Target::Root, access, 0, purpose, |out| command.encode(out));
+    }
+
+    fn open_operation(
+        &mut self,
+        number: u64,
+        target: Target,
+        access: Access,
+        predecessor: u64,
+        purpose: Purpose,
+        command: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let ticket = Ticket { node: self.settings.node, start: self.settings.start, number };
+        let deadline = Stamp(self.clock.stamp().0 + self.settings.timeout_ms);
+        let sent_at = self.clock.now();
+        let operations = self.operations(number);
+        let mut envelope = operations.buffer();
+        Envelope::encode(ticket, deadline, 0, command, &mut envelope);
+        operations.insert(Operation {
+            number,
+            target,
+            access,
+            deadline,
+            predecessor,
+            envelope,
+            sent_to: None,
+            sent_at,
+            copies_at_large: 0,
+            purpose,
+        });
+        self.dispatch(number);
+    }
+
+    fn operations(&mut self, number: u64) -> &mut Operations {
+        if number & INTERNAL != 0 { &mut self.internals } else { &mut self.clients }
+    }
+
+    /// Sends an operation to where it must go, as far as this node knows.
+    pub(super) fn dispatch(&mut self, number: u64) {
+        let Some(operation) = self.operations(number).find_mut(number) else { return };
+        let (target, access, predecessor) = (operation.target, operation.access, operation.predecessor);
+        let at_large = operation.copies_at_large > 0;
+        match self.route(target) {
+            Ok(route) => {
+                let unanswered = predecessor != 0 && self.operations(number).contains(predecessor);
+                let now = self.clock.now();
+                let Some(operation) = self.operations(number).find_mut(number) else { return };
+                operation.set_predecessor(unanswered);
+                operation.sent_to = Some(route.coordinator);
+                operation.sent_at = now;
+                operation.copies_at_large += 1;
+                let envelope = std::mem::take(&mut operation.envelope);
+                self.send_request(&route, access, &envelope);
+                // A local request may have been answered already.
+                if let Some(operation) = self.operations(number).find_mut(number) {
+                    operation.envelope = envelope;
+                }
+            }
+            Err(NoRoute::Loading) => self.retry_later(number),
+            Err(NoRoute::NoNamespace) => self.complete(number, Answer::Failed(Failure::NoNamespace)),
+            Err(NoRoute::NoQuorum) if !at_large => self.complete(number, Answer::Failed(Failure::NoQuorum)),
+            // Nobody can say that it was not executed: wait for a quorum, or for the deadline.
+            Err(NoRoute::NoQuorum) => self.retry_later(number),
+        }
+    }
+
+    fn send_request(&mut self, route: &Route, access: Access, envelope: &[u8]) {
+        if route.coordinator == self.settings.node {
+            self.handle_request(route.coordinator, route.group, route.epoch, access, envelope);
+            self.run();
+        } else {
+            let message = Message::Request { group: route.group, epoch: route.epoch, access, envelope };
+            self.outbox.send(route.coordinator, &message);
+        }
+    }
+
+    fn route(&self, target: Target) -> Result<Route, NoRoute> {
+        let place = self.directory.resolve(target).map_err(|missing| match missing {
+            Missing::Everything => NoRoute::Loading,
+            Missing::Namespace => NoRoute::NoNamespace,
+        })?;
+        let members = &place.members[..];
+        let live = |node: NodeId| node == self.settings.node || !self.peers.is_suspected(node);
+        let alive: u64 = (0..members.len()).filter(|&at| live(members[at])).map(|at| 1 << at).sum();
+        if !QuorumSystem::Majority.is_write_quorum(members.len(), alive) {
+            return Err(NoRoute::NoQuorum);
+        }
+        let believed = match self.find(place.group) {
+            Some(index) => self.groups[index as usize].replica.coordinator(),
+            None => place.hint.unwrap_or(members[0]),
+        };
+        let at = members.iter().position(|&member| member == believed).unwrap_or(0);
+        // Where the coordinator is gone, the next live member in order takes over.
+        let coordinator = (0..members.len())
+            .map(|step| members[(at + step) % members.len()])
+            .find(|&member| live(member))
+            .unwrap_or(believed);
+        Ok(Route { group: place.group, epoch: place.epoch, coordinator })
+    }
+
+    /// Answers a sequentially consistent read from what this node has. False if it has no replica, or an expiry is due.
+    fn read_locally(&mut self, submission: &Submission<'_>) -> bool {
+        let Ok(place) = self.directory.resolve(submission.target) else { return false };
+        let Some(index) = self.find(place.group) else { return false };
+        let group = &self.groups[index as usize];
+        let mut command = Vec::new();
+        submission.command.encode(&mut command);
+        if !group.is_alive() || group.machine.is_due(&command, self.clock.stamp()) {
+            return false;
+        }
+        let outcome = group.machine.read(&command);
+        self.answers.push((submission.number, Answer::Outcome(outcome)));
+        true
+    }
+
+    pub(super) fn handle_reply(&mut self, start: u32, number: u64, outcome: &[u8]) {
+        if start != self.settings.start {
+            return;
+        }
+        match Outcome::decode(outcome) {
+            Ok(outcome) => self.complete(number, Answer::Outcome(outcome)),
+            Err(_) => self.counters.nonsense += 1,
+        }
+    }
+
+    pub(super) fn handle_bounced(&mut self, from: NodeId, start: u32, number: u64, why: Bounce) {
+        if start != self.settings.start {
+            return;
+        }
+        let Some(operation) = self.operations(number).find_mut(number) else { return };
+        if !matches!(why, Bounce::Uncertain { .. } | Bounce::Expired) {
+            operation.copies_at_large = operation.copies_at_large.saturating_sub(1);
+        }
+        let (predecessor, target) = (operation.predecessor, operation.target);
+        match why {
+            Bounce::Expired => self.complete(number, Answer::Failed(Failure::Timeout)),
+            Bounce::NotCoordinator { coordinator } | Bounce::Uncertain { coordinator } => {
+                if let Some(node) = coordinator.filter(|&node| node != from) {
+                    self.directory.set_hint(target, node);
+                }
+                self.retry_later(number);
+            }
+            Bounce::UnknownGroup => {
+                self.ask_for_directory();
+                self.retry_later(number);
+            }
+            Bounce::OutOfOrder => {
+                self.dispatch(predecessor);
+                self.retry_later(number);
+            }
+            Bounce::Overloaded | Bounce::Stopped => self.retry_later(number),
+        }
+    }
+
+    fn retry_later(&mut self, number: u64) {
+        let wait_us = RETRY_US + next_random(&mut self.random) % RETRY_US;
+        self.timers.set(self.clock.now().after_us(wait_us), Timer::Retry { number });
+    }
+
+    /// Sends everything again that went to a node and was not answered, in order.
+    pub(super) fn resend_operations_to(&mut self, node: NodeId) {
+        let sent_there = |operation: &&Operation| operation.sent_to == Some(node);
+        let numbers: Vec<u64> = self
+            .clients
+            .iter()
+            .chain(self.internals.iter())
+            .filter(sent_there)
+            .map(|operation| operation.number)
+            .collect();
+        for number in numbers {
+            self.counters.resent += 1;
+            self.dispatch(number);
+        }
+    }
+
+    /// Sends again what has been silent for too long.
+    pub(super) fn resend_silent(&mut self) {
+        let now = self.clock.now();
+        let silent = |operation: &&Operation| operation.sent_at.after_us(RESEND_US) <= now;
+        let numbers: Vec<u64> =
+            self.clients.iter().chain(self.internals.iter()).filter(silent).map(|operation| operation.number).collect();
+        for number in numbers {
+            self.counters.resent += 1;
+            self.dispatch(number);
+        }
+    }
+
+    pub(super) fn fail_overdue(&mut self) {
+        let time = self.clock.stamp();
+        while let Some(number) = self.clients.overdue(time).or_else(|| self.internals.overdue(time)) {
+            let operation = self.operations(number).find_mut(number);
+            let at_large = operation.is_some_and(|operation| operation.copies_at_large > 0);
+            let loading = self.directory.state().is_none();
+            let failure = match (at_large, loading) {
+                (true, _) => Failure::Timeout,
+                (false, true) => Failure::Loading,
+                (false, false) => Failure::NoQuorum,
+            };
+            self.complete(number, Answer::Failed(failure));
+        }
+    }
+
+    /// An operation has its answer. Later answers to it find nothing.
+    pub(super) fn complete(&mut self, number: u64, answer: Answer) {
+        let Some(operation) = self.operations(number).take(number) else {
+            self.counters.answered_again += 1;
+            return;
+        };
+        match operation.purpose {
+            Purpose::Client => self.answers.push((number, answer)),
+            Purpose::Directory => self.take_directory(answer),
+            Purpose::Admin { operation } => self.finish_admin(operation, answer),
+        }
+    }
+}
+
+/// The epoch that the root is born with; it changes by its own commands only.
+pub(super) const ROOT_EPOCH: Epoch = Epoch(0);

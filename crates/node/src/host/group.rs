@@ -1,0 +1,113 @@
+//! One replica of one group, with what it holds.
+
+use std::sync::Arc;
+
+use quorate_object::Objects;
+use quorate_protocol::{Configuration, GroupId, Instant, NodeId, Replica, Slot, paxos::Paxos};
+use quorate_wal::Lsn;
+
+use crate::machine::{Content, Machine};
+use crate::root::{Durability, Namespace};
+
+/// The namespace number under which the root group is kept.
+pub const ROOT_NAMESPACE: u32 = u32::MAX;
+
+pub struct Group {
+    pub configuration: Arc<Configuration>,
+    pub namespace: u32,
+    pub durability: Durability,
+    /// Keys the hash of its objects' names.
+    pub(super) hash_key: [u8; 16],
+    pub state: GroupState,
+    pub replica: Paxos,
+    pub(crate) machine: Machine,
+    /// Commands of this turn, one envelope behind the other.
+    pub(super) gathered: Vec<u8>,
+    /// The flush that the newest record is part of.
+    pub(super) lsn: Lsn,
+    pub(super) checkpoint: CheckpointState,
+    /// Reads that wait for an expiry to be decided.
+    pub(super) due_reads: Vec<u32>,
+    /// When commands or reads last came.
+    pub(super) used_at: Instant,
+    pub(super) expiry_timer: Option<Instant>,
+    pub(super) forget_timer: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupState {
+    /// Its birth is not on disk yet: it says nothing.
+    Unborn,
+    Alive,
+    /// It may have said what it does not remember: it neither votes nor serves until a new epoch re-admits it.
+    Forgetful,
+    /// Its log is damaged: likewise.
+    Damaged,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CheckpointState {
+    /// What the store holds, or will once the batch under way is stored.
+    pub(super) next_slot: Slot,
+    /// Bytes of records since.
+    pub(super) bytes: u64,
+    pub(super) under_way: bool,
+    /// The log is running out of room for old records.
+    pub(super) urgent: bool,
+}
+
+impl Group {
+    pub(super) fn new(
+        configuration: Configuration,
+        namespace: u32,
+        durability: Durability,
+        hash_key: [u8; 16],
+        machine: Machine,
+        me: NodeId,
+    ) -> Group {
+        let configuration = Arc::new(configuration);
+        Group {
+            replica: Paxos::new(configuration.clone(), me),
+            configuration,
+            namespace,
+            durability,
+            hash_key,
+            state: GroupState::Unborn,
+            machine,
+            gathered: Vec::new(),
+            lsn: Lsn(0),
+            checkpoint: CheckpointState::default(),
+            due_reads: Vec::new(),
+            used_at: Instant(0),
+            expiry_timer: None,
+            forget_timer: false,
+        }
+    }
+
+    pub fn id(&self) -> GroupId {
+        self.configuration.group
+    }
+
+    pub fn is_alive(&self) -> bool {
+        self.state == GroupState::Alive
+    }
+
+    /// The coordinator that the group was born with, and that coordination returns to.
+    pub(super) fn preferred(&self) -> NodeId {
+        self.configuration.members[0]
+    }
+
+    /// Equal on replicas that stand at the same slot.
+    pub fn machine_digest(&self) -> u64 {
+        self.machine.digest()
+    }
+
+    /// Panics, naming the values, if an invariant of the replica is broken.
+    pub fn assert_sound(&self) {
+        self.replica.check();
+    }
+
+    pub(super) fn empty_machine(namespace: &Namespace) -> Machine {
+        Machine::new(Content::Objects(Box::new(Objects::new(namespace.hash_key))))
+    }
+}

@@ -1,0 +1,432 @@
+//! The host of one worker's groups: everything a node does except touching the world.
+//!
+//! Its environment, the server or the simulator, runs *turns*:
+//!
+//! ```text
+//! take what the sockets hold; then read the clocks
+//! host.begin(moment)                    the clocks are read after the requests were taken: see the leases
+//! host.receive / submit / linked / stored ...
+//! host.end(&storage)                    timers; gathered commands become slots
+//! send host.take_frames(..), answer host.take_answers(), store host.take_batches()
+//! perform host.log_mut().submit(), then host.flushed(lsn), then send and answer again
+//! ```
+//!
+//! The host keeps the order that the core's contract asks for: what a replica says only once durable leaves in
+//! [`Host::flushed`]. Nothing here reads a clock, a random number, a socket or a file.
+
+mod admin;
+mod checkpoints;
+mod directory;
+mod dispatch;
+mod group;
+mod open;
+mod perform;
+mod requests;
+mod status;
+mod transfer;
+mod upkeep;
+
+use std::collections::VecDeque;
+
+use hashbrown::HashMap;
+use quorate_checkpoint::Batch;
+use quorate_object::Outcome;
+use quorate_protocol::peers::{Peers, Timing};
+use quorate_protocol::{Cx, Effects, Event, GroupId, Instant, NodeId, Replica, Stamp, paxos};
+use quorate_wal::{Lsn, Storage, Wal};
+use slab::Slab;
+
+pub use group::{Group, GroupState};
+pub use open::{OpenError, OpenReport};
+
+use crate::admin_reply::AdminReply;
+use crate::clock::{HybridClock, Moment};
+use crate::entry::Operations;
+use crate::frame::{Access, Bounce, FrameError, Header, Message, decode_frame, messages};
+use crate::hash::FixedState;
+use crate::outbox::Outbox;
+use crate::root::{NodeRecord, RootState, Settings};
+use crate::timers::Timers;
+
+/// What a host is told at its start and cannot find out by itself.
+#[derive(Clone, Debug)]
+pub struct HostSettings {
+    pub node: NodeId,
+    /// The node's durable count of its starts, this one included.
+    pub start: u32,
+    /// The cluster that the first nodes form; the same on all of them.
+    pub nodes: Vec<NodeRecord>,
+    pub defaults: Settings,
+    pub cluster: u64,
+    pub timing: Timing,
+    /// How long an operation is tried.
+    pub timeout_ms: u64,
+    pub log: quorate_wal::Settings,
+    /// Seeds what the host does at random.
+    pub seed: u64,
+    /// A group is checkpointed after this many bytes of its records, or this many slots.
+    pub checkpoint_bytes: u64,
+    pub checkpoint_slots: u64,
+    /// What the last stop may have lost.
+    pub forgotten: Forgotten,
+    pub version: String,
+    pub pid: u32,
+    /// Keep what is executed for [`Host::take_executed`], for a simulator that compares replicas.
+    pub observe: bool,
+}
+
+/// What a node may have said and not remember.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forgotten {
+    /// It was stopped cleanly, or never started before.
+    Nothing,
+    /// The process died: what only memory held is gone.
+    Memory,
+    /// The machine died: what was not synced is gone as well.
+    Unsynced,
+}
+
+/// Something a client wants, at the node it is connected to.
+#[derive(Clone, Copy, Debug)]
+pub struct Submission<'a> {
+    /// Rises from one submission to the next.
+    pub number: u64,
+    /// The number of the connection's latest unanswered operation on the same object.
+    pub predecessor: Option<u64>,
+    pub target: crate::entry::Target,
+    pub command: &'a quorate_object::Command<'a>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    Outcome(Outcome),
+    Admin(AdminReply),
+    Failed(Failure),
+}
+
+/// Why an operation has no outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Not executed: too few members are alive.
+    NoQuorum,
+    /// It may have been executed, or may still be.
+    Timeout,
+    /// Not executed: too much is waiting.
+    Overloaded,
+    /// Not executed: this node does not know the cluster yet.
+    Loading,
+    /// Not executed: the namespace is gone.
+    NoNamespace,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Group { index: u32, group: GroupId },
+    Expiry { index: u32, group: GroupId },
+    Forget { index: u32, group: GroupId },
+    Retry { number: u64 },
+    Status { nonce: u64 },
+    Directory,
+    Heartbeat,
+    Resend,
+    Balance,
+}
+
+pub struct Host {
+    settings: HostSettings,
+    clock: HybridClock,
+    random: u64,
+    peers: Peers,
+    started_at: Instant,
+    linked: Vec<NodeId>,
+    /// Connected clients, as the environment last said.
+    client_count: u64,
+    /// When each node was last found to be suspected no more: coordination returns to it only after a while.
+    recovered_at: HashMap<NodeId, Instant, FixedState>,
+    groups: Slab<Group>,
+    index: HashMap<GroupId, u32, FixedState>,
+    directory: directory::Directory,
+    clients: Operations,
+    internals: Operations,
+    unknown_group_asked_at: Instant,
+    admins: Vec<admin::Waiting>,
+    questions: status::Questions,
+    reads: Slab<requests::Read>,
+    outbox: Outbox,
+    /// A replica's messages to itself that wait for the disk.
+    held: VecDeque<(Lsn, u32, GroupId, paxos::Message)>,
+    todo: VecDeque<(u32, Event<paxos::Message>)>,
+    effects: Effects<paxos::Paxos>,
+    gathered: Vec<u32>,
+    /// What was executed, if somebody observes: a hash of each value.
+    executed: Vec<(GroupId, quorate_protocol::Slot, u64)>,
+    /// Commands of local operations that were applied in this step.
+    applied: Vec<(u64, crate::machine::Verdict)>,
+    catch_ups: Vec<(u32, NodeId, quorate_protocol::Slot)>,
+    transfers: transfer::Transfers,
+    sweep: VecDeque<(u32, NodeId)>,
+    timers: Timers<Timer>,
+    wal: Wal,
+    scratch: Vec<u8>,
+    answers: Vec<(u64, Answer)>,
+    batches: Vec<(u64, Batch)>,
+    storing: checkpoints::Storing,
+    checkpoint_wanted: Vec<u32>,
+    counters: Counters,
+}
+
+/// Plain counts since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    pub nonsense: u64,
+    pub stamps_not_believed: u64,
+    pub reads_leased: u64,
+    pub slots_applied: u64,
+    pub commands_applied: u64,
+    pub snapshots_sent: u64,
+    pub snapshots_installed: u64,
+    pub learned_sent: u64,
+    pub answered_again: u64,
+    pub resent: u64,
+    pub checkpoints: u64,
+    /// Proposals that came back with their fate unknown: the coordinator changed while they were in flight.
+    pub uncertain: u64,
+    /// Promises refused because a lease binds this node.
+    pub busy_sent: u64,
+    /// Messages of quorum rounds for reads.
+    pub confirm_rounds: u64,
+    /// Commands that had been executed before, and were answered what they were answered then.
+    pub answered_from_window: u64,
+    pub out_of_order: u64,
+    pub handed_over: u64,
+}
+
+impl Host {
+    /// Starts a turn. The clocks were read after everything handed over in this turn was taken from the outside.
+    pub fn begin(&mut self, moment: Moment) {
+        self.clock.advance(moment);
+    }
+
+    /// A link to this node was made; what it missed meanwhile is sent again.
+    pub fn linked(&mut self, node: NodeId) {
+        if !self.linked.contains(&node) {
+            self.linked.push(node);
+        }
+        self.send_heartbeat(node);
+        self.resend_operations_to(node);
+    }
+
+    pub fn unlinked(&mut self, node: NodeId) {
+        self.linked.retain(|&linked| linked != node);
+    }
+
+    /// Takes a whole frame from the node that the link leads to.
+    pub fn receive(&mut self, from: NodeId, frame: &[u8]) -> Result<(), FrameError> {
+        let (header, bytes) = decode_frame(frame)?;
+        if header.node != from {
+            self.counters.nonsense += 1;
+            return Ok(());
+        }
+        if !self.clock.observe(header.stamp) {
+            self.counters.stamps_not_believed += 1;
+        }
+        if self.peers.heard(from, self.clock.now()) {
+            self.recovered_at.insert(from, self.clock.now());
+        }
+        if header.directory > self.directory.version() {
+            self.ask_for_directory();
+        }
+        for message in messages(bytes) {
+            self.handle_message(from, message?);
+            self.run();
+        }
+        Ok(())
+    }
+
+    /// Ends the taking of inputs: time passes, gathered commands are proposed, and peers are helped to catch up.
+    pub fn end(&mut self, storage: &impl Storage) {
+        self.fire_timers();
+        self.run();
+        self.propose_gathered();
+        self.fail_overdue();
+        self.serve_catch_ups(storage);
+        self.start_checkpoints();
+    }
+
+    /// The log is durable up to `lsn`: what waited for it goes on.
+    pub fn flushed(&mut self, lsn: Lsn) {
+        self.wal.completed(lsn);
+        self.release_durable();
+        self.run();
+        self.propose_gathered();
+    }
+
+    /// When the next turn is due even if nothing arrives.
+    pub fn next_turn_at(&self) -> Instant {
+        let overdue_at = self.clients.oldest_deadline().map_or(Instant::MAX, |deadline| {
+            let wait_ms = (deadline.0 + 1).saturating_sub(self.clock.stamp().0);
+            self.clock.now().after_us(wait_ms * 1000)
+        });
+        let busy_at = if self.sweep.is_empty() { Instant::MAX } else { self.clock.now() };
+        self.timers.next_at().unwrap_or(Instant::MAX).min(overdue_at).min(busy_at)
+    }
+
+    /// Hands out one frame for every peer that there is something to say to.
+    pub fn take_frames(&mut self, each: impl FnMut(NodeId, &[u8])) {
+        let header = Header {
+            node: self.settings.node,
+            start: self.settings.start,
+            stamp: self.clock.stamp(),
+            directory: self.directory.version(),
+        };
+        self.outbox.take_frames(&header, each);
+    }
+
+    pub fn take_answers(&mut self, into: &mut Vec<(u64, Answer)>) {
+        into.append(&mut self.answers);
+    }
+
+    /// What the checkpoint store is to hold; [`Host::stored`] is called with each number once it does, in order.
+    pub fn take_batches(&mut self) -> Vec<(u64, Batch)> {
+        std::mem::take(&mut self.batches)
+    }
+
+    pub fn log_mut(&mut self) -> &mut Wal {
+        &mut self.wal
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    pub fn directory(&self) -> Option<&RootState> {
+        self.directory.state()
+    }
+
+    pub fn stamp(&self) -> Stamp {
+        self.clock.stamp()
+    }
+
+    pub fn settings(&self) -> &HostSettings {
+        &self.settings
+    }
+
+    /// Everyone that a link should be kept to.
+    pub fn peers(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.peers.nodes()
+    }
+
+    pub fn is_suspected(&self, node: NodeId) -> bool {
+        self.peers.is_suspected(node)
+    }
+
+    /// What was executed since this was last asked: group, slot and a hash of the value.
+    pub fn take_executed(&mut self) -> Vec<(GroupId, quorate_protocol::Slot, u64)> {
+        std::mem::take(&mut self.executed)
+    }
+
+    pub fn set_client_count(&mut self, count: u64) {
+        self.client_count = count;
+    }
+
+    pub fn groups(&self) -> impl Iterator<Item = &Group> {
+        self.groups.iter().map(|(_, group)| group)
+    }
+
+    fn handle_message(&mut self, from: NodeId, message: Message<'_>) {
+        match message {
+            Message::Peers(message) => self.handle_peers(from, message),
+            Message::Request { group, epoch, access, envelope } => {
+                self.handle_request(from, group, epoch, access, envelope)
+            }
+            Message::Reply { start, number, outcome } => self.handle_reply(start, number, outcome),
+            Message::Bounced { start, number, why } => self.handle_bounced(from, start, number, why),
+            Message::Replica { group, epoch, message } => match self.find(group) {
+                Some(index) if self.groups[index as usize].configuration.epoch == epoch => {
+                    if self.groups[index as usize].is_alive() {
+                        self.todo.push_back((index, Event::Received { from, message }));
+                    }
+                }
+                _ => self.meet_unknown_group(),
+            },
+            Message::Snapshot { group, epoch, next_slot, part, last, bytes } => {
+                self.handle_snapshot(from, group, epoch, transfer::Part { next_slot, part, last, bytes })
+            }
+            Message::SnapshotTaken { group, epoch, next_slot, part } => {
+                self.handle_snapshot_taken(from, group, epoch, next_slot, part)
+            }
+            Message::StatusQuestion { nonce } => self.handle_status_question(from, nonce),
+            Message::StatusAnswer { nonce, bytes } => self.handle_status_answer(from, nonce, bytes),
+        }
+    }
+
+    fn handle_peers(&mut self, from: NodeId, message: quorate_protocol::peers::Message) {
+        use quorate_protocol::peers::Message as PeersMessage;
+        match message {
+            PeersMessage::Heartbeat { sent_at } => {
+                if let Some(answer) = self.peers.handle_heartbeat(from, sent_at, self.clock.now()) {
+                    self.outbox.send(from, &Message::Peers(answer));
+                }
+            }
+            PeersMessage::Grant { sent_at, number } => {
+                // A peer that answers from the future has not answered us.
+                if sent_at <= self.clock.now() {
+                    self.peers.handle_grant(from, sent_at, number);
+                } else {
+                    self.counters.nonsense += 1;
+                }
+            }
+        }
+    }
+
+    /// Steps replicas until nothing is left that one of them told itself or another here.
+    fn run(&mut self) {
+        while let Some((index, event)) = self.todo.pop_front() {
+            self.step(index, event);
+        }
+    }
+
+    fn step(&mut self, index: u32, event: Event<paxos::Message>) {
+        let Some(group) = self.groups.get_mut(index as usize) else { return };
+        let mut cx = Cx {
+            me: self.settings.node,
+            now: self.clock.now(),
+            stamp: self.clock.stamp(),
+            random: next_random(&mut self.random),
+            peers: &self.peers,
+            nonsense_count: &mut self.counters.nonsense,
+        };
+        group.replica.step(&mut cx, event, &mut self.effects);
+        self.perform(index);
+    }
+
+    fn find(&self, group: GroupId) -> Option<u32> {
+        self.index.get(&group).copied()
+    }
+
+    fn bounce(&mut self, to: NodeId, start: u32, number: u64, why: Bounce) {
+        if to == self.settings.node {
+            self.handle_bounced(to, start, number, why);
+        } else {
+            self.outbox.send(to, &Message::Bounced { start, number, why });
+        }
+    }
+}
+
+/// A step of splitmix64.
+fn next_random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut mixed = *state;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}
+
+/// The access that a command's request asks for.
+fn access_of(command: &quorate_object::Command<'_>, reads: crate::root::Reads) -> Access {
+    match command.access() {
+        quorate_object::Access::Write => Access::Write,
+        quorate_object::Access::Read if reads == crate::root::Reads::Quorum => Access::ReadQuorum,
+        quorate_object::Access::Read => Access::ReadLease,
+    }
+}

@@ -1,0 +1,244 @@
+//! Bringing a host to life from what its disk holds: checkpoints, then the log behind them.
+
+use std::collections::VecDeque;
+
+use hashbrown::HashMap;
+use quorate_checkpoint::Store;
+use quorate_protocol::peers::Peers;
+use quorate_protocol::quorum::QuorumSystem;
+use quorate_protocol::wire::Wire;
+use quorate_protocol::{Configuration, Effects, GroupId, NodeId, Replica, paxos};
+use quorate_wal::{Kind, Lsn, Storage, Wal};
+use slab::Slab;
+
+use super::checkpoints::{Stored, decode_meta};
+use super::directory::{Directory, RECORD};
+use super::dispatch::{INTERNAL, ROOT_EPOCH};
+use super::group::{CheckpointState, Group, GroupState, ROOT_NAMESPACE};
+use super::transfer::{empty_content, restore_object};
+use super::{Counters, Forgotten, Host, HostSettings};
+use crate::clock::{HybridClock, Moment};
+use crate::entry::Operations;
+use crate::machine::{Content, Machine};
+use crate::outbox::Outbox;
+use crate::root::{Durability, ROOT, RootState, root_members};
+use crate::timers::Timers;
+
+/// What was found on opening, for the log of the process and for status.
+#[derive(Clone, Debug, Default)]
+pub struct OpenReport {
+    pub group_count: usize,
+    pub record_count: u64,
+    pub torn_bytes: u64,
+    /// Where the log is damaged, in words.
+    pub damage: Vec<String>,
+    /// Replicas that neither vote nor serve.
+    pub silent_count: usize,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Log(#[from] quorate_wal::OpenError),
+    #[error(transparent)]
+    Store(#[from] quorate_checkpoint::StoreError),
+    #[error("the checkpoint of group {group} cannot be read ({reason}): restore this node from its peers")]
+    Checkpoint { group: u64, reason: String },
+    #[error("the stored directory cannot be read: restore this node from its peers")]
+    Directory,
+    #[error("a log record of group {group} cannot be read ({reason}): was it written by a newer release?")]
+    Record { group: u64, reason: String },
+    #[error("node {0} is not among the cluster's nodes")]
+    NotAMember(NodeId),
+}
+
+impl Host {
+    /// Reads what the disk holds. The first turn may begin when it returns.
+    pub fn open(
+        settings: HostSettings,
+        storage: &impl Storage,
+        store: &impl Store,
+        moment: Moment,
+    ) -> Result<(Host, OpenReport), OpenError> {
+        if !settings.nodes.iter().any(|node| node.id == settings.node.0) {
+            return Err(OpenError::NotAMember(settings.node));
+        }
+        let mut groups = restore_checkpoints(&settings, store)?;
+        let mut report = OpenReport::default();
+        let wal = replay_log(&settings, storage, &mut groups, &mut report)?;
+        let damaged = !wal.report().damage.is_empty();
+        let directory = restore_directory(&settings, store)?;
+        let mut host = Host::with_nothing(settings, moment, wal, directory);
+        for mut group in groups {
+            group.replica.restored();
+            group.state = state_after_stop(&group, host.settings.forgotten, damaged);
+            report.silent_count += usize::from(group.state != GroupState::Alive);
+            host.clock.observe_restored(group.machine.time());
+            host.adopt(group);
+        }
+        report.group_count = host.groups.len();
+        host.bear_root();
+        for node in host.settings.nodes.iter().map(|node| NodeId(node.id)).collect::<Vec<_>>() {
+            host.meet_node(node);
+        }
+        host.start_timers();
+        host.ask_for_directory();
+        host.run();
+        Ok((host, report))
+    }
+
+    fn with_nothing(settings: HostSettings, moment: Moment, wal: Wal, directory: Directory) -> Host {
+        Host {
+            clock: HybridClock::new(moment),
+            random: settings.seed,
+            peers: Peers::new(settings.timing, moment.now, settings.start),
+            started_at: moment.now,
+            settings,
+            linked: Vec::new(),
+            client_count: 0,
+            recovered_at: HashMap::default(),
+            groups: Slab::new(),
+            index: HashMap::default(),
+            directory,
+            unknown_group_asked_at: moment.now,
+            clients: Operations::new(1),
+            internals: Operations::new(INTERNAL | 1),
+            admins: Vec::new(),
+            questions: super::status::Questions::default(),
+            reads: Slab::new(),
+            outbox: Outbox::default(),
+            held: VecDeque::new(),
+            todo: VecDeque::new(),
+            effects: Effects::default(),
+            gathered: Vec::new(),
+            executed: Vec::new(),
+            applied: Vec::new(),
+            catch_ups: Vec::new(),
+            transfers: super::transfer::Transfers::default(),
+            sweep: VecDeque::new(),
+            timers: Timers::default(),
+            wal,
+            scratch: Vec::new(),
+            answers: Vec::new(),
+            batches: Vec::new(),
+            storing: super::checkpoints::Storing::default(),
+            checkpoint_wanted: Vec::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    fn adopt(&mut self, group: Group) {
+        let id = group.id();
+        let (released, lsn) = (group.checkpoint.next_slot, Lsn(0));
+        let index = self.groups.insert(group) as u32;
+        self.index.insert(id, index);
+        self.wal.release(id.0, released.0, lsn);
+        self.todo.push_back((index, quorate_protocol::Event::Woken));
+        self.arm_timers_after_apply(index);
+    }
+
+    /// The root's first members are born with the cluster.
+    fn bear_root(&mut self) {
+        let members = root_members(&self.settings.nodes);
+        if !members.contains(&self.settings.node) || self.find(ROOT).is_some() {
+            return;
+        }
+        let state = RootState::bootstrap(self.settings.nodes.clone(), self.settings.defaults, self.settings.cluster);
+        let configuration =
+            Configuration { group: ROOT, epoch: ROOT_EPOCH, members: members.into(), quorum: QuorumSystem::Majority };
+        let machine = Machine::new(Content::Root(Box::new(state)));
+        let group = Group::new(configuration, ROOT_NAMESPACE, Durability::Sync, [0; 16], machine, self.settings.node);
+        let mut batch = quorate_checkpoint::Batch::new();
+        let index = self.bear(group, &mut batch);
+        self.store(batch, Stored::Births(vec![index]));
+    }
+}
+
+fn state_after_stop(group: &Group, forgotten: Forgotten, damaged: bool) -> GroupState {
+    let forgetful = match group.durability {
+        Durability::Sync => false,
+        Durability::Interval => forgotten == Forgotten::Unsynced,
+        Durability::Memory => forgotten != Forgotten::Nothing,
+    };
+    match (forgetful, damaged) {
+        (true, _) => GroupState::Forgetful,
+        (_, true) => GroupState::Damaged,
+        _ => GroupState::Alive,
+    }
+}
+
+fn restore_checkpoints(settings: &HostSettings, store: &impl Store) -> Result<Vec<Group>, OpenError> {
+    let mut metas = Vec::new();
+    store.groups(&mut |group, meta| metas.push((GroupId(group), meta.to_vec())))?;
+    metas.into_iter().map(|(group, meta)| restore_group(settings.node, group, &meta, store)).collect()
+}
+
+fn restore_group(me: NodeId, id: GroupId, bytes: &[u8], store: &impl Store) -> Result<Group, OpenError> {
+    let unreadable = |reason: String| OpenError::Checkpoint { group: id.0, reason };
+    let mut meta = decode_meta(id, bytes).map_err(|malformed| unreadable(malformed.to_string()))?;
+    if !meta.configuration.contains(me) {
+        return Err(unreadable(format!("{me} is not among its members")));
+    }
+    let mut content = empty_content(id, meta.hash_key);
+    let mut malformed = None;
+    store.for_each(id.0, &mut |key, object| {
+        if let Err(error) = restore_object(&mut content, key, object) {
+            malformed = Some(error);
+        }
+    })?;
+    if let Some(error) = malformed {
+        return Err(unreadable(error.to_string()));
+    }
+    let machine = Machine::decode_head(content, &mut meta.rest).map_err(|error| unreadable(error.to_string()))?;
+    let mut group = Group::new(meta.configuration, meta.namespace, meta.durability, meta.hash_key, machine, me);
+    group.replica.restore(paxos::Record::Checkpoint(meta.position));
+    group.checkpoint = CheckpointState { next_slot: meta.position.next_slot, ..CheckpointState::default() };
+    Ok(group)
+}
+
+fn replay_log(
+    settings: &HostSettings,
+    storage: &impl Storage,
+    groups: &mut [Group],
+    report: &mut OpenReport,
+) -> Result<Wal, OpenError> {
+    let by_id: HashMap<u64, usize, crate::hash::FixedState> =
+        groups.iter().enumerate().map(|(at, group)| (group.id().0, at)).collect();
+    let mut unreadable = None;
+    let mut strangers = Vec::new();
+    let wal = Wal::open(storage, settings.log.clone(), |recovered| {
+        let Some(&at) = by_id.get(&recovered.group) else {
+            strangers.push(recovered.group);
+            return;
+        };
+        let group = &mut groups[at];
+        match paxos::Record::decode_all(recovered.bytes) {
+            Ok(record) => {
+                let covered = matches!(recovered.kind, Kind::Slot(slot) if slot < group.checkpoint.next_slot.0);
+                group.checkpoint.bytes += if covered { 0 } else { recovered.bytes.len() as u64 };
+                group.replica.restore(record);
+            }
+            Err(error) => {
+                unreadable = Some(OpenError::Record { group: recovered.group, reason: error.to_string() });
+            }
+        }
+    })?;
+    if let Some(error) = unreadable {
+        return Err(error);
+    }
+    let mut wal = wal;
+    strangers.dedup();
+    strangers.into_iter().for_each(|group| wal.forget(group));
+    report.record_count = wal.report().record_count;
+    report.torn_bytes = wal.report().torn_bytes;
+    report.damage = wal.report().damage.iter().map(|damage| format!("{damage:?}")).collect();
+    Ok(wal)
+}
+
+fn restore_directory(settings: &HostSettings, store: &impl Store) -> Result<Directory, OpenError> {
+    let mut directory = Directory::new(root_members(&settings.nodes));
+    if let Some(bytes) = store.node_record(RECORD)? {
+        directory.set(RootState::decode(&bytes).ok_or(OpenError::Directory)?);
+    }
+    Ok(directory)
+}

@@ -1,0 +1,185 @@
+//! Performing a replica's effects, in their order.
+
+use quorate_protocol::wire::Wire;
+use quorate_protocol::{After, Effect, Event, Proposal, Refusal, Slot, Value, paxos};
+use quorate_wal::Kind;
+
+use super::{Answer, Failure, Host, Timer};
+use crate::envelope::Envelope;
+use crate::frame::{Bounce, Message, encode_reply};
+use crate::machine::Verdict;
+use crate::planted::{self, Planted};
+use crate::root::Durability;
+
+impl Host {
+    pub(super) fn perform(&mut self, index: u32) {
+        let mut effects = std::mem::take(&mut self.effects);
+        for effect in effects.list.drain(..) {
+            match effect {
+                Effect::Persist(record) => self.persist(index, &record),
+                Effect::Send { to, message, after } => self.send(index, to, message, after),
+                Effect::Decided { slot, value, .. } => self.apply(index, slot, &value),
+                Effect::Readable { token } => self.answer_read(index, token as u32),
+                Effect::Refused { proposal, why } => self.refuse(index, &proposal, why),
+                Effect::CatchUp { peer, from } => self.catch_ups.push((index, peer, from)),
+                Effect::WakeAt(at) => {
+                    let group = self.groups[index as usize].id();
+                    self.timers.set(at, Timer::Group { index, group });
+                }
+            }
+        }
+        self.effects = effects;
+    }
+
+    fn persist(&mut self, index: u32, record: &paxos::Record) {
+        let group = &mut self.groups[index as usize];
+        self.scratch.clear();
+        record.encode(&mut self.scratch);
+        group.checkpoint.bytes += self.scratch.len() as u64;
+        if group.durability == Durability::Memory {
+            return;
+        }
+        let kind = record.entry().map_or(Kind::State, |(slot, _)| Kind::Slot(slot.0));
+        self.wal.append(group.id().0, kind, &self.scratch);
+        group.lsn = self.wal.appended();
+    }
+
+    /// Whether everything that the group persisted is as durable as its namespace asks before it speaks.
+    fn may_speak(&self, index: u32) -> bool {
+        let group = &self.groups[index as usize];
+        group.durability != Durability::Sync
+            || group.lsn <= self.wal.durable()
+            || planted::is(Planted::DurableSentAtOnce)
+    }
+
+    fn send(&mut self, index: u32, to: quorate_protocol::NodeId, message: paxos::Message, after: After) {
+        match message {
+            paxos::Message::Busy { .. } => self.counters.busy_sent += 1,
+            paxos::Message::Confirm { .. } => self.counters.confirm_rounds += 1,
+            paxos::Message::HandOver { .. } => self.counters.handed_over += 1,
+            _ => {}
+        }
+        let wait = after == After::Durable && !self.may_speak(index);
+        let group = &self.groups[index as usize];
+        if to == self.settings.node {
+            if wait {
+                self.held.push_back((group.lsn, index, group.id(), message));
+            } else {
+                self.todo.push_back((index, Event::Received { from: to, message }));
+            }
+            return;
+        }
+        let lsn = group.lsn;
+        let message = Message::Replica { group: group.id(), epoch: group.configuration.epoch, message };
+        if wait {
+            self.outbox.send_once_durable(to, lsn, &message);
+        } else {
+            self.outbox.send(to, &message);
+        }
+    }
+
+    /// What waited for the disk goes on.
+    pub(super) fn release_durable(&mut self) {
+        let durable = self.wal.durable();
+        self.outbox.release(durable);
+        while self.held.front().is_some_and(|(lsn, ..)| *lsn <= durable) {
+            let Some((_, index, group, message)) = self.held.pop_front() else { break };
+            if self.groups.get(index as usize).is_some_and(|found| found.id() == group) {
+                self.todo.push_back((index, Event::Received { from: self.settings.node, message }));
+            }
+        }
+    }
+
+    fn apply(&mut self, index: u32, slot: Slot, value: &Value) {
+        self.counters.slots_applied += 1;
+        self.clock.observe(value.stamp);
+        let group = &mut self.groups[index as usize];
+        if self.settings.observe {
+            self.executed.push((group.id(), slot, hash_of(value)));
+        }
+        let coordinating = group.replica.is_coordinating();
+        let (me, start) = (self.settings.node, self.settings.start);
+        let (outbox, applied, counters) = (&mut self.outbox, &mut self.applied, &mut self.counters);
+        group.machine.apply(value, |ticket, verdict| {
+            counters.commands_applied += 1;
+            counters.answered_from_window += u64::from(matches!(verdict, Verdict::Again(_)));
+            counters.out_of_order += u64::from(matches!(verdict, Verdict::OutOfOrder));
+            if ticket.node == me {
+                if ticket.start == start {
+                    applied.push((ticket.number, verdict));
+                }
+            } else if coordinating && let Some(lane) = outbox.lane(ticket.node) {
+                match bounce_of(&verdict) {
+                    None => {
+                        if let Verdict::Executed(outcome) | Verdict::Again(outcome) = &verdict {
+                            encode_reply(ticket.start, ticket.number, outcome, lane);
+                        }
+                    }
+                    Some(why) => {
+                        Message::Bounced { start: ticket.start, number: ticket.number, why }.encode(lane);
+                    }
+                }
+            }
+        });
+        let group_id = group.id();
+        debug_assert!(slot < group.replica.next_slot(), "{group_id:?} applies {slot:?} before it is passed");
+        self.finish_applied();
+        self.arm_timers_after_apply(index);
+        self.answer_due_reads(index);
+    }
+
+    /// Answers the operations of this node's own clients that were just applied.
+    fn finish_applied(&mut self) {
+        let mut applied = std::mem::take(&mut self.applied);
+        for (number, verdict) in applied.drain(..) {
+            match verdict {
+                Verdict::Executed(outcome) | Verdict::Again(outcome) => self.complete(number, Answer::Outcome(outcome)),
+                Verdict::Expired => self.complete(number, Answer::Failed(Failure::Timeout)),
+                Verdict::OutOfOrder => {
+                    let (me, start) = (self.settings.node, self.settings.start);
+                    self.handle_bounced(me, start, number, Bounce::OutOfOrder);
+                }
+            }
+        }
+        self.applied = applied;
+    }
+
+    fn refuse(&mut self, index: u32, proposal: &Proposal, why: Refusal) {
+        let bounce = match why {
+            Refusal::NotCoordinator { coordinator } => Bounce::NotCoordinator { coordinator },
+            Refusal::Uncertain { coordinator } => {
+                self.counters.uncertain += 1;
+                Bounce::Uncertain { coordinator }
+            }
+            Refusal::Stopped => Bounce::Stopped,
+            Refusal::Overloaded => Bounce::Overloaded,
+        };
+        match proposal {
+            Proposal::Commands(payload) | Proposal::Stop(payload) => {
+                let mut bytes: &[u8] = payload;
+                while let Some(envelope) = Envelope::take(&mut bytes) {
+                    let ticket = envelope.ticket;
+                    self.bounce(ticket.node, ticket.start, ticket.number, bounce);
+                }
+            }
+            Proposal::Read { token, .. } => self.bounce_read(*token as u32, bounce),
+            // Reads that wait for this mark ask whoever coordinates now.
+            Proposal::Mark => self.bounce_due_reads(index, bounce),
+            Proposal::HandOver { .. } => {}
+        }
+    }
+}
+
+fn hash_of(value: &Value) -> u64 {
+    let mut bytes = Vec::new();
+    value.encode(&mut bytes);
+    xxhash_rust::xxh3::xxh3_64(&bytes)
+}
+
+fn bounce_of(verdict: &Verdict) -> Option<Bounce> {
+    match verdict {
+        Verdict::Executed(_) | Verdict::Again(_) => None,
+        Verdict::Expired => Some(Bounce::Expired),
+        Verdict::OutOfOrder => Some(Bounce::OutOfOrder),
+    }
+}

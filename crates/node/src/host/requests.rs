@@ -1,0 +1,139 @@
+//! Commands and reads at the replica that they were sent to.
+
+use quorate_protocol::effect::ReadMode;
+use quorate_protocol::{Epoch, Event, GroupId, NodeId, Payload, Proposal, Stamp};
+
+use super::Host;
+use crate::envelope::{Envelope, Ticket};
+use crate::frame::{Access, Bounce, encode_reply};
+use crate::planted::{self, Planted};
+
+/// Commands are proposed in slots of at most about this size.
+pub const SLOT_BYTES_MAX: usize = 1 << 20;
+
+/// A read on its way to being answered here.
+pub struct Read {
+    ticket: Ticket,
+    access: Access,
+    command: Vec<u8>,
+    /// Group time must have come this far first, so that what expired by then has expired here.
+    not_before: Stamp,
+}
+
+impl Host {
+    /// Takes a command that its entry node, perhaps this one, believes this node coordinates.
+    pub(super) fn handle_request(&mut self, from: NodeId, group: GroupId, epoch: Epoch, access: Access, bytes: &[u8]) {
+        let mut rest = bytes;
+        let envelope = match Envelope::take(&mut rest) {
+            Some(envelope) if rest.is_empty() && envelope.ticket.node == from => envelope,
+            _ => {
+                self.counters.nonsense += 1;
+                return;
+            }
+        };
+        let Ticket { start, number, .. } = envelope.ticket;
+        let alive = |host: &Host, index: u32| {
+            let group = &host.groups[index as usize];
+            group.is_alive() && group.configuration.epoch == epoch
+        };
+        let Some(index) = self.find(group).filter(|&index| alive(self, index)) else {
+            self.meet_unknown_group();
+            self.bounce(from, start, number, Bounce::UnknownGroup);
+            return;
+        };
+        self.groups[index as usize].used_at = self.clock.now();
+        match access {
+            Access::Write => self.gather(index, bytes),
+            Access::ReadLease | Access::ReadQuorum => {
+                let read =
+                    Read { ticket: envelope.ticket, access, command: envelope.command.to_vec(), not_before: Stamp(0) };
+                let token = self.reads.insert(read) as u64;
+                let mode = if access == Access::ReadQuorum { ReadMode::Quorum } else { ReadMode::Lease };
+                self.todo.push_back((index, Event::Proposed(Proposal::Read { token, mode })));
+            }
+        }
+    }
+
+    /// Puts a command beside the others of this turn for the same group: they will share a slot.
+    fn gather(&mut self, index: u32, envelope: &[u8]) {
+        let group = &mut self.groups[index as usize];
+        if group.gathered.is_empty() {
+            self.gathered.push(index);
+        } else if group.gathered.len() + envelope.len() > SLOT_BYTES_MAX {
+            let payload = Payload::from(&group.gathered[..]);
+            group.gathered.clear();
+            self.todo.push_back((index, Event::Proposed(Proposal::Commands(payload))));
+        }
+        group.gathered.extend_from_slice(envelope);
+    }
+
+    pub(super) fn propose_gathered(&mut self) {
+        while !self.gathered.is_empty() {
+            for index in std::mem::take(&mut self.gathered) {
+                let Some(group) = self.groups.get_mut(index as usize) else { continue };
+                let payload = Payload::from(&group.gathered[..]);
+                group.gathered.clear();
+                self.todo.push_back((index, Event::Proposed(Proposal::Commands(payload))));
+            }
+            self.run();
+        }
+    }
+
+    /// The state may be read now, unless an expiry has to be decided first.
+    pub(super) fn answer_read(&mut self, index: u32, token: u32) {
+        let group = &mut self.groups[index as usize];
+        let Some(read) = self.reads.get_mut(token as usize) else { return };
+        let now = self.clock.stamp();
+        if group.machine.is_due(&read.command, now) && !planted::is(Planted::ExpiryIgnored) {
+            read.not_before = now;
+            group.due_reads.push(token);
+            self.todo.push_back((index, Event::Proposed(Proposal::Mark)));
+            return;
+        }
+        self.finish_read(index, token);
+    }
+
+    /// Reads that waited for an expiry: the mark that decides it may just have been applied.
+    pub(super) fn answer_due_reads(&mut self, index: u32) {
+        let group = &mut self.groups[index as usize];
+        if group.due_reads.is_empty() {
+            return;
+        }
+        let time = group.machine.time();
+        let (ready, waiting) = std::mem::take(&mut group.due_reads)
+            .into_iter()
+            .partition(|&token| self.reads.get(token as usize).is_none_or(|read| read.not_before <= time));
+        group.due_reads = waiting;
+        let ready: Vec<u32> = ready;
+        for token in ready {
+            self.finish_read(index, token);
+        }
+    }
+
+    fn finish_read(&mut self, index: u32, token: u32) {
+        let Some(read) = self.reads.try_remove(token as usize) else { return };
+        let outcome = self.groups[index as usize].machine.read(&read.command);
+        self.counters.reads_leased += u64::from(read.access == Access::ReadLease);
+        let Ticket { node, start, number } = read.ticket;
+        if node != self.settings.node {
+            if let Some(lane) = self.outbox.lane(node) {
+                encode_reply(start, number, &outcome, lane);
+            }
+        } else if start == self.settings.start {
+            self.complete(number, super::Answer::Outcome(outcome));
+        }
+    }
+
+    pub(super) fn bounce_read(&mut self, token: u32, why: Bounce) {
+        if self.reads.contains(token as usize) {
+            let Ticket { node, start, number } = self.reads.remove(token as usize).ticket;
+            self.bounce(node, start, number, why);
+        }
+    }
+
+    pub(super) fn bounce_due_reads(&mut self, index: u32, why: Bounce) {
+        for token in std::mem::take(&mut self.groups[index as usize].due_reads) {
+            self.bounce_read(token, why);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Telling how the cluster is: every node is asked for its own part, and whoever does not answer soon is left out.
+
+use hashbrown::HashMap;
+use quorate_protocol::NodeId;
+
+use super::group::GroupState;
+use super::{Answer, Host, Timer};
+use crate::admin_reply::AdminReply;
+use crate::frame::Message;
+use crate::hash::FixedState;
+use crate::root::ROOT;
+use crate::status::{
+    GroupReport, LogStatus, MemberStatus, NamespaceStatus, NodeOwnStatus, NodeState, NodeStatus, Report, Status,
+    VolumeStatus,
+};
+
+/// How long a status waits for nodes that are not suspected.
+const PATIENCE_US: u64 = 500_000;
+
+#[derive(Default)]
+pub(super) struct Questions {
+    nonce_last: u64,
+    open: HashMap<u64, Question, FixedState>,
+}
+
+struct Question {
+    operation: u64,
+    json: bool,
+    awaited: Vec<NodeId>,
+    reports: Vec<Report>,
+}
+
+impl Host {
+    pub(super) fn ask_for_status(&mut self, operation: u64, json: bool) {
+        self.questions.nonce_last += 1;
+        let nonce = self.questions.nonce_last;
+        let awaited: Vec<NodeId> = self.peers.nodes().filter(|&node| !self.peers.is_suspected(node)).collect();
+        for &node in &awaited {
+            self.outbox.send(node, &Message::StatusQuestion { nonce });
+        }
+        let question = Question { operation, json, awaited, reports: vec![self.report()] };
+        self.questions.open.insert(nonce, question);
+        self.timers.set(self.clock.now().after_us(PATIENCE_US), Timer::Status { nonce });
+        self.try_finish_status(nonce, false);
+    }
+
+    pub(super) fn handle_status_question(&mut self, from: NodeId, nonce: u64) {
+        let bytes = serde_json::to_vec(&self.report()).expect("plain data has an encoding");
+        self.outbox.send(from, &Message::StatusAnswer { nonce, bytes: &bytes });
+    }
+
+    pub(super) fn handle_status_answer(&mut self, from: NodeId, nonce: u64, bytes: &[u8]) {
+        let Some(question) = self.questions.open.get_mut(&nonce) else { return };
+        let Ok(report) = serde_json::from_slice::<Report>(bytes) else {
+            self.counters.nonsense += 1;
+            return;
+        };
+        if report.node == from.0 && question.awaited.contains(&from) {
+            question.awaited.retain(|&node| node != from);
+            question.reports.push(report);
+            self.try_finish_status(nonce, false);
+        }
+    }
+
+    /// Answers once everybody has, or the patience is over.
+    pub(super) fn try_finish_status(&mut self, nonce: u64, patience_is_over: bool) {
+        let Some(question) = self.questions.open.get(&nonce) else { return };
+        if !patience_is_over && !question.awaited.is_empty() {
+            return;
+        }
+        let Some(question) = self.questions.open.remove(&nonce) else { return };
+        let status = self.assemble(&question.reports);
+        let reply = if question.json {
+            AdminReply::Text(serde_json::to_string(&status).expect("plain data has an encoding"))
+        } else {
+            summary(&status)
+        };
+        self.answers.push((question.operation, Answer::Admin(reply)));
+    }
+
+    fn report(&self) -> Report {
+        let statistics = self.wal.statistics();
+        let log = LogStatus {
+            segments: statistics.segment_count,
+            bytes: statistics.bytes,
+            live_bytes: statistics.live_bytes,
+        };
+        let own = NodeOwnStatus {
+            version: self.settings.version.clone(),
+            pid: self.settings.pid,
+            uptime_s: (self.clock.now().0 - self.started_at.0) / 1_000_000,
+            clients: self.client_count,
+            log,
+        };
+        let groups = self
+            .groups()
+            .map(|group| GroupReport {
+                group: group.id().0,
+                next_slot: group.replica.next_slot().0,
+                coordinating: group.replica.is_coordinating(),
+                silent: match group.state {
+                    GroupState::Alive => None,
+                    GroupState::Unborn => Some("being created".into()),
+                    GroupState::Forgetful => Some("may have forgotten what it said before an unclean stop".into()),
+                    GroupState::Damaged => Some("its log is damaged".into()),
+                },
+            })
+            .collect();
+        Report { node: self.settings.node.0, own, groups }
+    }
+
+    fn assemble(&self, reports: &[Report]) -> Status {
+        let by_node: HashMap<u32, &Report, FixedState> = reports.iter().map(|report| (report.node, report)).collect();
+        let by_group: HashMap<(u32, u64), &GroupReport, FixedState> = reports
+            .iter()
+            .flat_map(|report| report.groups.iter().map(|group| ((report.node, group.group), group)))
+            .collect();
+        let me = self.settings.node.0;
+        let nodes = self.known_nodes();
+        let node_status = nodes.iter().map(|node| {
+            let live = node.id == me || !self.peers.is_suspected(NodeId(node.id));
+            NodeStatus {
+                id: node.id,
+                name: node.name.clone(),
+                state: if live { NodeState::Live } else { NodeState::Suspected },
+                client: node.client.clone(),
+                admin: node.admin.clone(),
+                own: by_node.get(&node.id).map(|report| report.own.clone()),
+            }
+        });
+        let mut status = Status {
+            cluster: format!("{:016x}", self.settings.cluster),
+            answered_by: nodes.iter().find(|node| node.id == me).map(|node| node.name.clone()).unwrap_or_default(),
+            nodes: node_status.collect(),
+            ..Status::default()
+        };
+        let Some(state) = self.directory.state() else { return status };
+        for (&number, namespace) in &state.namespaces {
+            status.namespaces.push(NamespaceStatus {
+                id: number,
+                protocol: "paxos".into(),
+                replicas: u32::from(namespace.settings.replicas),
+                volumes: namespace.volumes.len() as u32,
+                durability: namespace.settings.durability.word().into(),
+                reads: namespace.settings.reads.word().into(),
+            });
+            for (index, volume) in namespace.volumes.iter().enumerate() {
+                let report = |node: u32| by_group.get(&(node, volume.group)).copied();
+                status.volumes.push(volume_status(number, index as u32, volume, report));
+            }
+        }
+        status
+    }
+
+    fn known_nodes(&self) -> &[crate::root::NodeRecord] {
+        self.directory.state().map_or(&self.settings.nodes, |state| &state.nodes)
+    }
+
+    /// Whether this node serves: it knows the cluster, and the root answers it.
+    pub fn is_ready(&self) -> bool {
+        self.directory.state().is_some() && self.find(ROOT).is_none_or(|index| self.groups[index as usize].is_alive())
+    }
+}
+
+fn volume_status<'a>(
+    namespace: u32,
+    index: u32,
+    volume: &crate::root::VolumeRecord,
+    report: impl Fn(u32) -> Option<&'a GroupReport>,
+) -> VolumeStatus {
+    let coordinator = volume.members.iter().copied().find(|&node| report(node).is_some_and(|group| group.coordinating));
+    let next_slot = |node: u32| report(node).map(|group| group.next_slot);
+    let ahead = volume.members.iter().filter_map(|&node| next_slot(node)).max().unwrap_or(0);
+    let front = coordinator.and_then(next_slot).unwrap_or(ahead);
+    let member = |&node: &u32| MemberStatus {
+        node,
+        lag: next_slot(node).map(|next| front.saturating_sub(next)),
+        silent: report(node).and_then(|group| group.silent.clone()),
+    };
+    VolumeStatus {
+        namespace,
+        index,
+        group: volume.group,
+        epoch: volume.epoch,
+        members: volume.members.iter().map(member).collect(),
+        coordinator,
+        next_slot: front,
+    }
+}
+
+/// The status in a few lines, for people at a Redis client.
+fn summary(status: &Status) -> AdminReply {
+    let text = |text: &str| AdminReply::Text(text.to_string());
+    let number = |number: u64| AdminReply::Int(i64::try_from(number).unwrap_or(i64::MAX));
+    let nodes = status.nodes.iter().map(|node| {
+        let coordinates = status.volumes.iter().filter(|volume| volume.coordinator == Some(node.id)).count();
+        let mut fields = vec![
+            ("name".to_string(), text(&node.name)),
+            ("state".to_string(), text(if node.state == NodeState::Live { "live" } else { "suspected" })),
+            ("client".to_string(), text(&node.client)),
+            ("coordinates".to_string(), number(coordinates as u64)),
+        ];
+        if let Some(own) = &node.own {
+            fields.push(("log_bytes".to_string(), number(own.log.bytes)));
+            fields.push(("uptime_s".to_string(), number(own.uptime_s)));
+        }
+        AdminReply::Map(fields)
+    });
+    let lag = |volume: &VolumeStatus| volume.members.iter().filter_map(|member| member.lag).max().unwrap_or(0);
+    AdminReply::Map(vec![
+        ("cluster".to_string(), text(&status.cluster)),
+        ("nodes".to_string(), AdminReply::List(nodes.collect())),
+        ("namespaces".to_string(), number(status.namespaces.len() as u64)),
+        ("volumes".to_string(), number(status.volumes.len() as u64)),
+        ("lag_max".to_string(), number(status.volumes.iter().map(lag).max().unwrap_or(0))),
+    ])
+}

@@ -1,0 +1,304 @@
+//! Helping a member that lacks decided slots: with what the log still has, else with a snapshot in parts.
+
+use hashbrown::HashMap;
+use quorate_checkpoint::Batch;
+use quorate_protocol::wire::{Malformed, Reader, Wire};
+use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId, Replica, Slot, paxos};
+use quorate_wal::Storage;
+
+use super::Host;
+use super::checkpoints::{Stored, decode_meta, encode_meta, put_content, root_object};
+use super::group::Group;
+use crate::frame::Message;
+use crate::hash::FixedState;
+use crate::machine::{Content, Machine};
+use crate::planted::{self, Planted};
+use crate::root::RootState;
+
+/// Decided values are sent in messages of about this size.
+const LEARN_BYTES_MAX: usize = 1 << 20;
+/// A snapshot travels in parts of this size, one at a time.
+pub const PART_BYTES: usize = 256 << 10;
+/// A snapshot whose receiver says nothing for so long is given up; it will ask again.
+const TRANSFER_PATIENCE_US: u64 = 2_000_000;
+/// Snapshots sent or gathered at once by one node, so that their memory is bounded.
+const TRANSFERS_MAX: usize = 8;
+/// No snapshot is longer.
+const SNAPSHOT_BYTES_MAX: usize = 4 << 30;
+
+#[derive(Default)]
+pub(super) struct Transfers {
+    outgoing: HashMap<(GroupId, NodeId), Outgoing, FixedState>,
+    incoming: HashMap<GroupId, Incoming, FixedState>,
+}
+
+struct Outgoing {
+    next_slot: u64,
+    bytes: Vec<u8>,
+    part: u32,
+    heard_at: Instant,
+}
+
+struct Incoming {
+    from: NodeId,
+    next_slot: u64,
+    bytes: Vec<u8>,
+    part_next: u32,
+    heard_at: Instant,
+}
+
+pub(super) struct Part<'a> {
+    pub next_slot: u64,
+    pub part: u32,
+    pub last: bool,
+    pub bytes: &'a [u8],
+}
+
+/// A snapshot on its way to the store.
+pub(super) struct Installing {
+    group: GroupId,
+    epoch: Epoch,
+    position: paxos::Position,
+    machine: Machine,
+}
+
+impl Transfers {
+    pub(super) fn forget(&mut self, group: GroupId) {
+        self.outgoing.retain(|(of, _), _| *of != group);
+        self.incoming.remove(&group);
+    }
+
+    pub(super) fn give_up_silent(&mut self, now: Instant) {
+        self.outgoing.retain(|_, outgoing| outgoing.heard_at.after_us(TRANSFER_PATIENCE_US) > now);
+        self.incoming.retain(|_, incoming| incoming.heard_at.after_us(TRANSFER_PATIENCE_US) > now);
+    }
+}
+
+impl Host {
+    pub(super) fn serve_catch_ups(&mut self, storage: &impl Storage) {
+        for (index, peer, from) in std::mem::take(&mut self.catch_ups) {
+            let Some(group) = self.groups.get(index as usize) else { continue };
+            if peer == self.settings.node || !group.is_alive() || from >= group.replica.next_slot() {
+                continue;
+            }
+            if !self.send_learned(index, peer, from, storage) {
+                self.start_snapshot(index, peer);
+            }
+        }
+    }
+
+    /// Sends decided values from the log. False if it does not have the first of them any more.
+    fn send_learned(&mut self, index: u32, peer: NodeId, from: Slot, storage: &impl Storage) -> bool {
+        let group = &self.groups[index as usize];
+        let (id, next_slot) = (group.id(), group.replica.next_slot());
+        let mut slots = Vec::new();
+        let mut bytes = 0;
+        let mut slot = from;
+        while slot < next_slot && bytes < LEARN_BYTES_MAX {
+            self.scratch.clear();
+            let found = self.wal.read(storage, id.0, slot.0, &mut self.scratch).unwrap_or(false);
+            let record = found.then(|| paxos::Record::decode_all(&self.scratch).ok()).flatten();
+            let Some((at, value)) = record.as_ref().and_then(paxos::Record::entry) else { break };
+            if at != slot {
+                break;
+            }
+            slots.push((slot, value.clone()));
+            bytes += self.scratch.len();
+            slot = slot.next();
+        }
+        if slots.is_empty() {
+            return false;
+        }
+        self.counters.learned_sent += 1;
+        let message = paxos::Message::Learn { slots, next_slot };
+        let epoch = self.groups[index as usize].configuration.epoch;
+        self.outbox.send(peer, &Message::Replica { group: id, epoch, message });
+        true
+    }
+
+    fn start_snapshot(&mut self, index: u32, peer: NodeId) {
+        let group = &self.groups[index as usize];
+        let key = (group.id(), peer);
+        if self.transfers.outgoing.contains_key(&key) || self.transfers.outgoing.len() >= TRANSFERS_MAX {
+            return;
+        }
+        let bytes = encode_snapshot(group);
+        let next_slot = group.replica.next_slot().0;
+        let outgoing = Outgoing { next_slot, bytes, part: 0, heard_at: self.clock.now() };
+        self.transfers.outgoing.insert(key, outgoing);
+        self.counters.snapshots_sent += 1;
+        self.send_part(index, peer);
+    }
+
+    fn send_part(&mut self, index: u32, peer: NodeId) {
+        let group = &self.groups[index as usize];
+        let Some(outgoing) = self.transfers.outgoing.get(&(group.id(), peer)) else { return };
+        let start = outgoing.part as usize * PART_BYTES;
+        let end = outgoing.bytes.len().min(start + PART_BYTES);
+        let message = Message::Snapshot {
+            group: group.id(),
+            epoch: group.configuration.epoch,
+            next_slot: outgoing.next_slot,
+            part: outgoing.part,
+            last: end == outgoing.bytes.len(),
+            bytes: &outgoing.bytes[start..end],
+        };
+        self.outbox.send(peer, &message);
+    }
+
+    pub(super) fn handle_snapshot_taken(
+        &mut self,
+        from: NodeId,
+        group: GroupId,
+        epoch: Epoch,
+        next_slot: u64,
+        part: u32,
+    ) {
+        let Some(index) = self.find(group) else { return };
+        if self.groups[index as usize].configuration.epoch != epoch {
+            return;
+        }
+        let Some(outgoing) = self.transfers.outgoing.get_mut(&(group, from)) else { return };
+        if outgoing.next_slot != next_slot || outgoing.part != part {
+            return;
+        }
+        outgoing.part += 1;
+        outgoing.heard_at = self.clock.now();
+        if outgoing.part as usize * PART_BYTES >= outgoing.bytes.len() {
+            self.transfers.outgoing.remove(&(group, from));
+        } else {
+            self.send_part(index, from);
+        }
+    }
+
+    pub(super) fn handle_snapshot(&mut self, from: NodeId, group: GroupId, epoch: Epoch, part: Part<'_>) {
+        let Some(index) = self.find(group) else { return self.meet_unknown_group() };
+        let found = &self.groups[index as usize];
+        if found.configuration.epoch != epoch || !found.is_alive() || part.next_slot <= found.replica.next_slot().0 {
+            return;
+        }
+        let now = self.clock.now();
+        if part.part == 0 {
+            let busy = self.transfers.incoming.get(&group).is_some_and(|incoming| incoming.from != from);
+            if busy || self.transfers.incoming.len() >= TRANSFERS_MAX {
+                return;
+            }
+            let incoming = Incoming { from, next_slot: part.next_slot, bytes: Vec::new(), part_next: 0, heard_at: now };
+            self.transfers.incoming.insert(group, incoming);
+        }
+        let Some(incoming) = self.transfers.incoming.get_mut(&group) else { return };
+        if incoming.from != from || incoming.next_slot != part.next_slot || incoming.part_next != part.part {
+            return;
+        }
+        if incoming.bytes.len() + part.bytes.len() > SNAPSHOT_BYTES_MAX {
+            self.counters.nonsense += 1;
+            self.transfers.incoming.remove(&group);
+            return;
+        }
+        incoming.bytes.extend_from_slice(part.bytes);
+        incoming.part_next += 1;
+        incoming.heard_at = now;
+        let taken = Message::SnapshotTaken { group, epoch, next_slot: part.next_slot, part: part.part };
+        self.outbox.send(from, &taken);
+        if part.last
+            && let Some(incoming) = self.transfers.incoming.remove(&group)
+        {
+            self.store_snapshot(group, epoch, &incoming.bytes);
+        }
+    }
+
+    /// A snapshot is stored before the replica stands on it: what it then says, it will not have forgotten.
+    fn store_snapshot(&mut self, group: GroupId, epoch: Epoch, bytes: &[u8]) {
+        let Ok((position, machine)) = decode_snapshot(group, bytes) else {
+            self.counters.nonsense += 1;
+            return;
+        };
+        let Some(index) = self.find(group) else { return };
+        let found = &self.groups[index as usize];
+        let mut meta = Vec::new();
+        let mut batch = Batch::new();
+        put_content(&machine, group, &mut batch);
+        // The promise is this replica's own; the rest of the position is the snapshot's.
+        let position = paxos::Position { promised: found.replica.position().promised, ..position };
+        super::checkpoints::encode_meta_of(found, position, &machine, &mut meta);
+        batch.put_meta(group.0, meta);
+        let installing = Installing { group, epoch, position, machine };
+        self.store(batch, Stored::Snapshot(Box::new(installing)));
+    }
+
+    /// The store holds the snapshot. If the replica has come further by itself meanwhile, what changed since is still
+    /// marked as changed, and the next checkpoint makes the store whole again.
+    pub(super) fn install(&mut self, installing: Installing) {
+        let Some(index) = self.find(installing.group) else { return };
+        let group = &mut self.groups[index as usize];
+        if group.configuration.epoch != installing.epoch {
+            return;
+        }
+        if group.replica.next_slot() >= installing.position.next_slot {
+            group.checkpoint.urgent = true;
+            self.checkpoint_wanted.push(index);
+            return;
+        }
+        group.machine = installing.machine;
+        group.checkpoint.next_slot = installing.position.next_slot;
+        group.replica.restore(paxos::Record::Checkpoint(installing.position));
+        self.counters.snapshots_installed += 1;
+        self.wal.release(installing.group.0, installing.position.next_slot.0, quorate_wal::Lsn(0));
+        self.todo.push_back((index, Event::Woken));
+        self.arm_timers_after_apply(index);
+        self.answer_due_reads(index);
+    }
+}
+
+fn encode_snapshot(group: &Group) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_meta(group, &mut bytes);
+    let meta_length = bytes.len() as u32;
+    bytes.splice(0..0, meta_length.to_le_bytes());
+    let mut put = |key: &[u8], object: &[u8]| {
+        bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(key);
+        bytes.extend_from_slice(&(object.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(object);
+    };
+    match group.machine.content() {
+        Content::Root(root) => put(root_object(), &root.encode()),
+        Content::Objects(objects) => objects.for_each(put),
+    }
+    bytes
+}
+
+fn decode_snapshot(group: GroupId, bytes: &[u8]) -> Result<(paxos::Position, Machine), Malformed> {
+    let mut reader = Reader::new(bytes);
+    let meta_length = reader.u32()? as usize;
+    let mut meta = decode_meta(group, reader.bytes(meta_length)?)?;
+    let mut content = empty_content(group, meta.hash_key);
+    while reader.remaining() > 0 {
+        let key_length = reader.u32()? as usize;
+        let key = reader.bytes(key_length)?;
+        let object_length = reader.u32()? as usize;
+        restore_object(&mut content, key, reader.bytes(object_length)?)?;
+    }
+    let mut machine = Machine::decode_head(content, &mut meta.rest)?;
+    if planted::is(Planted::SnapshotWithoutResults) {
+        machine.forget_results();
+    }
+    Ok((meta.position, machine))
+}
+
+pub(super) fn empty_content(group: GroupId, hash_key: [u8; 16]) -> Content {
+    if group == crate::root::ROOT {
+        Content::Root(Box::new(RootState::empty()))
+    } else {
+        Content::Objects(Box::new(quorate_object::Objects::new(hash_key)))
+    }
+}
+
+pub(super) fn restore_object(content: &mut Content, key: &[u8], bytes: &[u8]) -> Result<(), Malformed> {
+    let malformed = Malformed::UnknownTag { of: "object in a snapshot", tag: 0 };
+    match content {
+        Content::Root(root) => **root = RootState::decode(bytes).ok_or(malformed)?,
+        Content::Objects(objects) => objects.restore_object(key, bytes).map_err(|_| malformed)?,
+    }
+    Ok(())
+}

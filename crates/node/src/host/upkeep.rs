@@ -1,0 +1,192 @@
+//! What happens by the clock: heartbeats, suspicion, retries, expiry, the return of coordination.
+
+use quorate_protocol::{Event, GroupId, NodeId, Proposal, Stamp};
+
+use super::{Host, Timer};
+use crate::frame::Message;
+
+/// Groups told of a suspected node in one turn: one dead node must not stall a turn.
+const SWEEP_PER_TURN: usize = 64;
+/// How often operations of which nothing is heard are looked for.
+const RESEND_CHECK_US: u64 = 250_000;
+/// How often coordination is given back to the members that the groups were born with, and how many groups at a time.
+const BALANCE_US: u64 = 1_000_000;
+const BALANCE_COUNT: usize = 16;
+/// A node that came back coordinates again after this long without suspicion.
+const RECOVERY_US: u64 = 3_000_000;
+/// Expired objects are removed in steps of at least this.
+const EXPIRY_STEP_MS: u64 = 100;
+/// A group idle for this long is given a mark, so that results past their deadline are forgotten.
+const FORGET_US: u64 = 60_000_000;
+
+impl Host {
+    pub(super) fn start_timers(&mut self) {
+        let now = self.clock.now();
+        for timer in [Timer::Heartbeat, Timer::Resend, Timer::Balance] {
+            self.timers.set(now, timer);
+        }
+    }
+
+    pub(super) fn fire_timers(&mut self) {
+        let now = self.clock.now();
+        while let Some((_, timer)) = self.timers.take_due(now) {
+            match timer {
+                Timer::Group { index, group } => {
+                    if self.is_alive(index, group) {
+                        self.todo.push_back((index, Event::Woken));
+                    }
+                }
+                Timer::Expiry { index, group } => self.expire(index, group),
+                Timer::Forget { index, group } => self.forget_results(index, group),
+                Timer::Retry { number } => self.dispatch(number),
+                Timer::Heartbeat => self.beat(),
+                Timer::Directory => self.ask_for_directory(),
+                Timer::Status { nonce } => self.try_finish_status(nonce, true),
+                Timer::Resend => {
+                    self.resend_silent();
+                    self.relieve_log();
+                    self.transfers.give_up_silent(now);
+                    self.timers.set(now.after_us(RESEND_CHECK_US), Timer::Resend);
+                }
+                Timer::Balance => {
+                    self.balance();
+                    self.timers.set(now.after_us(BALANCE_US), Timer::Balance);
+                }
+            }
+        }
+        self.sweep_suspicions();
+    }
+
+    fn is_alive(&self, index: u32, group: GroupId) -> bool {
+        self.groups.get(index as usize).is_some_and(|found| found.id() == group && found.is_alive())
+    }
+
+    fn beat(&mut self) {
+        let now = self.clock.now();
+        for node in self.peers.nodes().collect::<Vec<_>>() {
+            self.send_heartbeat(node);
+        }
+        for node in self.peers.suspect(now) {
+            self.suspect(node);
+        }
+        self.timers.set(now.after_us(self.settings.timing.heartbeat_us), Timer::Heartbeat);
+    }
+
+    pub(super) fn send_heartbeat(&mut self, node: NodeId) {
+        let heartbeat = quorate_protocol::peers::Message::Heartbeat { sent_at: self.clock.now() };
+        self.outbox.send(node, &Message::Peers(heartbeat));
+    }
+
+    /// Every group that this node was believed to coordinate is told, a few a turn; a group asked for is told at once
+    /// by whoever asks.
+    fn suspect(&mut self, node: NodeId) {
+        let coordinated = self.groups.iter().filter(|(_, group)| group.replica.coordinator() == node);
+        self.sweep.extend(coordinated.map(|(index, _)| (index as u32, node)));
+        self.resend_operations_to(node);
+    }
+
+    fn sweep_suspicions(&mut self) {
+        for _ in 0..SWEEP_PER_TURN {
+            let Some((index, node)) = self.sweep.pop_front() else { return };
+            let Some(group) = self.groups.get(index as usize) else { continue };
+            if group.is_alive() && self.peers.is_suspected(node) {
+                self.todo.push_back((index, Event::Suspected(node)));
+            }
+        }
+    }
+
+    /// Gives groups back to the members that they were born with, so that coordinators stay even over the nodes.
+    fn balance(&mut self) {
+        let now = self.clock.now();
+        let steady = |node: NodeId| {
+            !self.peers.is_suspected(node)
+                && self.recovered_at.get(&node).is_none_or(|at| at.after_us(RECOVERY_US) <= now)
+                && self.linked.contains(&node)
+        };
+        let away: Vec<(u32, NodeId)> = self
+            .groups
+            .iter()
+            .filter(|(_, group)| group.preferred() != self.settings.node && group.replica.is_coordinating())
+            .filter(|(_, group)| steady(group.preferred()))
+            .map(|(index, group)| (index as u32, group.preferred()))
+            .take(BALANCE_COUNT)
+            .collect();
+        for (index, to) in away {
+            self.todo.push_back((index, Event::Proposed(Proposal::HandOver { to })));
+        }
+    }
+
+    /// After a slot was applied: there may be expiries and results to come back for.
+    pub(super) fn arm_timers_after_apply(&mut self, index: u32) {
+        self.want_checkpoint(index);
+        let now = self.clock.now();
+        let stamp = self.clock.stamp();
+        let group = &mut self.groups[index as usize];
+        let id = group.id();
+        if let Some(expiry) = group.machine.next_expiry() {
+            let wait_ms = expiry.0.saturating_sub(stamp.0).max(EXPIRY_STEP_MS);
+            let at = now.after_us(wait_ms.saturating_mul(1000));
+            if group.expiry_timer.is_none_or(|armed| at < armed) {
+                group.expiry_timer = Some(at);
+                self.timers.set(at, Timer::Expiry { index, group: id });
+            }
+        }
+        if !group.forget_timer && !group.machine.results().is_empty() {
+            group.forget_timer = true;
+            self.timers.set(now.after_us(FORGET_US), Timer::Forget { index, group: id });
+        }
+    }
+
+    /// The coordinator moves group time past the next expiry; the others look again later, should it be gone.
+    fn expire(&mut self, index: u32, group: GroupId) {
+        if !self.is_alive(index, group) {
+            return;
+        }
+        let (now, stamp) = (self.clock.now(), self.clock.stamp());
+        let found = &mut self.groups[index as usize];
+        found.expiry_timer = None;
+        let Some(expiry) = found.machine.next_expiry() else { return };
+        let coordinating = found.replica.is_coordinating();
+        if coordinating && expiry <= stamp {
+            self.todo.push_back((index, Event::Proposed(Proposal::Mark)));
+        }
+        let wait_ms = expiry.0.saturating_sub(stamp.0).max(if coordinating { EXPIRY_STEP_MS } else { 1000 });
+        let at = now.after_us(wait_ms.saturating_mul(1000));
+        found.expiry_timer = Some(at);
+        self.timers.set(at, Timer::Expiry { index, group });
+    }
+
+    /// A group that has been quiet past every deadline it keeps results for needs one mark to forget them.
+    fn forget_results(&mut self, index: u32, group: GroupId) {
+        if !self.is_alive(index, group) {
+            return;
+        }
+        let (now, stamp) = (self.clock.now(), self.clock.stamp());
+        let found = &mut self.groups[index as usize];
+        found.forget_timer = false;
+        let Some(deadline) = found.machine.results().deadline_max() else { return };
+        let quiet = found.used_at.after_us(FORGET_US) <= now && deadline < Stamp(stamp.0.saturating_sub(1));
+        if quiet && found.replica.is_coordinating() {
+            self.todo.push_back((index, Event::Proposed(Proposal::Mark)));
+        }
+        found.forget_timer = true;
+        self.timers.set(now.after_us(FORGET_US), Timer::Forget { index, group });
+    }
+
+    /// For the environment's use before a clean stop: gives away what this node coordinates.
+    pub fn hand_over_all(&mut self) -> usize {
+        let mut handed = 0;
+        for (index, group) in &self.groups {
+            if !group.replica.is_coordinating() {
+                continue;
+            }
+            let live = |node: &&NodeId| **node != self.settings.node && !self.peers.is_suspected(**node);
+            if let Some(&to) = group.configuration.members.iter().find(live) {
+                self.todo.push_back((index as u32, Event::Proposed(Proposal::HandOver { to })));
+                handed += 1;
+            }
+        }
+        self.run();
+        handed
+    }
+}

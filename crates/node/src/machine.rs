@@ -1,0 +1,173 @@
+//! A group's replicated state: its time, what was executed, and what it holds. The same slots make the same machine on
+//! every replica, whichever protocol ordered them.
+
+use quorate_object::{Access, Command, Objects, Outcome};
+use quorate_protocol::id::Content as ValueContent;
+use quorate_protocol::wire::{Malformed, Reader};
+use quorate_protocol::{Stamp, Value};
+
+use crate::envelope::{Envelope, Ticket};
+use crate::planted::{self, Planted};
+use crate::results::Results;
+use crate::root::{RootCommand, RootState};
+
+pub struct Machine {
+    time: Stamp,
+    results: Results,
+    content: Content,
+}
+
+pub enum Content {
+    Objects(Box<Objects>),
+    Root(Box<RootState>),
+}
+
+/// What became of one command of a slot.
+#[derive(Debug)]
+pub enum Verdict {
+    Executed(Outcome),
+    /// Executed earlier; this is what was answered then.
+    Again(Outcome),
+    /// Group time is past its deadline. Nobody can tell any more whether it was executed before.
+    Expired,
+    /// The command before it on its connection has not been executed. Not executed either: to be sent again in order.
+    OutOfOrder,
+}
+
+impl Machine {
+    pub fn new(content: Content) -> Machine {
+        Machine { time: Stamp(0), results: Results::default(), content }
+    }
+
+    pub fn time(&self) -> Stamp {
+        self.time
+    }
+
+    pub fn results(&self) -> &Results {
+        &self.results
+    }
+
+    pub fn content(&self) -> &Content {
+        &self.content
+    }
+
+    pub fn objects_mut(&mut self) -> Option<&mut Objects> {
+        match &mut self.content {
+            Content::Objects(objects) => Some(objects),
+            Content::Root(_) => None,
+        }
+    }
+
+    /// Executes a decided value and tells of each of its commands, in their order.
+    pub fn apply(&mut self, value: &Value, mut each: impl FnMut(Ticket, Verdict)) {
+        self.advance(value.stamp);
+        let mut bytes: &[u8] = match &value.content {
+            ValueContent::Commands(payload) => payload,
+            // An own group's last word will be executed here; a volume's says nothing to its objects.
+            ValueContent::Stop(_) | ValueContent::Mark => &[],
+        };
+        let mut seed = value.seed;
+        while let Some(envelope) = Envelope::take(&mut bytes) {
+            seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+            let verdict = self.execute(&envelope, seed);
+            each(envelope.ticket, verdict);
+        }
+    }
+
+    /// May a read of `command` be answered at this group time, or must an expiry be decided first?
+    pub fn is_due(&self, command: &[u8], now: Stamp) -> bool {
+        match (&self.content, Command::decode(command)) {
+            (Content::Objects(objects), Ok(command)) => objects.is_due(&command, now.0),
+            _ => false,
+        }
+    }
+
+    pub fn next_expiry(&self) -> Option<Stamp> {
+        match &self.content {
+            Content::Objects(objects) => objects.next_expiry_ms().map(Stamp),
+            Content::Root(_) => None,
+        }
+    }
+
+    pub fn read(&self, command: &[u8]) -> Outcome {
+        match &self.content {
+            Content::Objects(objects) => match Command::decode(command) {
+                Ok(command) if command.access() == Access::Read => objects.read(&command, self.time.0),
+                _ => malformed(),
+            },
+            Content::Root(root) => RootCommand::decode(command).map_or_else(malformed, |command| root.read(&command)),
+        }
+    }
+
+    /// The part of the state that is neither objects nor the protocol's.
+    pub fn encode_head(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.time.0.to_le_bytes());
+        self.results.encode(out);
+    }
+
+    pub fn decode_head(content: Content, reader: &mut Reader<'_>) -> Result<Machine, Malformed> {
+        Ok(Machine { time: Stamp(reader.u64()?), results: Results::decode(reader)?, content })
+    }
+
+    /// What a planted bug does to a snapshot.
+    pub(crate) fn forget_results(&mut self) {
+        self.results = Results::default();
+    }
+
+    /// Equal on replicas that executed the same slots.
+    pub fn digest(&self) -> u64 {
+        let mut head = Vec::new();
+        self.encode_head(&mut head);
+        let content = match &self.content {
+            Content::Objects(objects) => objects.digest(),
+            Content::Root(root) => xxhash_rust::xxh3::xxh3_64(&root.encode()),
+        };
+        xxhash_rust::xxh3::xxh3_64(&head) ^ content.rotate_left(1)
+    }
+
+    fn advance(&mut self, stamp: Stamp) {
+        if stamp <= self.time {
+            return;
+        }
+        self.time = stamp;
+        self.results.forget_before(stamp);
+        if let Content::Objects(objects) = &mut self.content {
+            objects.advance(stamp.0);
+        }
+    }
+
+    fn execute(&mut self, envelope: &Envelope<'_>, seed: u64) -> Verdict {
+        let ticket = envelope.ticket;
+        if envelope.deadline < self.time {
+            return Verdict::Expired;
+        }
+        if !planted::is(Planted::SessionForgotten)
+            && let Some(outcome) = self.results.outcome(ticket)
+        {
+            return Verdict::Again(outcome);
+        }
+        if envelope.predecessor != 0 && !planted::is(Planted::PipelineOrderIgnored) {
+            let number = ticket.number.wrapping_sub(u64::from(envelope.predecessor));
+            if !self.results.contains(Ticket { number, ..ticket }) {
+                return Verdict::OutOfOrder;
+            }
+        }
+        let outcome = match &mut self.content {
+            Content::Objects(objects) => match Command::decode(envelope.command) {
+                Ok(command) => objects.run(&command, self.time.0, seed),
+                Err(_) => malformed(),
+            },
+            Content::Root(root) => match RootCommand::decode(envelope.command) {
+                Some(command) => root.execute(&command, seed),
+                None => malformed(),
+            },
+        };
+        self.results.keep(ticket, envelope.deadline, &outcome);
+        Verdict::Executed(outcome)
+    }
+}
+
+/// Only a node of a newer release could have asked for it.
+fn malformed() -> Outcome {
+    Outcome::Error("ERR this node does not know the command: ask a node of the newer version".into())
+}

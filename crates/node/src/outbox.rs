@@ -1,0 +1,121 @@
+//! What waits to be sent: one lane a peer, and in it what may leave at once and what waits for the disk.
+
+use std::collections::VecDeque;
+
+use quorate_protocol::NodeId;
+use quorate_wal::Lsn;
+
+use crate::frame::{Header, Message, encode_frame};
+
+/// A lane that nobody empties is cut here: what is lost is sent again by who misses it.
+pub const LANE_BYTES_MAX: usize = 64 << 20;
+
+#[derive(Default)]
+pub struct Outbox {
+    lanes: Vec<Lane>,
+    spare: Vec<Vec<u8>>,
+    /// Messages that a full lane did not take.
+    pub dropped_count: u64,
+}
+
+struct Lane {
+    node: NodeId,
+    /// Encoded messages, not yet framed.
+    now: Vec<u8>,
+    /// Encoded messages by the flush that they wait for, oldest first.
+    held: VecDeque<(Lsn, Vec<u8>)>,
+}
+
+impl Outbox {
+    pub fn add(&mut self, node: NodeId) {
+        if !self.lanes.iter().any(|lane| lane.node == node) {
+            self.lanes.push(Lane { node, now: Vec::new(), held: VecDeque::new() });
+        }
+    }
+
+    /// Where to append a message for `node` that may leave now. `None` for nodes that there are not, and full lanes.
+    pub fn lane(&mut self, node: NodeId) -> Option<&mut Vec<u8>> {
+        let lane = self.lanes.iter_mut().find(|lane| lane.node == node)?;
+        if lane.now.len() > LANE_BYTES_MAX {
+            self.dropped_count += 1;
+            return None;
+        }
+        Some(&mut lane.now)
+    }
+
+    pub fn send(&mut self, node: NodeId, message: &Message<'_>) {
+        if let Some(lane) = self.lane(node) {
+            message.encode(lane);
+        }
+    }
+
+    /// A message that waits until the log is durable up to `lsn`.
+    pub fn send_once_durable(&mut self, node: NodeId, lsn: Lsn, message: &Message<'_>) {
+        let Some(lane) = self.lanes.iter_mut().find(|lane| lane.node == node) else { return };
+        if lane.held.back().is_none_or(|(last, _)| *last != lsn) {
+            lane.held.push_back((lsn, self.spare.pop().unwrap_or_default()));
+        }
+        if let Some((_, bytes)) = lane.held.back_mut() {
+            message.encode(bytes);
+        }
+    }
+
+    pub fn release(&mut self, durable: Lsn) {
+        for lane in &mut self.lanes {
+            while lane.held.front().is_some_and(|(lsn, _)| *lsn <= durable) {
+                let Some((_, mut bytes)) = lane.held.pop_front() else { break };
+                lane.now.append(&mut bytes);
+                self.spare.push(bytes);
+            }
+        }
+    }
+
+    /// Frames what may leave, one frame a peer, and hands each to `each`.
+    pub fn take_frames(&mut self, header: &Header, mut each: impl FnMut(NodeId, &[u8])) {
+        let mut frame = self.spare.pop().unwrap_or_default();
+        for lane in &mut self.lanes {
+            if lane.now.is_empty() {
+                continue;
+            }
+            frame.clear();
+            encode_frame(header, &lane.now, &mut frame);
+            lane.now.clear();
+            each(lane.node, &frame);
+        }
+        frame.clear();
+        self.spare.push(frame);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::{decode_frame, messages};
+    use quorate_protocol::Stamp;
+
+    fn nonces(outbox: &mut Outbox) -> Vec<u64> {
+        let header = Header { node: NodeId(1), start: 1, stamp: Stamp(1), directory: 1 };
+        let mut nonces = Vec::new();
+        outbox.take_frames(&header, |_, frame| {
+            for message in messages(decode_frame(frame).unwrap().1) {
+                let Ok(Message::StatusQuestion { nonce }) = message else { panic!("{message:?}") };
+                nonces.push(nonce);
+            }
+        });
+        nonces
+    }
+
+    #[test]
+    fn what_waits_for_the_disk_does_not_hold_up_what_does_not() {
+        let mut outbox = Outbox::default();
+        outbox.add(NodeId(2));
+        outbox.send_once_durable(NodeId(2), Lsn(5), &Message::StatusQuestion { nonce: 1 });
+        outbox.send_once_durable(NodeId(2), Lsn(6), &Message::StatusQuestion { nonce: 2 });
+        outbox.send(NodeId(2), &Message::StatusQuestion { nonce: 3 });
+        assert_eq!(nonces(&mut outbox), [3]);
+        outbox.release(Lsn(5));
+        assert_eq!(nonces(&mut outbox), [1]);
+        outbox.release(Lsn(9));
+        assert_eq!(nonces(&mut outbox), [2]);
+    }
+}

@@ -1,0 +1,48 @@
+//! Bugs planted on purpose, one at a time, to show that the simulator's general checks find them.
+//!
+//! Without the feature `planted` the question is a constant and the compiler removes what depends on it.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Planted {
+    /// A command sent again is executed again.
+    SessionForgotten = 1,
+    /// A command is executed although the one before it on its connection was not.
+    PipelineOrderIgnored,
+    /// What waits for the disk does not wait.
+    DurableSentAtOnce,
+    /// The commands of one batch are executed in another order on a replica that restores them from its log.
+    BatchReordered,
+    /// A checkpoint claims one slot more than it holds.
+    CheckpointAhead,
+    /// A read past a deadline is answered before the expiry is decided.
+    ExpiryIgnored,
+    /// A snapshot leaves out what was executed before it.
+    SnapshotWithoutResults,
+}
+
+#[cfg(feature = "planted")]
+mod selected {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    static SELECTED: AtomicU32 = AtomicU32::new(0);
+
+    /// Plants one bug in this whole process, or none.
+    pub fn select(planted: Option<super::Planted>) {
+        SELECTED.store(planted.map_or(0, |planted| planted as u32), Ordering::Relaxed);
+    }
+
+    pub(crate) fn is(planted: super::Planted) -> bool {
+        SELECTED.load(Ordering::Relaxed) == planted as u32
+    }
+}
+
+#[cfg(feature = "planted")]
+pub(crate) use selected::is;
+#[cfg(feature = "planted")]
+pub use selected::select;
+
+#[cfg(not(feature = "planted"))]
+pub(crate) const fn is(_: Planted) -> bool {
+    false
+}

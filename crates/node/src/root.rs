@@ -1,0 +1,350 @@
+//! The root group's state: the nodes, the namespaces and the record of every volume.
+//!
+//! A copy of it, at most a little old, is every node's *directory*: the way from a key to the group that holds it.
+//! Routing by an old copy is harmless, since whoever is asked wrongly says so. Replicas come to life only from a copy
+//! that the root gave as a linearizable answer.
+
+use std::collections::BTreeMap;
+
+use quorate_object::Outcome;
+use quorate_protocol::{GroupId, NodeId};
+use serde::{Deserialize, Serialize};
+
+/// The root group's own identity.
+pub const ROOT: GroupId = GroupId(1);
+
+/// Hash slots of a namespace, as in Redis Cluster.
+pub const SLOT_COUNT: u32 = 16_384;
+
+pub const NAMESPACE_NUMBER_MAX: u32 = 9_999;
+pub const NAMESPACE_COUNT_MAX: usize = 1_000;
+pub const REPLICAS_MAX: u8 = 15;
+pub const VOLUMES_MAX: u32 = 4_096;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RootState {
+    /// Rises with every change.
+    pub version: u64,
+    /// In the order of their numbers.
+    pub nodes: Vec<NodeRecord>,
+    pub namespaces: BTreeMap<u32, Namespace>,
+    group_next: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRecord {
+    pub id: u32,
+    pub name: String,
+    pub peer: String,
+    pub client: String,
+    pub admin: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Namespace {
+    pub settings: Settings,
+    /// Keys the hash of object names, on all replicas alike.
+    pub hash_key: [u8; 16],
+    pub volumes: Vec<VolumeRecord>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeRecord {
+    pub group: u64,
+    pub epoch: u32,
+    /// The first is the coordinator that the volume is born with and returns to.
+    pub members: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    pub replicas: u8,
+    pub volumes: u32,
+    pub durability: Durability,
+    pub reads: Reads,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { replicas: 3, volumes: 64, durability: Durability::Sync, reads: Reads::Lease }
+    }
+}
+
+/// What has happened to a write when it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// On the disks of a write quorum.
+    Sync,
+    /// In the memory of a write quorum, synced every [`INTERVAL_US`].
+    Interval,
+    /// In the memory of a write quorum.
+    Memory,
+}
+
+/// How often `interval` groups are synced.
+pub const INTERVAL_US: u64 = 50_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reads {
+    Lease,
+    Quorum,
+    /// Sequentially consistent: any member answers from what it has.
+    Local,
+}
+
+impl Durability {
+    pub fn word(self) -> &'static str {
+        match self {
+            Durability::Sync => "sync",
+            Durability::Interval => "interval",
+            Durability::Memory => "memory",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Durability> {
+        [Durability::Sync, Durability::Interval, Durability::Memory]
+            .into_iter()
+            .find(|durability| durability.word().eq_ignore_ascii_case(word))
+    }
+}
+
+impl Reads {
+    pub fn word(self) -> &'static str {
+        match self {
+            Reads::Lease => "lease",
+            Reads::Quorum => "quorum",
+            Reads::Local => "local",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Reads> {
+        [Reads::Lease, Reads::Quorum, Reads::Local].into_iter().find(|reads| reads.word().eq_ignore_ascii_case(word))
+    }
+}
+
+/// A command on the root.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RootCommand {
+    /// The whole state, unless it still is at this version.
+    Read {
+        version: u64,
+    },
+    CreateNamespace {
+        number: u32,
+        settings: Settings,
+    },
+    /// Changes what can change while a namespace lives.
+    SetNamespace {
+        number: u32,
+        reads: Reads,
+    },
+    DropNamespace {
+        number: u32,
+    },
+}
+
+impl RootCommand {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let bytes = postcard::to_stdvec(self).expect("plain data has an encoding");
+        out.extend_from_slice(&bytes);
+    }
+
+    pub fn decode(bytes: &[u8]) -> Option<RootCommand> {
+        postcard::from_bytes(bytes).ok()
+    }
+}
+
+impl RootState {
+    /// What a cluster begins with: its nodes, and namespace 0.
+    pub fn bootstrap(mut nodes: Vec<NodeRecord>, defaults: Settings, seed: u64) -> RootState {
+        nodes.sort_by_key(|node| node.id);
+        let mut root = RootState { version: 1, nodes, namespaces: BTreeMap::new(), group_next: ROOT.0 + 1 };
+        root.create(0, defaults, seed);
+        root
+    }
+
+    /// Nothing at all, to be restored into.
+    pub fn empty() -> RootState {
+        RootState { version: 0, nodes: Vec::new(), namespaces: BTreeMap::new(), group_next: ROOT.0 + 1 }
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        postcard::to_stdvec(self).expect("plain data has an encoding")
+    }
+
+    pub fn decode(bytes: &[u8]) -> Option<RootState> {
+        postcard::from_bytes(bytes).ok()
+    }
+
+    pub fn execute(&mut self, command: &RootCommand, seed: u64) -> Outcome {
+        match command {
+            RootCommand::Read { .. } => self.read(command),
+            RootCommand::CreateNamespace { number, settings } => self.create_namespace(*number, *settings, seed),
+            RootCommand::SetNamespace { number, reads } => {
+                let Some(namespace) = self.namespaces.get_mut(number) else { return no_such_namespace(*number) };
+                namespace.settings.reads = *reads;
+                self.version += 1;
+                Outcome::Ok
+            }
+            RootCommand::DropNamespace { number: 0 } => error("namespace 0 cannot be dropped: FLUSHDB empties it"),
+            RootCommand::DropNamespace { number } => {
+                if self.namespaces.remove(number).is_none() {
+                    return no_such_namespace(*number);
+                }
+                self.version += 1;
+                Outcome::Ok
+            }
+        }
+    }
+
+    pub fn read(&self, command: &RootCommand) -> Outcome {
+        match command {
+            RootCommand::Read { version } if *version < self.version => Outcome::Bulk(self.encode()),
+            _ => Outcome::Nil,
+        }
+    }
+
+    /// The volume that holds a hash slot, and its place among the namespace's volumes.
+    pub fn volume_of_slot(&self, namespace: u32, slot: u16) -> Option<(u32, &VolumeRecord)> {
+        let volumes = &self.namespaces.get(&namespace)?.volumes;
+        let index = u32::from(slot) * volumes.len() as u32 / SLOT_COUNT;
+        volumes.get(index as usize).map(|volume| (index, volume))
+    }
+
+    /// Every volume with its namespace.
+    pub fn volumes(&self) -> impl Iterator<Item = (u32, &Namespace, &VolumeRecord)> {
+        self.namespaces
+            .iter()
+            .flat_map(|(number, namespace)| namespace.volumes.iter().map(move |volume| (*number, namespace, volume)))
+    }
+
+    fn create_namespace(&mut self, number: u32, settings: Settings, seed: u64) -> Outcome {
+        if number > NAMESPACE_NUMBER_MAX {
+            return error(&format!("a namespace is a number from 0 to {NAMESPACE_NUMBER_MAX}"));
+        }
+        if self.namespaces.contains_key(&number) {
+            return error(&format!("namespace {number} exists already"));
+        }
+        if self.namespaces.len() >= NAMESPACE_COUNT_MAX {
+            return error(&format!("there are {NAMESPACE_COUNT_MAX} namespaces already: drop one first"));
+        }
+        if settings.replicas == 0 || settings.replicas > REPLICAS_MAX {
+            return error(&format!("REPLICAS must be from 1 to {REPLICAS_MAX}"));
+        }
+        if usize::from(settings.replicas) > self.nodes.len() {
+            let (replicas, nodes) = (settings.replicas, self.nodes.len());
+            return error(&format!("REPLICAS {replicas} needs as many nodes, and the cluster has {nodes}"));
+        }
+        if settings.volumes == 0 || settings.volumes > VOLUMES_MAX {
+            return error(&format!("VOLUMES must be from 1 to {VOLUMES_MAX}"));
+        }
+        self.create(number, settings, seed);
+        self.version += 1;
+        Outcome::Ok
+    }
+
+    /// Volume i's members are the nodes from the i-th on, around: every node coordinates as many volumes as any other.
+    fn create(&mut self, number: u32, mut settings: Settings, seed: u64) {
+        settings.replicas = settings.replicas.min(self.nodes.len() as u8);
+        let nodes = self.nodes.len();
+        let mut volumes = Vec::with_capacity(settings.volumes as usize);
+        for index in 0..settings.volumes as usize {
+            let members = (0..usize::from(settings.replicas)).map(|k| self.nodes[(index + k) % nodes].id).collect();
+            volumes.push(VolumeRecord { group: self.group_next, epoch: 0, members });
+            self.group_next += 1;
+        }
+        let mut hash_key = [0; 16];
+        hash_key[..8].copy_from_slice(&seed.to_le_bytes());
+        hash_key[8..].copy_from_slice(&seed.rotate_left(32).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
+        self.namespaces.insert(number, Namespace { settings, hash_key, volumes });
+    }
+}
+
+impl VolumeRecord {
+    pub fn member_ids(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.members.iter().copied().map(NodeId)
+    }
+}
+
+/// The root has 3 members, 5 from five nodes on: the first nodes by number.
+pub fn root_members(nodes: &[NodeRecord]) -> Vec<NodeId> {
+    let count = if nodes.len() >= 5 { 5 } else { nodes.len().min(3) };
+    let mut ids: Vec<NodeId> = nodes.iter().map(|node| NodeId(node.id)).collect();
+    ids.sort();
+    ids.truncate(count);
+    ids
+}
+
+fn no_such_namespace(number: u32) -> Outcome {
+    error(&format!("no namespace {number}: QUORATE NAMESPACE LIST shows those that exist"))
+}
+
+fn error(text: &str) -> Outcome {
+    Outcome::Error(format!("ERR {text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cluster(nodes: u32) -> RootState {
+        let record = |id| NodeRecord {
+            id,
+            name: format!("n{id}"),
+            peer: String::new(),
+            client: String::new(),
+            admin: String::new(),
+        };
+        RootState::bootstrap((1..=nodes).map(record).collect(), Settings::default(), 7)
+    }
+
+    #[test]
+    fn every_slot_has_a_volume_and_coordinators_are_even() {
+        let root = cluster(5);
+        let mut slots = [0; 64];
+        for slot in 0..SLOT_COUNT as u16 {
+            slots[root.volume_of_slot(0, slot).unwrap().0 as usize] += 1;
+        }
+        assert!(slots.iter().all(|&count| count == 256));
+        let mut coordinated = [0; 6];
+        root.volumes().for_each(|(_, _, volume)| coordinated[volume.members[0] as usize] += 1);
+        assert_eq!(coordinated[1..], [13, 13, 13, 13, 12]);
+    }
+
+    #[test]
+    fn group_ids_are_not_used_again() {
+        let mut root = cluster(3);
+        let create = RootCommand::CreateNamespace { number: 1, settings: Settings::default() };
+        assert_eq!(root.execute(&create, 1), Outcome::Ok);
+        let first = root.namespaces[&1].volumes[0].group;
+        assert_eq!(root.execute(&RootCommand::DropNamespace { number: 1 }, 2), Outcome::Ok);
+        assert_eq!(root.execute(&create, 3), Outcome::Ok);
+        assert!(root.namespaces[&1].volumes[0].group > first + 63);
+    }
+
+    #[test]
+    fn the_limits_of_a_namespace_are_told() {
+        let mut root = cluster(3);
+        let refused = |root: &mut RootState, number, settings| {
+            let outcome = root.execute(&RootCommand::CreateNamespace { number, settings }, 1);
+            matches!(outcome, Outcome::Error(_))
+        };
+        let settings = Settings::default();
+        assert!(refused(&mut root, 0, settings));
+        assert!(refused(&mut root, NAMESPACE_NUMBER_MAX + 1, settings));
+        assert!(refused(&mut root, 1, Settings { replicas: 4, ..settings }));
+        assert!(refused(&mut root, 1, Settings { volumes: 0, ..settings }));
+        assert!(refused(&mut root, 1, Settings { volumes: VOLUMES_MAX + 1, ..settings }));
+        assert!(!refused(&mut root, NAMESPACE_NUMBER_MAX, Settings { volumes: VOLUMES_MAX, ..settings }));
+    }
+
+    #[test]
+    fn reading_an_unchanged_root_costs_nothing() {
+        let root = cluster(3);
+        assert_eq!(root.read(&RootCommand::Read { version: 1 }), Outcome::Nil);
+        let Outcome::Bulk(bytes) = root.read(&RootCommand::Read { version: 0 }) else { panic!() };
+        assert_eq!(RootState::decode(&bytes), Some(root));
+    }
+}

@@ -1,0 +1,118 @@
+//! What `QUORATE STATUS JSON` tells: one definition for the node that answers and the programs that ask.
+//!
+//! Fields are only ever added, each with a default, so that a program and a node of different releases understand each
+//! other.
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    /// The cluster's id.
+    pub cluster: String,
+    /// The name of the node that answered.
+    pub answered_by: String,
+    pub nodes: Vec<NodeStatus>,
+    pub namespaces: Vec<NamespaceStatus>,
+    pub volumes: Vec<VolumeStatus>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeStatus {
+    pub id: u32,
+    pub name: String,
+    pub state: NodeState,
+    /// Where clients connect, as `host:port`.
+    pub client: String,
+    pub admin: String,
+    /// What the node tells of itself; absent of a node that did not answer in time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own: Option<NodeOwnStatus>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeState {
+    Live,
+    #[default]
+    Suspected,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeOwnStatus {
+    pub version: String,
+    pub pid: u32,
+    pub uptime_s: u64,
+    pub clients: u64,
+    pub log: LogStatus,
+}
+
+/// The logs of a node, summed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LogStatus {
+    pub segments: u64,
+    pub bytes: u64,
+    /// The part of `bytes` that recovery would still need.
+    pub live_bytes: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NamespaceStatus {
+    pub id: u32,
+    pub protocol: String,
+    pub replicas: u32,
+    pub volumes: u32,
+    pub durability: String,
+    pub reads: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct VolumeStatus {
+    pub namespace: u32,
+    pub index: u32,
+    pub group: u64,
+    pub epoch: u32,
+    pub members: Vec<MemberStatus>,
+    /// The node that coordinates it, as far as the node that answered knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coordinator: Option<u32>,
+    /// The first slot not yet decided at the coordinator.
+    pub next_slot: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemberStatus {
+    pub node: u32,
+    /// How many decided slots it has not executed; absent where unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lag: Option<u64>,
+    /// Why it neither votes nor serves, if it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silent: Option<String>,
+}
+
+/// What one node tells another of itself, for a status of the whole cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Report {
+    pub node: u32,
+    pub own: NodeOwnStatus,
+    pub groups: Vec<GroupReport>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GroupReport {
+    pub group: u64,
+    pub next_slot: u64,
+    pub coordinating: bool,
+    /// Absent of a replica that votes and serves; else why it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silent: Option<String>,
+}

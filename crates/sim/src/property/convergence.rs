@@ -1,0 +1,30 @@
+//! Convergence: once faults are over and nothing is asked any more, all replicas of a group stand at the same slot with
+//! the same state.
+
+use std::collections::BTreeMap;
+
+use quorate_protocol::{GroupId, Slot};
+
+use crate::world::Node;
+
+/// Whether every replica has executed what any replica of its group has.
+pub fn is_converged(nodes: &[Node]) -> bool {
+    let mut slots: BTreeMap<GroupId, Slot> = BTreeMap::new();
+    nodes.iter().filter_map(Node::host).flat_map(|host| host.groups()).all(|group| {
+        let first = *slots.entry(group.id()).or_insert(group.replica.next_slot());
+        group.is_alive() && first == group.replica.next_slot()
+    })
+}
+
+/// Panics, naming the replicas, where states differ.
+pub fn assert_same_state(nodes: &[Node]) {
+    let mut states = BTreeMap::new();
+    for host in nodes.iter().filter_map(Node::host) {
+        let node = host.settings().node;
+        for group in host.groups() {
+            let digest = group.machine_digest();
+            let (first, by) = *states.entry(group.id()).or_insert((digest, node));
+            assert!(first == digest, "convergence: {by} and {node} hold different states of {:?}", group.id());
+        }
+    }
+}

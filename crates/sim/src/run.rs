@@ -1,0 +1,91 @@
+//! One seed from its first event to its verdict.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::check::{self, Bounds, Verdict};
+use crate::property::convergence;
+use crate::world::{FaultCounts, ORIGIN_MS, Settings, Sometimes, World};
+
+/// How far group time may be from true time: what the wall clocks are off, what a stamp may be ahead, and drift.
+const SKEW_MS: u64 = 2_500;
+
+/// What a run showed.
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub seed: u64,
+    pub calls: usize,
+    pub turns: u64,
+    pub simulated_us: u64,
+    pub trace_hash: u64,
+    pub faults: FaultCounts,
+    pub sometimes: Sometimes,
+    /// What was wrong, if anything.
+    pub failure: Option<String>,
+}
+
+/// Runs a seed and judges it. A broken invariant inside the run is a failure like any other.
+pub fn run_seed(settings: Settings) -> Report {
+    let seed = settings.seed;
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        let mut world = World::new(settings);
+        let at_rest = world.run();
+        let failure = judge(&world, at_rest);
+        Report {
+            seed,
+            calls: world.history().records().len(),
+            turns: world.turns(),
+            simulated_us: world.now_us(),
+            trace_hash: world.trace_hash(),
+            faults: world.faults(),
+            sometimes: world.sometimes(),
+            failure,
+        }
+    }));
+    result.unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))
+            .unwrap_or_else(|| "a panic without words".into());
+        Report {
+            seed,
+            calls: 0,
+            turns: 0,
+            simulated_us: 0,
+            trace_hash: 0,
+            faults: FaultCounts::default(),
+            sometimes: Sometimes::default(),
+            failure: Some(text),
+        }
+    })
+}
+
+fn judge(world: &World, at_rest: bool) -> Option<String> {
+    if !at_rest {
+        return Some(format!("liveness: {} us after the start the cluster has not come to rest", world.now_us()));
+    }
+    convergence::assert_same_state(world.nodes());
+    let bounds = Bounds { origin_ms: ORIGIN_MS as i64, skew_ms: SKEW_MS, ..Bounds::default() };
+    match check::linearizability::check(world.history(), &bounds) {
+        Verdict::Linearizable => None,
+        verdict => Some(verdict.to_string()),
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.simulated_us / 1_000_000;
+        write!(
+            f,
+            "seed {}: {} calls, {} turns, {seconds} s, {} crashes, {} partitions, trace {:016x}: {}",
+            self.seed,
+            self.calls,
+            self.turns,
+            self.faults.crashes,
+            self.faults.partitions,
+            self.trace_hash,
+            self.failure.as_deref().unwrap_or("passed"),
+        )
+    }
+}

@@ -1,0 +1,173 @@
+//! The clients: each keeps one connection to some node, sends calls in pipelines and remembers what it was told.
+
+use quorate_node::Answer;
+
+use super::node::ClientCall;
+use super::{ORIGIN_MS, Settings, Sometimes, World};
+use crate::history::{Call, CallId, Connection, Fate, History};
+use crate::random::Random;
+use crate::workload::{Workload, fate};
+
+pub struct Clients {
+    workload: Workload,
+    random: Random,
+    list: Vec<Client>,
+    connections: u32,
+    /// Calls sent so far.
+    pub sent: u64,
+    answered: u64,
+    /// The calls that end a run: one read of every object. `None` until the faults are over.
+    last_reads: Option<Vec<Call>>,
+}
+
+struct Client {
+    node: usize,
+    connection: Connection,
+    /// Unanswered calls by their number at the node.
+    open: Vec<Open>,
+}
+
+struct Open {
+    number: u64,
+    id: CallId,
+}
+
+impl Clients {
+    pub fn new(settings: &Settings, mut random: Random) -> Clients {
+        let list = (0..settings.clients)
+            .map(|client| Client {
+                node: (client % settings.nodes) as usize,
+                connection: Connection(client),
+                open: Vec::new(),
+            })
+            .collect();
+        let workload = Workload::new(random.next_u64(), settings.shape);
+        let connections = settings.clients;
+        Clients { workload, random, list, connections, sent: 0, answered: 0, last_reads: None }
+    }
+
+    pub fn count(&self) -> usize {
+        self.list.len()
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.last_reads.as_ref().is_some_and(Vec::is_empty) && self.list.iter().all(|client| client.open.is_empty())
+    }
+
+    /// From now on every object is read once more, and then no more.
+    pub fn finish(&mut self) {
+        self.last_reads = Some(self.workload.last_reads());
+    }
+
+    /// The node is gone: nobody will learn what became of the calls that it had.
+    pub fn lose_node(&mut self, node: usize, history: &mut History, sometimes: &mut Sometimes) {
+        for client in self.list.iter_mut().filter(|client| client.node == node) {
+            for open in client.open.drain(..) {
+                sometimes.unknown_outcome += 1;
+                if let (Some(reads), record) = (&mut self.last_reads, history.record(open.id)) {
+                    reads.push(record.call.clone());
+                }
+            }
+            self.connections += 1;
+            client.connection = Connection(self.connections);
+        }
+    }
+
+    /// Records an answer. Names the client if it has all its answers now.
+    pub fn answer(
+        &mut self,
+        node: usize,
+        number: u64,
+        answer: Answer,
+        at_us: u64,
+        history: &mut History,
+        sometimes: &mut Sometimes,
+    ) -> Option<usize> {
+        let holds = |client: &Client| client.node == node && client.open.iter().any(|open| open.number == number);
+        let which = self.list.iter().position(holds)?;
+        let client = &mut self.list[which];
+        let at = client.open.iter().position(|open| open.number == number)?;
+        let open = client.open.remove(at);
+        let fate = fate_of(&answer, at_us);
+        self.answered += 1;
+        let call = history.record(open.id).call.clone();
+        match &fate {
+            Fate::Unknown => sometimes.unknown_outcome += 1,
+            Fate::Answered { answer, .. } => self.workload.observe(&call, answer),
+            Fate::NotExecuted => {}
+        }
+        if let Some(reads) = &mut self.last_reads
+            && !matches!(fate, Fate::Answered { .. })
+        {
+            reads.push(call);
+        }
+        if fate != Fate::Unknown {
+            history.settle(open.id, fate);
+        }
+        client.open.is_empty().then_some(which)
+    }
+}
+
+fn fate_of(answer: &Answer, at_us: u64) -> Fate {
+    match answer {
+        Answer::Outcome(outcome) => fate(outcome, at_us),
+        Answer::Failed(quorate_node::Failure::Timeout) => Fate::Unknown,
+        Answer::Failed(_) => Fate::NotExecuted,
+        Answer::Admin(_) => panic!("clients ask nothing of the kind: {answer:?}"),
+    }
+}
+
+impl World {
+    /// A client whose calls are answered sends the next ones, if its node is up; else it goes elsewhere.
+    pub(super) fn wake_client(&mut self, which: usize) {
+        if !self.clients.list[which].open.is_empty() {
+            return;
+        }
+        if self.clients.last_reads.is_none() && self.clients.sent >= self.settings.calls && self.faults_are_enough() {
+            self.start_healing();
+        }
+        let down = !self.nodes[self.clients.list[which].node].is_up();
+        if down || self.clients.random.chance(3) {
+            self.reconnect(which);
+        }
+        let node = self.clients.list[which].node;
+        if !self.nodes[node].is_up() {
+            return self.plan(50_000, super::Event::Client { client: which });
+        }
+        let calls = match &mut self.clients.last_reads {
+            Some(reads) => reads.pop().into_iter().collect(),
+            None => self.clients.workload.next_calls((ORIGIN_MS + self.now_us / 1000) as i64),
+        };
+        if calls.is_empty() {
+            // Nothing left to ask now; a read that failed may come back.
+            return self.plan(100_000, super::Event::Client { client: which });
+        }
+        for call in calls {
+            self.send_call(which, node, call);
+        }
+    }
+
+    fn reconnect(&mut self, which: usize) {
+        let up: Vec<usize> = (0..self.nodes.len()).filter(|&node| self.nodes[node].is_up()).collect();
+        self.clients.connections += 1;
+        let client = &mut self.clients.list[which];
+        client.connection = Connection(self.clients.connections);
+        if !up.is_empty() {
+            client.node = *self.clients.random.pick(&up);
+        }
+    }
+
+    fn send_call(&mut self, which: usize, node: usize, call: Call) {
+        let number = self.nodes[node].number_next;
+        self.nodes[node].number_next += 1;
+        let client = &mut self.clients.list[which];
+        let same_object = |open: &&Open| self.history.record(open.id).call.object == call.object;
+        let predecessor = client.open.iter().rev().find(same_object).map(|open| open.number);
+        let id = self.history.invoke(client.connection, call.clone(), self.now_us);
+        client.open.push(Open { number, id });
+        self.clients.sent += 1;
+        // Objects are spread over the hash slots, and so over the volumes.
+        let slot = (u32::from(call.object.0) * 16_384 / u32::from(self.settings.shape.objects)) as u16;
+        self.call_node(node, ClientCall { number, predecessor, slot, call });
+    }
+}

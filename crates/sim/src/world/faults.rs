@@ -1,0 +1,143 @@
+//! What goes wrong, and how it ends.
+
+use super::{Event, World};
+
+/// What has gone wrong so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultCounts {
+    pub crashes: u32,
+    pub power_cuts: u32,
+    pub partitions: u32,
+    pub pauses: u32,
+    pub all_at_once: u32,
+}
+
+impl World {
+    pub(super) fn faults_are_enough(&self) -> bool {
+        let crashes = self.faults.crashes >= self.settings.crashes_min;
+        crashes && self.faults.partitions >= self.settings.partitions_min
+    }
+
+    /// Something goes wrong, and the next time is set.
+    pub(super) fn strike(&mut self) {
+        if self.healing {
+            return;
+        }
+        match self.random.below(100) {
+            0..35 => {
+                let node = self.pick_node();
+                self.crash(node);
+            }
+            35..40 => {
+                self.faults.all_at_once += 1;
+                for node in 0..self.nodes.len() {
+                    self.crash(node);
+                }
+            }
+            40..60 => self.partition(),
+            60..80 => {
+                let node = self.pick_node();
+                self.pause(node);
+            }
+            _ => self.network.change_weather(),
+        }
+        let next_us = self.random.range(100_000..2_500_000);
+        self.plan(next_us, Event::Fault);
+    }
+
+    fn pick_node(&mut self) -> usize {
+        self.random.below(self.nodes.len() as u64) as usize
+    }
+
+    fn crash(&mut self, node: usize) {
+        if !self.nodes[node].is_up() {
+            return;
+        }
+        let power = self.random.chance(500);
+        self.faults.crashes += 1;
+        self.faults.power_cuts += u32::from(power);
+        self.stop_node(node, power);
+        let down_us = if self.random.chance(300) {
+            self.random.range(1_000..50_000)
+        } else {
+            self.random.range(100_000..4_000_000)
+        };
+        self.plan(down_us, Event::Restart { node });
+    }
+
+    pub(super) fn restart_node(&mut self, node: usize) {
+        if !self.nodes[node].is_up() {
+            self.start_node(node);
+        }
+    }
+
+    fn partition(&mut self) {
+        self.faults.partitions += 1;
+        let nodes = self.nodes.len();
+        match self.random.below(3) {
+            // One node is alone.
+            0 => {
+                let alone = self.pick_node();
+                for other in (0..nodes).filter(|&other| other != alone) {
+                    self.network.block(alone, other);
+                    self.network.block(other, alone);
+                }
+            }
+            // Two sides.
+            1 => {
+                let side: Vec<bool> = (0..nodes).map(|_| self.random.chance(500)).collect();
+                for from in 0..nodes {
+                    for to in (0..nodes).filter(|&to| side[from] != side[to]) {
+                        self.network.block(from, to);
+                    }
+                }
+            }
+            // Some directions are dead.
+            _ => {
+                for from in 0..nodes {
+                    for to in 0..nodes {
+                        if from != to && self.random.chance(300) {
+                            self.network.block(from, to);
+                        }
+                    }
+                }
+            }
+        }
+        let lasts_us = self.random.range(200_000..4_000_000);
+        self.plan(lasts_us, Event::Heal);
+    }
+
+    pub(super) fn heal_network(&mut self) {
+        self.network.unblock_all();
+    }
+
+    fn pause(&mut self, node: usize) {
+        if self.nodes[node].paused || !self.nodes[node].is_up() {
+            return;
+        }
+        self.faults.pauses += 1;
+        self.nodes[node].paused = true;
+        let lasts_us = self.random.range(10_000..1_500_000);
+        self.plan(lasts_us, Event::Resume { node });
+    }
+
+    /// The end of the faults: from now on the cluster must answer.
+    pub(super) fn start_healing(&mut self) {
+        self.healing = true;
+        self.network.calm();
+        for node in 0..self.nodes.len() {
+            if !self.nodes[node].is_up() {
+                self.restart_node(node);
+            }
+            if self.nodes[node].paused {
+                self.resume_node(node);
+            }
+        }
+        self.clients.finish();
+    }
+
+    /// Every client has its answers and every replica of a group stands at the same slot.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.clients.is_done() && crate::property::convergence::is_converged(&self.nodes)
+    }
+}

@@ -1,0 +1,296 @@
+//! A cluster of real hosts in an imagined world: its clocks, its network, its disks and its clients follow a seed.
+//!
+//! Every node runs the very host and log that the server runs; the world plays the server's part, turn by turn. What
+//! happens is a queue of events in true time, and the order of equal times is the order in which they were planned.
+
+mod clients;
+mod faults;
+mod network;
+mod node;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use quorate_node::root::{Durability, NodeRecord, Reads, Settings as NamespaceSettings};
+use quorate_protocol::NodeId;
+
+use crate::history::History;
+use crate::property::agreement::Agreement;
+use crate::random::Random;
+use crate::workload::Shape;
+
+pub use faults::FaultCounts;
+pub use network::Network;
+pub use node::Node;
+
+use clients::Clients;
+
+/// Wall time, in milliseconds, at the world's time 0.
+pub const ORIGIN_MS: u64 = 1_700_000_000_000;
+
+/// How a world is made. The same settings make the same run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub seed: u64,
+    pub nodes: u32,
+    pub replicas: u8,
+    pub volumes: u32,
+    pub reads: Reads,
+    pub durability: Durability,
+    pub clients: u32,
+    pub shape: Shape,
+    /// Calls after which the faults are healed.
+    pub calls: u64,
+    /// At least so many of each in a run; the run goes on until there were.
+    pub crashes_min: u32,
+    pub partitions_min: u32,
+    /// Slots of a group after which it is checkpointed.
+    pub checkpoint_slots: u64,
+}
+
+impl Settings {
+    /// The world that a seed stands for.
+    pub fn of_seed(seed: u64) -> Settings {
+        let mut random = Random::new(seed ^ 0x5EED);
+        let nodes = *random.pick(&[3, 3, 3, 5]);
+        Settings {
+            seed,
+            nodes,
+            replicas: if nodes == 5 { *random.pick(&[3, 5]) } else { 3 },
+            volumes: *random.pick(&[1, 2, 4]),
+            reads: *random.pick(&[Reads::Lease, Reads::Lease, Reads::Lease, Reads::Quorum]),
+            durability: Durability::Sync,
+            clients: 12,
+            shape: Shape::default(),
+            calls: 20_000,
+            crashes_min: 20,
+            partitions_min: 5,
+            checkpoint_slots: *random.pick(&[50, 200, 1000]),
+        }
+    }
+}
+
+/// What happens.
+#[derive(Debug)]
+enum Event {
+    /// A node looks at what has arrived. Of an earlier start of the node: void.
+    Turn {
+        node: usize,
+        life: u32,
+    },
+    Frame {
+        to: usize,
+        from: usize,
+        bytes: Vec<u8>,
+    },
+    Flushed {
+        node: usize,
+        life: u32,
+        lsn: quorate_wal::Lsn,
+    },
+    Stored {
+        node: usize,
+        life: u32,
+    },
+    Client {
+        client: usize,
+    },
+    Fault,
+    Restart {
+        node: usize,
+    },
+    Resume {
+        node: usize,
+    },
+    Heal,
+}
+
+struct Planned {
+    at_us: u64,
+    order: u64,
+    event: Event,
+}
+
+/// A count of something that must be reached sometimes, or a rare path is not tested at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sometimes {
+    pub coordinator_changed_in_flight: u64,
+    pub snapshot_installed: u64,
+    pub learned_from_log: u64,
+    pub torn_tail: u64,
+    pub lease_refused: u64,
+    pub read_without_lease: u64,
+    pub answered_from_window: u64,
+    pub out_of_order_refused: u64,
+    pub checkpointed: u64,
+    pub log_segment_removed: u64,
+    pub unknown_outcome: u64,
+    pub handed_over: u64,
+}
+
+pub struct World {
+    settings: Settings,
+    random: Random,
+    now_us: u64,
+    order: u64,
+    queue: BinaryHeap<Reverse<Planned>>,
+    nodes: Vec<Node>,
+    network: Network,
+    clients: Clients,
+    history: History,
+    faults: FaultCounts,
+    /// Faults are over: what is left must come to an end.
+    healing: bool,
+    agreement: Agreement,
+    sometimes: Sometimes,
+    trace: u64,
+    turns: u64,
+}
+
+impl World {
+    pub fn new(settings: Settings) -> World {
+        let mut random = Random::new(settings.seed);
+        let records: Vec<NodeRecord> = (1..=settings.nodes).map(node_record).collect();
+        let defaults = NamespaceSettings {
+            replicas: settings.replicas,
+            volumes: settings.volumes,
+            durability: settings.durability,
+            reads: settings.reads,
+        };
+        let nodes = (0..settings.nodes)
+            .map(|at| Node::new(NodeId(at + 1), records.clone(), defaults, &settings, &mut random))
+            .collect();
+        let mut world = World {
+            network: Network::new(settings.nodes as usize, random.fork()),
+            clients: Clients::new(&settings, random.fork()),
+            settings,
+            random,
+            now_us: 0,
+            order: 0,
+            queue: BinaryHeap::new(),
+            nodes,
+            history: History::new(),
+            faults: FaultCounts::default(),
+            healing: false,
+            agreement: Agreement::default(),
+            sometimes: Sometimes::default(),
+            trace: 0,
+            turns: 0,
+        };
+        for node in 0..world.nodes.len() {
+            world.start_node(node);
+        }
+        for client in 0..world.clients.count() {
+            world.plan(1_000_000, Event::Client { client });
+        }
+        world.plan(3_000_000, Event::Fault);
+        world
+    }
+
+    /// Lets the world happen until every client has its calls behind it and the cluster has come to rest, or too much
+    /// time has passed for that. True if it came to rest.
+    pub fn run(&mut self) -> bool {
+        while let Some(Reverse(planned)) = self.queue.pop() {
+            assert!(planned.at_us >= self.now_us);
+            self.now_us = planned.at_us;
+            self.happen(planned.event);
+            if self.healing && self.is_at_rest() {
+                return true;
+            }
+            if self.now_us > self.time_limit_us() {
+                return false;
+            }
+        }
+        false
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Turn { node, life } => self.turn(node, life),
+            Event::Frame { to, from, bytes } => self.deliver(to, from, bytes),
+            Event::Flushed { node, life, lsn } => self.finish_flush(node, life, lsn),
+            Event::Stored { node, life } => self.finish_store(node, life),
+            Event::Client { client } => self.wake_client(client),
+            Event::Fault => self.strike(),
+            Event::Restart { node } => self.restart_node(node),
+            Event::Resume { node } => self.resume_node(node),
+            Event::Heal => self.heal_network(),
+        }
+    }
+
+    fn plan(&mut self, delay_us: u64, event: Event) {
+        self.order += 1;
+        self.queue.push(Reverse(Planned { at_us: self.now_us + delay_us, order: self.order, event }));
+    }
+
+    /// Folds something that happened into the run's fingerprint.
+    fn trace(&mut self, what: &[u64]) {
+        for &number in what {
+            self.trace = (self.trace.rotate_left(5) ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        }
+    }
+
+    pub fn trace_hash(&self) -> u64 {
+        self.trace
+    }
+
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub fn faults(&self) -> FaultCounts {
+        self.faults
+    }
+
+    pub fn now_us(&self) -> u64 {
+        self.now_us
+    }
+
+    pub fn turns(&self) -> u64 {
+        self.turns
+    }
+
+    pub fn sometimes(&self) -> Sometimes {
+        let mut sometimes = self.sometimes;
+        self.nodes.iter().for_each(|node| node.add_to(&mut sometimes));
+        sometimes
+    }
+
+    fn time_limit_us(&self) -> u64 {
+        // Calls take milliseconds; faults stall the clients for seconds at a time.
+        60_000_000 + self.settings.calls * 40_000
+    }
+}
+
+fn node_record(id: u32) -> NodeRecord {
+    let address = |port: u32| format!("n{id}:{port}");
+    NodeRecord { id, name: format!("n{id}"), peer: address(1), client: address(2), admin: address(3) }
+}
+
+impl PartialEq for Planned {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at_us, self.order) == (other.at_us, other.order)
+    }
+}
+
+impl Eq for Planned {}
+
+impl PartialOrd for Planned {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Planned {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at_us, self.order).cmp(&(other.at_us, other.order))
+    }
+}

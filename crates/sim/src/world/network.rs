@@ -1,0 +1,70 @@
+//! The network: frames are late, lost, doubled and overtaken, and some nodes cannot reach some others.
+
+use crate::random::Random;
+
+pub struct Network {
+    nodes: usize,
+    random: Random,
+    /// `blocked[from * nodes + to]`: nothing gets through.
+    blocked: Vec<bool>,
+    /// Per mille.
+    pub loss: u64,
+    pub duplication: u64,
+    pub delay_mean_us: u64,
+    pub slow: u64,
+}
+
+/// When the copies of a frame arrive.
+pub type Arrivals = Vec<u64>;
+
+impl Network {
+    pub fn new(nodes: usize, random: Random) -> Network {
+        let mut network = Network {
+            nodes,
+            random,
+            blocked: vec![false; nodes * nodes],
+            loss: 0,
+            duplication: 0,
+            delay_mean_us: 300,
+            slow: 0,
+        };
+        network.calm();
+        network
+    }
+
+    /// Nothing is lost any more, and everybody reaches everybody.
+    pub fn calm(&mut self) {
+        self.blocked.fill(false);
+        (self.loss, self.duplication, self.slow) = (0, 0, 0);
+    }
+
+    /// Another kind of bad weather.
+    pub fn change_weather(&mut self) {
+        self.loss = *self.random.pick(&[0, 0, 5, 30]);
+        self.duplication = *self.random.pick(&[0, 5, 30]);
+        self.slow = *self.random.pick(&[0, 5, 20]);
+        self.delay_mean_us = *self.random.pick(&[100, 300, 1000]);
+    }
+
+    pub fn unblock_all(&mut self) {
+        self.blocked.fill(false);
+    }
+
+    pub fn block(&mut self, from: usize, to: usize) {
+        self.blocked[from * self.nodes + to] = true;
+    }
+
+    /// Decides what becomes of a frame.
+    pub fn send(&mut self, from: usize, to: usize) -> Arrivals {
+        if self.blocked[from * self.nodes + to] || self.random.chance(self.loss) {
+            return Vec::new();
+        }
+        let copies = if self.random.chance(self.duplication) { 2 } else { 1 };
+        (0..copies)
+            .map(|_| {
+                let late = if self.random.chance(self.slow) { self.random.range(1_000..700_000) } else { 0 };
+                50 + self.random.delay(self.delay_mean_us) + late
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,389 @@
+//! One node: the server's part around a real host, with a disk that forgets and a clock that drifts.
+
+use std::collections::VecDeque;
+
+use quorate_checkpoint::{Batch, MemoryStore, Store};
+use quorate_node::root::{NodeRecord, Settings as NamespaceSettings};
+use quorate_node::{Answer, Forgotten, Host, HostSettings, Moment, Submission};
+use quorate_protocol::{Instant, NodeId, Stamp, peers::Timing};
+use quorate_wal::Storage;
+use quorate_wal::memory::MemoryStorage;
+
+use super::{Event, ORIGIN_MS, Settings, Sometimes, World};
+use crate::random::Random;
+
+/// Clocks run this much too fast or slow at most, in parts per million: two of them differ by twice that.
+const DRIFT_PPM: u64 = 240;
+/// How far wall clocks are off, either way.
+pub const WALL_SKEW_MS: u64 = 200;
+
+pub struct Node {
+    id: NodeId,
+    records: Vec<NodeRecord>,
+    defaults: NamespaceSettings,
+    checkpoint_slots: u64,
+    random: Random,
+    host: Option<Host>,
+    /// Counts starts in the simulation, so that events of an earlier start are known.
+    pub(super) life: u32,
+    /// The durable count of starts.
+    start: u32,
+    storage: MemoryStorage,
+    store: MemoryStore,
+    clock: Clock,
+    pub(super) paused: bool,
+    inbox: Vec<Input>,
+    turn_planned_us: u64,
+    batches: VecDeque<(u64, Batch)>,
+    storing: bool,
+    /// Numbers of operations of the present start.
+    pub(super) number_next: u64,
+    lost: Sometimes,
+}
+
+enum Input {
+    Frame { from: NodeId, bytes: Vec<u8> },
+    Call(Box<ClientCall>),
+    Flushed(quorate_wal::Lsn),
+    Stored(u64),
+    Linked(NodeId),
+}
+
+/// A call on its way from a client.
+pub(super) struct ClientCall {
+    pub number: u64,
+    pub predecessor: Option<u64>,
+    pub slot: u16,
+    pub call: crate::history::Call,
+}
+
+struct Clock {
+    /// The lease clock's reading at the world's time 0, and its rate's deviation.
+    origin_us: u64,
+    drift_ppm: i64,
+    wall_offset_ms: i64,
+}
+
+impl Clock {
+    fn new(random: &mut Random) -> Clock {
+        Clock {
+            origin_us: random.range(1_000_000..1_000_000_000_000),
+            drift_ppm: random.range(0..2 * DRIFT_PPM + 1) as i64 - DRIFT_PPM as i64,
+            wall_offset_ms: random.range(0..2 * WALL_SKEW_MS + 1) as i64 - WALL_SKEW_MS as i64,
+        }
+    }
+
+    fn read(&self, now_us: u64) -> Moment {
+        let local_us = (now_us as i64 + now_us as i64 * self.drift_ppm / 1_000_000) as u64;
+        let wall_ms = ORIGIN_MS as i64 + (local_us / 1000) as i64 + self.wall_offset_ms;
+        Moment { now: Instant(self.origin_us + local_us), wall: Stamp(wall_ms as u64) }
+    }
+
+    /// The true time that passes until the clock reads `at`.
+    fn delay_until_us(&self, at: Instant, now_us: u64) -> u64 {
+        at.0.saturating_sub(self.read(now_us).now.0)
+    }
+}
+
+impl Node {
+    pub(super) fn new(
+        id: NodeId,
+        records: Vec<NodeRecord>,
+        defaults: NamespaceSettings,
+        settings: &Settings,
+        random: &mut Random,
+    ) -> Node {
+        let mut random = random.fork();
+        Node {
+            id,
+            records,
+            defaults,
+            checkpoint_slots: settings.checkpoint_slots,
+            clock: Clock::new(&mut random),
+            random,
+            host: None,
+            life: 0,
+            start: 0,
+            storage: MemoryStorage::default(),
+            store: MemoryStore::default(),
+            paused: false,
+            inbox: Vec::new(),
+            turn_planned_us: u64::MAX,
+            batches: VecDeque::new(),
+            storing: false,
+            number_next: 1,
+            lost: Sometimes::default(),
+        }
+    }
+
+    pub fn host(&self) -> Option<&Host> {
+        self.host.as_ref()
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.host.is_some()
+    }
+
+    fn host_settings(&mut self) -> HostSettings {
+        HostSettings {
+            node: self.id,
+            start: self.start,
+            nodes: self.records.clone(),
+            defaults: self.defaults,
+            cluster: 77,
+            timing: Timing::default(),
+            timeout_ms: 5_000,
+            log: quorate_wal::Settings { log_id: 7, segment_bytes: 64 * 1024 },
+            seed: self.random.next_u64(),
+            checkpoint_bytes: 64 * 1024,
+            checkpoint_slots: self.checkpoint_slots,
+            forgotten: Forgotten::Nothing,
+            version: "sim".into(),
+            pid: 0,
+            observe: true,
+        }
+    }
+
+    /// What this node's hosts have seen, the present one's and those before it.
+    pub(super) fn add_to(&self, sometimes: &mut Sometimes) {
+        add(sometimes, &self.lost);
+        if let Some(host) = &self.host {
+            add(sometimes, &seen_by(host));
+        }
+    }
+}
+
+fn seen_by(host: &Host) -> Sometimes {
+    let counters = host.counters();
+    Sometimes {
+        coordinator_changed_in_flight: counters.uncertain,
+        snapshot_installed: counters.snapshots_installed,
+        learned_from_log: counters.learned_sent,
+        lease_refused: counters.busy_sent,
+        read_without_lease: counters.confirm_rounds,
+        answered_from_window: counters.answered_from_window,
+        out_of_order_refused: counters.out_of_order,
+        checkpointed: counters.checkpoints,
+        handed_over: counters.handed_over,
+        ..Sometimes::default()
+    }
+}
+
+fn add(into: &mut Sometimes, more: &Sometimes) {
+    into.coordinator_changed_in_flight += more.coordinator_changed_in_flight;
+    into.snapshot_installed += more.snapshot_installed;
+    into.learned_from_log += more.learned_from_log;
+    into.torn_tail += more.torn_tail;
+    into.lease_refused += more.lease_refused;
+    into.read_without_lease += more.read_without_lease;
+    into.answered_from_window += more.answered_from_window;
+    into.out_of_order_refused += more.out_of_order_refused;
+    into.checkpointed += more.checkpointed;
+    into.log_segment_removed += more.log_segment_removed;
+    into.unknown_outcome += more.unknown_outcome;
+    into.handed_over += more.handed_over;
+}
+
+impl World {
+    pub(super) fn start_node(&mut self, at: usize) {
+        let now_us = self.now_us;
+        let node = &mut self.nodes[at];
+        node.life += 1;
+        node.start += 1;
+        node.number_next = 1;
+        node.paused = false;
+        node.inbox.clear();
+        node.batches.clear();
+        node.storing = false;
+        node.turn_planned_us = u64::MAX;
+        let settings = node.host_settings();
+        let moment = node.clock.read(now_us);
+        let (host, report) = Host::open(settings, &node.storage, &node.store, moment)
+            .unwrap_or_else(|error| panic!("{} does not open: {error}", node.id));
+        assert!(report.damage.is_empty(), "a crash alone damages no log: {:?}", report.damage);
+        node.lost.torn_tail += u64::from(report.torn_bytes > 0);
+        node.host = Some(host);
+        let id = node.id;
+        for other in 0..self.nodes.len() {
+            if other != at {
+                let peer = self.nodes[other].id;
+                self.nodes[at].inbox.push(Input::Linked(peer));
+                if self.nodes[other].is_up() {
+                    self.nodes[other].inbox.push(Input::Linked(id));
+                    self.plan_turn(other, 100);
+                }
+            }
+        }
+        self.plan_turn(at, 1);
+    }
+
+    /// The process dies; with `power`, the machine does.
+    pub(super) fn stop_node(&mut self, at: usize, power: bool) {
+        let node = &mut self.nodes[at];
+        let Some(host) = node.host.take() else { return };
+        add(&mut node.lost, &seen_by(&host));
+        if power {
+            let random = &mut node.random;
+            node.storage.crash(&mut || random.next_u64());
+            node.clock = Clock { wall_offset_ms: node.clock.wall_offset_ms, ..Clock::new(&mut node.random) };
+        } else {
+            node.storage.restart();
+        }
+        self.clients.lose_node(at, &mut self.history, &mut self.sometimes);
+    }
+
+    pub(super) fn plan_turn(&mut self, at: usize, delay_us: u64) {
+        let node = &mut self.nodes[at];
+        let due_us = self.now_us + delay_us;
+        if node.host.is_none() || node.turn_planned_us <= due_us {
+            return;
+        }
+        node.turn_planned_us = due_us;
+        let life = node.life;
+        self.plan(delay_us, Event::Turn { node: at, life });
+    }
+
+    pub(super) fn deliver(&mut self, to: usize, from: usize, bytes: Vec<u8>) {
+        if self.nodes[to].host.is_none() {
+            return;
+        }
+        let from = self.nodes[from].id;
+        self.nodes[to].inbox.push(Input::Frame { from, bytes });
+        let delay_us = self.random.range(1..40);
+        self.plan_turn(to, delay_us);
+    }
+
+    pub(super) fn call_node(&mut self, at: usize, call: ClientCall) {
+        self.nodes[at].inbox.push(Input::Call(Box::new(call)));
+        let delay_us = self.random.range(20..200);
+        self.plan_turn(at, delay_us);
+    }
+
+    pub(super) fn finish_flush(&mut self, at: usize, life: u32, lsn: quorate_wal::Lsn) {
+        let node = &mut self.nodes[at];
+        if node.life != life || node.host.is_none() {
+            return;
+        }
+        node.storage.sync().expect("the simulated disk does not fail");
+        node.inbox.push(Input::Flushed(lsn));
+        self.plan_turn(at, 1);
+    }
+
+    pub(super) fn finish_store(&mut self, at: usize, life: u32) {
+        let node = &mut self.nodes[at];
+        if node.life != life || node.host.is_none() {
+            return;
+        }
+        node.storing = false;
+        if let Some((number, batch)) = node.batches.pop_front() {
+            node.store.apply(batch).expect("the simulated store does not fail");
+            node.inbox.push(Input::Stored(number));
+        }
+        self.plan_turn(at, 1);
+        self.plan_store(at);
+    }
+
+    fn plan_store(&mut self, at: usize) {
+        let node = &mut self.nodes[at];
+        if !node.storing && !node.batches.is_empty() {
+            node.storing = true;
+            let delay_us = node.random.range(200..20_000);
+            let life = node.life;
+            self.plan(delay_us, Event::Stored { node: at, life });
+        }
+    }
+
+    pub(super) fn resume_node(&mut self, at: usize) {
+        self.nodes[at].paused = false;
+        self.plan_turn(at, 1);
+    }
+
+    /// A turn as the server runs it.
+    pub(super) fn turn(&mut self, at: usize, life: u32) {
+        let now_us = self.now_us;
+        let node = &mut self.nodes[at];
+        if node.life != life || node.turn_planned_us > now_us {
+            return;
+        }
+        node.turn_planned_us = u64::MAX;
+        if node.paused {
+            return;
+        }
+        let Some(mut host) = node.host.take() else { return };
+        self.turns += 1;
+        host.begin(node.clock.read(now_us));
+        for input in std::mem::take(&mut node.inbox) {
+            match input {
+                Input::Frame { from, bytes } => host.receive(from, &bytes).expect("frames arrive whole"),
+                Input::Call(call) => submit(&mut host, *call),
+                Input::Flushed(lsn) => host.flushed(lsn),
+                Input::Stored(number) => host.stored(number),
+                Input::Linked(peer) => host.linked(peer),
+            }
+        }
+        host.end(&node.storage);
+        node.batches.extend(host.take_batches());
+        let flush = host.log_mut().submit();
+        if let Some(submission) = &flush {
+            submission.write(&mut node.storage).expect("the simulated disk has room");
+        }
+        for segment in host.log_mut().removable() {
+            node.storage.remove(segment).expect("a removable segment is there");
+            node.lost.log_segment_removed += 1;
+        }
+        if let Some(submission) = flush {
+            let delay_us =
+                if node.random.chance(20) { node.random.range(1_000..30_000) } else { node.random.range(60..300) };
+            self.plan(delay_us, Event::Flushed { node: at, life, lsn: submission.lsn });
+        }
+        self.finish_turn(at, host);
+    }
+
+    fn finish_turn(&mut self, at: usize, mut host: Host) {
+        let mut frames = Vec::new();
+        host.take_frames(|to, bytes| frames.push((to, bytes.to_vec())));
+        let mut answers = Vec::new();
+        host.take_answers(&mut answers);
+        self.agreement.observe(self.nodes[at].id, &mut host);
+        for group in host.groups() {
+            group.assert_sound();
+        }
+        let clock = &self.nodes[at].clock;
+        let delay_us = clock.delay_until_us(host.next_turn_at(), self.now_us).clamp(1, 10_000_000);
+        self.nodes[at].host = Some(host);
+        self.trace(&[self.now_us, at as u64, frames.len() as u64, answers.len() as u64]);
+        for (to, bytes) in frames {
+            self.send_frame(at, to, bytes);
+        }
+        for (number, answer) in answers {
+            self.answer_client(at, number, answer);
+        }
+        self.plan_store(at);
+        self.plan_turn(at, delay_us);
+    }
+
+    fn send_frame(&mut self, from: usize, to: NodeId, bytes: Vec<u8>) {
+        let to = to.0 as usize - 1;
+        self.trace(&[to as u64, bytes.len() as u64, u64::from(bytes[4]) | u64::from(bytes[11]) << 8]);
+        for delay_us in self.network.send(from, to) {
+            self.plan(delay_us, Event::Frame { to, from, bytes: bytes.clone() });
+        }
+    }
+
+    fn answer_client(&mut self, at: usize, number: u64, answer: Answer) {
+        let delay_us = self.random.range(20..200);
+        if let Some(client) =
+            self.clients.answer(at, number, answer, self.now_us + delay_us, &mut self.history, &mut self.sometimes)
+        {
+            let think_us = delay_us + self.random.delay(1_000);
+            self.plan(think_us, Event::Client { client });
+        }
+    }
+}
+
+fn submit(host: &mut Host, call: ClientCall) {
+    let target = quorate_node::Target::Slot { namespace: 0, slot: call.slot };
+    call.call.with_command(|command| {
+        host.submit(Submission { number: call.number, predecessor: call.predecessor, target, command });
+    });
+}
