@@ -69,7 +69,7 @@ impl MemoryStorage {
                 let kept = match fate {
                     0 => true,
                     1 => false,
-                    _ => random() % 2 == 0,
+                    _ => random().is_multiple_of(2),
                 };
                 if kept {
                     bytes[write.offset + at * SECTOR_BYTES..][..sector.len()].copy_from_slice(sector);

@@ -1,4 +1,5 @@
 //! Bytes that are not what was written: never applied, never a panic, and named when they were durable.
+#![allow(clippy::unwrap_used, reason = "a test may stop where it likes")]
 
 mod common;
 

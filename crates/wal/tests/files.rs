@@ -1,4 +1,5 @@
 //! The log in a directory.
+#![allow(clippy::unwrap_used, reason = "a test may stop where it likes")]
 
 mod common;
 

@@ -1,0 +1,242 @@
+//! The store on disk, on the `fjall` library: a log-structured tree, which takes many small checkpoints cheaply.
+//!
+//! ```text
+//! 0, "format"                      our version, u16 little-endian
+//! 0, ".", name                     a record of the node
+//! 1, group u64 big-endian, 0       a group's meta record
+//! 1, group u64 big-endian, 1, name an object of it
+//! ```
+//!
+//! One keyspace for all, so that a batch is one entry of one journal, and all of a group lies together: a group is
+//! woken by one scan. The library buffers nothing that was applied: the batch is synced before it returns.
+
+use std::io;
+use std::path::Path;
+
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+
+use crate::batch::{Batch, Change, GroupChanges};
+use crate::{FORMAT_VERSION, Key, Store, StoreError};
+
+const OF_NODE: u8 = 0;
+const OF_GROUP: u8 = 1;
+const META: u8 = 0;
+const OBJECT: u8 = 1;
+const FORMAT: &[u8] = b"\0format";
+const KEYSPACE: &str = "checkpoints";
+/// Tag and group, before the kind.
+const PREFIX_BYTES: usize = 9;
+/// Objects that are stepped over on the way to the next group, before it is sought: a step costs far less than a
+/// search, but a volume may have millions.
+const STEPS_MAX: u32 = 16;
+
+/// What the library may use. The defaults are for a node that shares its machine with others.
+#[derive(Clone, Debug)]
+pub struct FjallSettings {
+    /// Blocks kept for reading.
+    pub cache_bytes: u64,
+    /// Changes kept in memory before they become a file. At most two of these at a time, and one large value.
+    pub memtable_bytes: u64,
+    pub thread_count: usize,
+    /// Files kept open, at least 10.
+    pub open_files_max: usize,
+}
+
+impl Default for FjallSettings {
+    fn default() -> Self {
+        let mib = 1024 * 1024;
+        FjallSettings { cache_bytes: 4 * mib, memtable_bytes: 4 * mib, thread_count: 1, open_files_max: 64 }
+    }
+}
+
+/// The library's floor for the size of its journals.
+const JOURNALS_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// A directory with checkpoints. Clones share it: one may read while another applies. A group's batches must come from
+/// one thread at a time.
+#[derive(Clone)]
+pub struct FjallStore {
+    database: Database,
+    records: Keyspace,
+    path: String,
+}
+
+impl FjallStore {
+    /// Opens the directory, which is made if it is missing.
+    pub fn open(directory: &Path, settings: &FjallSettings) -> Result<FjallStore, StoreError> {
+        let path = directory.display().to_string();
+        let opened = Database::builder(directory)
+            .cache_size(settings.cache_bytes)
+            .max_journaling_size(JOURNALS_BYTES_MAX)
+            .max_cached_files(Some(settings.open_files_max))
+            .worker_threads(settings.thread_count)
+            .manual_journal_persist(true)
+            .open();
+        let database = opened.map_err(|error| store_error(&path, error))?;
+        let options =
+            || KeyspaceCreateOptions::default().max_memtable_size(settings.memtable_bytes).manual_journal_persist(true);
+        let records = database.keyspace(KEYSPACE, options).map_err(|error| store_error(&path, error))?;
+        let store = FjallStore { database, records, path };
+        store.check_format()?;
+        Ok(store)
+    }
+
+    /// Refuses a newer layout; writes our version into a new store.
+    fn check_format(&self) -> Result<(), StoreError> {
+        match self.value(FORMAT)? {
+            Some(version) => {
+                let what = "its format record is not a version";
+                let damaged = || StoreError::Damaged { path: self.path.clone(), what };
+                let found = u16::from_le_bytes(version.try_into().map_err(|_| damaged())?);
+                if found > FORMAT_VERSION {
+                    return Err(StoreError::NewerVersion { path: self.path.clone(), found, known: FORMAT_VERSION });
+                }
+                Ok(())
+            }
+            None => self.commit(|batch| {
+                batch.insert(&self.records, FORMAT, FORMAT_VERSION.to_le_bytes());
+                Ok(())
+            }),
+        }
+    }
+
+    fn value(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let value = self.records.get(key).map_err(|error| self.error(error))?;
+        Ok(value.map(|value| value.to_vec()))
+    }
+
+    fn commit(
+        &self,
+        fill: impl FnOnce(&mut fjall::OwnedWriteBatch) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        fill(&mut batch)?;
+        batch.commit().map_err(|error| self.error(error))
+    }
+
+    /// Adds a group's changes. The library must not meet one key twice in a batch: what is cleared and put again is
+    /// only put.
+    fn add_group(
+        &self,
+        batch: &mut fjall::OwnedWriteBatch,
+        group: u64,
+        changes: GroupChanges,
+    ) -> Result<(), StoreError> {
+        if changes.cleared {
+            for entry in self.records.prefix(key(group, OBJECT, b"")) {
+                let key = entry.key().map_err(|error| self.error(error))?;
+                if !changes.objects.contains_key(&key[PREFIX_BYTES + 1..]) {
+                    batch.remove(&self.records, key);
+                }
+            }
+        }
+        if let Some(change) = changes.meta {
+            self.add(batch, key(group, META, b""), change);
+        }
+        for (name, change) in changes.objects {
+            self.add(batch, key(group, OBJECT, &name), change);
+        }
+        Ok(())
+    }
+
+    fn add(&self, batch: &mut fjall::OwnedWriteBatch, key: Vec<u8>, change: Change) {
+        match change {
+            Some(value) => batch.insert(&self.records, key, value),
+            None => batch.remove(&self.records, key),
+        }
+    }
+
+    fn error(&self, error: fjall::Error) -> StoreError {
+        store_error(&self.path, error)
+    }
+}
+
+impl Store for FjallStore {
+    fn apply(&mut self, changes: Batch) -> Result<(), StoreError> {
+        self.commit(|batch| {
+            for (group, changes) in changes.groups {
+                self.add_group(batch, group, changes)?;
+            }
+            for (name, change) in changes.node {
+                self.add(batch, node_key(&name), change);
+            }
+            Ok(())
+        })
+    }
+
+    fn get(&self, group: u64, record: Key<'_>) -> Result<Option<Vec<u8>>, StoreError> {
+        match record {
+            Key::Meta => self.value(&key(group, META, b"")),
+            Key::Object(name) => self.value(&key(group, OBJECT, name)),
+        }
+    }
+
+    fn for_each(&self, group: u64, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), StoreError> {
+        for entry in self.records.prefix(key(group, OBJECT, b"")) {
+            let (key, value) = entry.into_inner().map_err(|error| self.error(error))?;
+            each(&key[PREFIX_BYTES + 1..], &value);
+        }
+        Ok(())
+    }
+
+    fn groups(&self, each: &mut dyn FnMut(u64, &[u8])) -> Result<(), StoreError> {
+        let mut next = first_key(0);
+        'search: loop {
+            let mut steps = 0;
+            for entry in self.records.range(next.as_slice()..) {
+                let only_meta = entry.into_inner_if(|key| key.get(PREFIX_BYTES) == Some(&META));
+                let (key, meta) = only_meta.map_err(|error| self.error(error))?;
+                let what = "a key is too short";
+                let group = group_of(&key).ok_or_else(|| StoreError::Damaged { path: self.path.clone(), what })?;
+                if let Some(meta) = meta {
+                    each(group, &meta);
+                    steps = 0;
+                    continue;
+                }
+                steps += 1;
+                if steps == STEPS_MAX {
+                    let Some(group) = group.checked_add(1) else { return Ok(()) };
+                    next = first_key(group);
+                    continue 'search;
+                }
+            }
+            return Ok(());
+        }
+    }
+
+    fn node_record(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.value(&node_key(name.as_bytes()))
+    }
+}
+
+fn key(group: u64, kind: u8, name: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(PREFIX_BYTES + 1 + name.len());
+    key.push(OF_GROUP);
+    key.extend_from_slice(&group.to_be_bytes());
+    key.push(kind);
+    key.extend_from_slice(name);
+    key
+}
+
+fn first_key(group: u64) -> Vec<u8> {
+    key(group, META, b"")
+}
+
+/// Names of our own begin differently, so that nobody overwrites the format.
+fn node_key(name: &[u8]) -> Vec<u8> {
+    [&[OF_NODE, b'.'], name].concat()
+}
+
+fn group_of(key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(*key.get(1..)?.first_chunk()?))
+}
+
+fn store_error(path: &str, error: fjall::Error) -> StoreError {
+    let path = path.to_owned();
+    let full = |error: &io::Error| matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    match error {
+        fjall::Error::Locked => StoreError::InUse { path },
+        fjall::Error::Io(error) if full(&error) => StoreError::NoSpace,
+        error => StoreError::Engine { path, source: Box::new(error) },
+    }
+}

@@ -1,0 +1,84 @@
+//! The simulator's store. A clone is an image of the medium.
+
+use std::collections::BTreeMap;
+
+use crate::batch::{Batch, Change, GroupChanges};
+use crate::{Key, Store, StoreError};
+
+/// Records in memory, durable as far as the simulator is concerned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStore {
+    groups: BTreeMap<u64, Group>,
+    node: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Group {
+    meta: Option<Vec<u8>>,
+    objects: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Store for MemoryStore {
+    fn apply(&mut self, batch: Batch) -> Result<(), StoreError> {
+        for (number, changes) in batch.groups {
+            let group = self.groups.entry(number).or_default();
+            group.apply(changes);
+            if *group == Group::default() {
+                self.groups.remove(&number);
+            }
+        }
+        for (name, change) in batch.node {
+            set(&mut self.node, name, change);
+        }
+        Ok(())
+    }
+
+    fn get(&self, group: u64, key: Key<'_>) -> Result<Option<Vec<u8>>, StoreError> {
+        let Some(group) = self.groups.get(&group) else { return Ok(None) };
+        Ok(match key {
+            Key::Meta => group.meta.clone(),
+            Key::Object(name) => group.objects.get(name).cloned(),
+        })
+    }
+
+    fn for_each(&self, group: u64, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), StoreError> {
+        if let Some(group) = self.groups.get(&group) {
+            group.objects.iter().for_each(|(name, value)| each(name, value));
+        }
+        Ok(())
+    }
+
+    fn groups(&self, each: &mut dyn FnMut(u64, &[u8])) -> Result<(), StoreError> {
+        for (number, group) in &self.groups {
+            if let Some(meta) = &group.meta {
+                each(*number, meta);
+            }
+        }
+        Ok(())
+    }
+
+    fn node_record(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.node.get(name.as_bytes()).cloned())
+    }
+}
+
+impl Group {
+    fn apply(&mut self, changes: GroupChanges) {
+        if let Some(meta) = changes.meta {
+            self.meta = meta;
+        }
+        if changes.cleared {
+            self.objects.clear();
+        }
+        for (name, change) in changes.objects {
+            set(&mut self.objects, name, change);
+        }
+    }
+}
+
+fn set(records: &mut BTreeMap<Vec<u8>, Vec<u8>>, name: Vec<u8>, change: Change) {
+    match change {
+        Some(value) => records.insert(name, value),
+        None => records.remove(&name),
+    };
+}
