@@ -1,1 +1,37 @@
-//! Stub.
+//! What a Redis client meets: bytes in, operations on objects out, outcomes gathered into replies in order.
+//!
+//! [`Front`] holds the connections of one worker. It parses requests, answers what concerns only the connection or this
+//! server at once, turns everything else into [`Request`]s for a [`Backend`], and puts the [`Answer`]s, which come in any
+//! order, into each connection's output in the order of its requests, worded as Redis 7.0 words them.
+//!
+//! It knows no sockets, no clocks (time is an argument) and nothing of where objects live. What it refuses to promise:
+//! a command on several keys is atomic for each key, not for all of them together.
+//!
+//! Read `front` first, then `specs` (the table of commands), `submit` and `object_command` (words to operations), `gather`
+//! and `connection` (answers to replies).
+
+#![forbid(unsafe_code)]
+
+mod backend;
+mod client;
+mod command_info;
+mod connection;
+mod expiry;
+mod front;
+mod gather;
+mod info;
+mod object_command;
+mod operations;
+mod refusal;
+mod reply;
+mod scan;
+mod session;
+mod slot;
+mod specs;
+mod submit;
+
+pub use backend::{AdminReply, Answer, Backend, Failure, InfoSection, OperationId, Request, ServerInfo, Target};
+pub use connection::ConnectionId;
+pub use front::{Front, Limits, Progress};
+pub use refusal::REDIS_VERSION;
+pub use slot::{SLOT_COUNT, slot_of_key};

@@ -28,11 +28,7 @@ pub(crate) fn split_words(line: &mut [u8], spans: &mut Vec<Span>) -> Result<(), 
 }
 
 /// Moves one word that begins at `read` to `write`, without its quotes and escapes, and returns where it ended.
-fn unquote_word(
-    line: &mut [u8],
-    mut read: usize,
-    write: &mut usize,
-) -> Result<usize, UnbalancedQuotes> {
+fn unquote_word(line: &mut [u8], mut read: usize, write: &mut usize) -> Result<usize, UnbalancedQuotes> {
     loop {
         match line.get(read) {
             None | Some(0 | b' ' | b'\n' | b'\r' | b'\t') => return Ok(read),
@@ -53,11 +49,7 @@ fn unquote_word(
 }
 
 /// Unquotes up to the closing double quote and returns the position after it.
-fn unquote_double(
-    line: &mut [u8],
-    mut read: usize,
-    write: &mut usize,
-) -> Result<usize, UnbalancedQuotes> {
+fn unquote_double(line: &mut [u8], mut read: usize, write: &mut usize) -> Result<usize, UnbalancedQuotes> {
     loop {
         let (byte, length) = match line[read.min(line.len())..] {
             [b'"', ..] => return Ok(read + 1),
@@ -74,11 +66,7 @@ fn unquote_double(
 }
 
 /// Unquotes up to the closing single quote, where only the quote itself can be escaped.
-fn unquote_single(
-    line: &mut [u8],
-    mut read: usize,
-    write: &mut usize,
-) -> Result<usize, UnbalancedQuotes> {
+fn unquote_single(line: &mut [u8], mut read: usize, write: &mut usize) -> Result<usize, UnbalancedQuotes> {
     loop {
         let (byte, length) = match line[read.min(line.len())..] {
             [b'\'', ..] => return Ok(read + 1),
@@ -144,28 +132,16 @@ mod tests {
         assert_eq!(words(b"").unwrap(), Vec::<Vec<u8>>::new());
         assert_eq!(words(b" \t ").unwrap(), Vec::<Vec<u8>>::new());
         assert_eq!(words(b"ping").unwrap(), [b"ping"]);
-        assert_eq!(
-            words(b"  set\tkey  value ").unwrap(),
-            [&b"set"[..], b"key", b"value"]
-        );
+        assert_eq!(words(b"  set\tkey  value ").unwrap(), [&b"set"[..], b"key", b"value"]);
         assert_eq!(words(b"a\x0bb \x0bc").unwrap(), [&b"a\x0bb"[..], b"c"]);
         assert_eq!(words(b"ping a\0b c").unwrap(), [&b"ping"[..], b"a"]);
     }
 
     #[test]
     fn quotes_and_escapes() {
-        assert_eq!(
-            words(br#""a b" 'c d' "" ''"#).unwrap(),
-            [&b"a b"[..], b"c d", b"", b""]
-        );
-        assert_eq!(
-            words(br#""\x41\n\r\t\b\a\q\"\\""#).unwrap(),
-            [b"A\n\r\t\x08\x07q\"\\"]
-        );
-        assert_eq!(
-            words(br#""\xzz\x4" next"#).unwrap(),
-            [&b"xzzx4"[..], b"next"]
-        );
+        assert_eq!(words(br#""a b" 'c d' "" ''"#).unwrap(), [&b"a b"[..], b"c d", b"", b""]);
+        assert_eq!(words(br#""\x41\n\r\t\b\a\q\"\\""#).unwrap(), [b"A\n\r\t\x08\x07q\"\\"]);
+        assert_eq!(words(br#""\xzz\x4" next"#).unwrap(), [&b"xzzx4"[..], b"next"]);
         assert_eq!(words(br"'a\'b\n'").unwrap(), [br"a'b\n"]);
         assert_eq!(words(br#"a"b c"'"#), Err(UnbalancedQuotes));
         assert_eq!(words(br#"a"b c" d'e'"#).unwrap(), [&b"ab c"[..], b"de"]);
@@ -173,21 +149,8 @@ mod tests {
 
     #[test]
     fn unbalanced_quotes_are_refused() {
-        for line in [
-            &br#""a"#[..],
-            b"'a",
-            br#""a"b"#,
-            b"'a'b",
-            b"\"a\\",
-            b"\"a\0\"",
-            b"a\"b",
-        ] {
-            assert_eq!(
-                words(line),
-                Err(UnbalancedQuotes),
-                "{}",
-                line.escape_ascii()
-            );
+        for line in [&br#""a"#[..], b"'a", br#""a"b"#, b"'a'b", b"\"a\\", b"\"a\0\"", b"a\"b"] {
+            assert_eq!(words(line), Err(UnbalancedQuotes), "{}", line.escape_ascii());
         }
     }
 }

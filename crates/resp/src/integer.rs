@@ -23,11 +23,7 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
         }
         value = value.checked_mul(10)?.checked_sub(i64::from(digit))?;
     }
-    if negative {
-        Some(value)
-    } else {
-        value.checked_neg()
-    }
+    if negative { Some(value) } else { value.checked_neg() }
 }
 
 /// Longest decimal form: `-9223372036854775808`.

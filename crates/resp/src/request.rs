@@ -58,9 +58,7 @@ impl fmt::Display for ProtocolError {
             ProtocolError::BulkLength => f.write_str("invalid bulk length"),
             ProtocolError::BulkLineLength => f.write_str("too big bulk count string"),
             // A line end would break the reply's own line; Redis prints a space too.
-            ProtocolError::BulkExpected {
-                found: b'\r' | b'\n',
-            } => f.write_str("expected '$', got ' '"),
+            ProtocolError::BulkExpected { found: b'\r' | b'\n' } => f.write_str("expected '$', got ' '"),
             ProtocolError::BulkExpected { found } => {
                 write!(f, "expected '$', got '{}'", char::from(*found))
             }
@@ -83,10 +81,7 @@ pub(crate) struct Span {
 impl Span {
     pub(crate) fn new(start: usize, length: usize) -> Span {
         // Requests end far below 4 GiB: `RequestParser::new` caps the limit.
-        Span {
-            start: start as u32,
-            length: length as u32,
-        }
+        Span { start: start as u32, length: length as u32 }
     }
 
     pub(crate) fn of(self, request: &[u8]) -> &[u8] {
@@ -127,10 +122,7 @@ impl<'a> Arguments<'a> {
     #[must_use]
     pub fn from(&self, first: usize) -> Arguments<'a> {
         let first = first.min(self.spans.len());
-        Arguments {
-            request: self.request,
-            spans: &self.spans[first..],
-        }
+        Arguments { request: self.request, spans: &self.spans[first..] }
     }
 }
 
@@ -144,12 +136,7 @@ impl Index<usize> for Arguments<'_> {
 
 impl fmt::Debug for Arguments<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list()
-            .entries(
-                self.iter()
-                    .map(|argument| argument.escape_ascii().to_string()),
-            )
-            .finish()
+        f.debug_list().entries(self.iter().map(|argument| argument.escape_ascii().to_string())).finish()
     }
 }
 
@@ -197,10 +184,7 @@ impl RequestParser {
     pub fn new(limits: RequestLimits) -> RequestParser {
         let request_length_max = limits.request_length_max.min(u32::MAX as usize);
         RequestParser {
-            limits: RequestLimits {
-                request_length_max,
-                ..limits
-            },
+            limits: RequestLimits { request_length_max, ..limits },
             awaited: Awaited::Request,
             position: 0,
             scanned: 0,
@@ -236,15 +220,8 @@ impl RequestParser {
     /// The arguments of the request whose length `parse` has just answered, in the same buffer.
     #[must_use]
     pub fn arguments<'a>(&'a self, buffer: &'a [u8]) -> Arguments<'a> {
-        debug_assert_eq!(
-            self.awaited,
-            Awaited::Request,
-            "asked for arguments of a partial request"
-        );
-        Arguments {
-            request: buffer,
-            spans: &self.spans,
-        }
+        debug_assert_eq!(self.awaited, Awaited::Request, "asked for arguments of a partial request");
+        Arguments { request: buffer, spans: &self.spans }
     }
 
     fn begin(&mut self) {
@@ -293,10 +270,7 @@ impl RequestParser {
     /// Understands as much as there is. True once the request is whole.
     fn parse_multibulk(&mut self, buffer: &[u8]) -> Result<bool, ProtocolError> {
         if self.awaited == Awaited::FirstLine {
-            let Some(line) = self
-                .take_line(buffer)
-                .map_err(|LineTooLong| ProtocolError::MultibulkLineLength)?
-            else {
+            let Some(line) = self.take_line(buffer).map_err(|LineTooLong| ProtocolError::MultibulkLineLength)? else {
                 return Ok(false);
             };
             let count = parse_integer(&line[1..]).ok_or(ProtocolError::MultibulkLength)?;
@@ -328,10 +302,7 @@ impl RequestParser {
     }
 
     fn take_bulk_line(&mut self, buffer: &[u8]) -> Result<Option<usize>, ProtocolError> {
-        let Some(line) = self
-            .take_line(buffer)
-            .map_err(|LineTooLong| ProtocolError::BulkLineLength)?
-        else {
+        let Some(line) = self.take_line(buffer).map_err(|LineTooLong| ProtocolError::BulkLineLength)? else {
             return Ok(None);
         };
         // An empty line means that the carriage return stands where the dollar should.
@@ -350,8 +321,7 @@ impl RequestParser {
     /// The line at `position` without its end, once all of it is there.
     fn take_line<'b>(&mut self, buffer: &'b [u8]) -> Result<Option<&'b [u8]>, LineTooLong> {
         let line = &buffer[self.position..];
-        let carriage_return =
-            position_of(b'\r', &line[self.scanned..]).map(|offset| self.scanned + offset);
+        let carriage_return = position_of(b'\r', &line[self.scanned..]).map(|offset| self.scanned + offset);
         let length = carriage_return.unwrap_or(line.len());
         if length > self.limits.line_length_max {
             return Err(LineTooLong);

@@ -79,11 +79,7 @@ impl fmt::Display for ReplyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ReplyError::UnknownType(byte) => {
-                write!(
-                    f,
-                    "the reply begins with '{}', which is no type of RESP",
-                    byte.escape_ascii()
-                )
+                write!(f, "the reply begins with '{}', which is no type of RESP", byte.escape_ascii())
             }
             ReplyError::MalformedLine(line) => write!(f, "the reply's line {line:?} is malformed"),
             ReplyError::MissingLineEnd => f.write_str("a string of the reply has no line end"),
@@ -130,10 +126,7 @@ pub struct ReplyParser {
 impl ReplyParser {
     #[must_use]
     pub fn new(limits: ReplyLimits) -> ReplyParser {
-        ReplyParser {
-            limits,
-            stack: Vec::new(),
-        }
+        ReplyParser { limits, stack: Vec::new() }
     }
 
     /// Takes what it can from `buffer` and returns how many bytes that was, which must not be shown again, and a reply if
@@ -151,11 +144,7 @@ impl ReplyParser {
                     if self.stack.len() >= self.limits.depth_max {
                         return Err(ReplyError::TooDeep);
                     }
-                    self.stack.push(Partial {
-                        kind,
-                        missing,
-                        elements: Vec::new(),
-                    });
+                    self.stack.push(Partial { kind, missing, elements: Vec::new() });
                     self.close_full()
                 }
             };
@@ -201,11 +190,7 @@ impl ReplyParser {
 
     fn parse_item(&self, buffer: &[u8]) -> Result<Option<(Item, usize)>, ReplyError> {
         let Some(line_end) = buffer.windows(2).position(|pair| pair == b"\r\n") else {
-            return if self.is_line_too_long(buffer) {
-                Err(ReplyError::LineTooLong)
-            } else {
-                Ok(None)
-            };
+            return if self.is_line_too_long(buffer) { Err(ReplyError::LineTooLong) } else { Ok(None) };
         };
         let (line, length) = (&buffer[..line_end], line_end + 2);
         let Some((&kind, text)) = line.split_first() else {
@@ -255,22 +240,14 @@ impl ReplyParser {
         }
         let value = match (kind, bytes) {
             (b'!', _) => Value::Error(lossy(bytes)),
-            (b'=', [a, b, c, b':', text @ ..]) => Value::Verbatim {
-                format: lossy(&[*a, *b, *c]),
-                text: text.to_vec(),
-            },
+            (b'=', [a, b, c, b':', text @ ..]) => Value::Verbatim { format: lossy(&[*a, *b, *c]), text: text.to_vec() },
             (b'=', _) => return Err(malformed(line)),
             _ => Value::Bulk(bytes.to_vec()),
         };
         Ok(Some((Item::Whole(value), line_length + length + 2)))
     }
 
-    fn parse_nested(
-        &self,
-        kind: u8,
-        line: &[u8],
-        line_length: usize,
-    ) -> Result<Option<(Item, usize)>, ReplyError> {
+    fn parse_nested(&self, kind: u8, line: &[u8], line_length: usize) -> Result<Option<(Item, usize)>, ReplyError> {
         let declared = parse_number(line, &line[1..])?;
         if declared == -1 {
             return Ok(Some((Item::Whole(Value::Null), line_length)));

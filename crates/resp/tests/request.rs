@@ -5,11 +5,7 @@ use quorate_resp::{ProtocolError, RequestLimits, RequestParser};
 type Words = Vec<Vec<u8>>;
 
 /// Feeds `input` in pieces of `step` bytes and collects the requests, up to the first error.
-fn feed(
-    parser: &mut RequestParser,
-    input: &[u8],
-    step: usize,
-) -> (Vec<Words>, Option<ProtocolError>) {
+fn feed(parser: &mut RequestParser, input: &[u8], step: usize) -> (Vec<Words>, Option<ProtocolError>) {
     let mut requests = Vec::new();
     let mut buffer = Vec::new();
     for piece in input.chunks(step) {
@@ -18,13 +14,7 @@ fn feed(
             match parser.parse(&mut buffer) {
                 Ok(None) => break,
                 Ok(Some(length)) => {
-                    requests.push(
-                        parser
-                            .arguments(&buffer)
-                            .iter()
-                            .map(<[u8]>::to_vec)
-                            .collect(),
-                    );
+                    requests.push(parser.arguments(&buffer).iter().map(<[u8]>::to_vec).collect());
                     buffer.drain(..length);
                 }
                 Err(error) => return (requests, Some(error)),
@@ -48,40 +38,23 @@ fn words(words: &[&str]) -> Words {
 
 #[test]
 fn a_multibulk_request() {
-    assert_eq!(
-        requests(b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$5\r\nvalue\r\n"),
-        [words(&["SET", "key", "value"])]
-    );
-    assert_eq!(
-        requests(b"*2\r\n$4\r\nECHO\r\n$0\r\n\r\n"),
-        [words(&["ECHO", ""])]
-    );
-    assert_eq!(
-        requests(b"*1\r\n$4\r\n\r\n\r\n\r\n"),
-        [words(&["\r\n\r\n"])]
-    );
+    assert_eq!(requests(b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$5\r\nvalue\r\n"), [words(&["SET", "key", "value"])]);
+    assert_eq!(requests(b"*2\r\n$4\r\nECHO\r\n$0\r\n\r\n"), [words(&["ECHO", ""])]);
+    assert_eq!(requests(b"*1\r\n$4\r\n\r\n\r\n\r\n"), [words(&["\r\n\r\n"])]);
 }
 
 #[test]
 fn an_inline_request() {
     assert_eq!(requests(b"ping\r\n"), [words(&["ping"])]);
     assert_eq!(requests(b"ping\n"), [words(&["ping"])]);
-    assert_eq!(
-        requests(b"set a \"b c\"\r\n"),
-        [words(&["set", "a", "b c"])]
-    );
+    assert_eq!(requests(b"set a \"b c\"\r\n"), [words(&["set", "a", "b c"])]);
 }
 
 #[test]
 fn a_pipeline_of_both_kinds() {
     assert_eq!(
         requests(b"ping\r\n*1\r\n$4\r\nPING\r\nset 'a' b\n*2\r\n$3\r\nGET\r\n$1\r\na\r\n"),
-        [
-            words(&["ping"]),
-            words(&["PING"]),
-            words(&["set", "a", "b"]),
-            words(&["GET", "a"])
-        ]
+        [words(&["ping"]), words(&["PING"]), words(&["set", "a", "b"]), words(&["GET", "a"])]
     );
 }
 
@@ -136,34 +109,22 @@ fn protocol_errors_in_the_words_of_redis() {
         (b"*1\r\n$\r\n", "invalid bulk length"),
         (b"*1\r\n$-1\r\n", "invalid bulk length"),
         (b"*1\r\n$16777217\r\n", "invalid bulk length"),
-        (
-            b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1x\r\n",
-            "invalid bulk length",
-        ),
+        (b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1x\r\n", "invalid bulk length"),
         (b"ping \"a\r\n", "unbalanced quotes in request"),
         (b"ping 'a'b\r\n", "unbalanced quotes in request"),
     ] {
         for step in [input.len(), 1] {
             let (_, error) = feed(&mut RequestParser::default(), input, step);
             let error = error.unwrap_or_else(|| panic!("{} passed", input.escape_ascii()));
-            assert_eq!(
-                error.to_string(),
-                format!("Protocol error: {text}"),
-                "{}",
-                input.escape_ascii()
-            );
+            assert_eq!(error.to_string(), format!("Protocol error: {text}"), "{}", input.escape_ascii());
         }
     }
 }
 
 #[test]
 fn limits_hold_at_their_edges() {
-    let limits = RequestLimits {
-        argument_length_max: 8,
-        argument_count_max: 3,
-        line_length_max: 16,
-        request_length_max: 40,
-    };
+    let limits =
+        RequestLimits { argument_length_max: 8, argument_count_max: 3, line_length_max: 16, request_length_max: 40 };
     let outcome = |input: &[u8]| {
         let whole = feed(&mut RequestParser::new(limits), input, input.len());
         let bytewise = feed(&mut RequestParser::new(limits), input, 1);
@@ -171,36 +132,15 @@ fn limits_hold_at_their_edges() {
         (whole.0.len(), whole.1)
     };
     assert_eq!(outcome(b"*1\r\n$8\r\n12345678\r\n"), (1, None));
-    assert_eq!(
-        outcome(b"*1\r\n$9\r\n"),
-        (0, Some(ProtocolError::BulkLength))
-    );
-    assert_eq!(
-        outcome(b"*3\r\n$1\r\na\r\n$1\r\na\r\n$1\r\na\r\n"),
-        (1, None)
-    );
-    assert_eq!(
-        outcome(b"*4\r\n"),
-        (0, Some(ProtocolError::MultibulkLength))
-    );
+    assert_eq!(outcome(b"*1\r\n$9\r\n"), (0, Some(ProtocolError::BulkLength)));
+    assert_eq!(outcome(b"*3\r\n$1\r\na\r\n$1\r\na\r\n$1\r\na\r\n"), (1, None));
+    assert_eq!(outcome(b"*4\r\n"), (0, Some(ProtocolError::MultibulkLength)));
     assert_eq!(outcome(b"1234567890123456\n"), (1, None));
-    assert_eq!(
-        outcome(b"12345678901234567"),
-        (0, Some(ProtocolError::InlineLength))
-    );
-    assert_eq!(
-        outcome(b"*1111111111111111"),
-        (0, Some(ProtocolError::MultibulkLineLength))
-    );
-    assert_eq!(
-        outcome(b"*1\r\n$1111111111111111"),
-        (0, Some(ProtocolError::BulkLineLength))
-    );
+    assert_eq!(outcome(b"12345678901234567"), (0, Some(ProtocolError::InlineLength)));
+    assert_eq!(outcome(b"*1111111111111111"), (0, Some(ProtocolError::MultibulkLineLength)));
+    assert_eq!(outcome(b"*1\r\n$1111111111111111"), (0, Some(ProtocolError::BulkLineLength)));
     // 4 + 12 + 12 + 12 bytes are exactly the limit; one more is too much, known before the argument has arrived.
-    assert_eq!(
-        outcome(b"*3\r\n$6\r\n123456\r\n$6\r\n123456\r\n$6\r\n123456\r\n"),
-        (1, None)
-    );
+    assert_eq!(outcome(b"*3\r\n$6\r\n123456\r\n$6\r\n123456\r\n$6\r\n123456\r\n"), (1, None));
     assert_eq!(
         outcome(b"*3\r\n$6\r\n123456\r\n$6\r\n123456\r\n$7\r\n1234567\r\n"),
         (0, Some(ProtocolError::RequestLength))
@@ -211,10 +151,7 @@ fn limits_hold_at_their_edges() {
 fn a_declared_length_costs_nothing() {
     // Each of these announces as much as is allowed; the parser must come back at once and wait.
     let mut parser = RequestParser::default();
-    assert_eq!(
-        parser.parse(&mut b"*1048576\r\n$16777216\r\n".to_vec()),
-        Ok(None)
-    );
+    assert_eq!(parser.parse(&mut b"*1048576\r\n$16777216\r\n".to_vec()), Ok(None));
 }
 
 #[test]
@@ -248,16 +185,9 @@ fn garbage_never_panics() {
             })
             .collect();
         let whole = feed(&mut RequestParser::default(), &input, length);
-        let pieces = feed(
-            &mut RequestParser::default(),
-            &input,
-            1 + next() as usize % 5,
-        );
+        let pieces = feed(&mut RequestParser::default(), &input, 1 + next() as usize % 5);
         assert_eq!(whole, pieces, "{}", input.escape_ascii());
         refused += usize::from(whole.1.is_some());
     }
-    assert!(
-        refused > 1_000,
-        "the garbage should be broken often enough: {refused}"
-    );
+    assert!(refused > 1_000, "the garbage should be broken often enough: {refused}");
 }

@@ -1,0 +1,156 @@
+//! What the front asks of the rest of the server, and what it is answered.
+
+use quorate_object::{Command, Outcome};
+
+/// Numbers the operations of one front from 1 since its start; it is the number in a command's ticket too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OperationId(pub u64);
+
+/// Carries out operations. All calls return at once; the answers come by [`Front::completed`](crate::Front::completed),
+/// one for each operation, in any order.
+pub trait Backend {
+    /// Begins an operation.
+    fn submit(&mut self, request: Request<'_>);
+
+    /// Whether `SELECT` may enter this namespace.
+    fn namespace_exists(&self, namespace: u32) -> bool;
+
+    /// The namespaces that `FLUSHALL` empties.
+    fn namespaces(&self) -> Vec<u32>;
+
+    /// How many volumes must be asked for what concerns all objects of a namespace.
+    fn volumes(&self, namespace: u32) -> u32;
+
+    /// What `INFO` prints.
+    fn server_info(&self) -> ServerInfo;
+
+    /// What `CONFIG GET` prints: parameters by Redis's lower-case names (`save`, `appendonly`, `maxmemory`, `databases`,
+    /// `timeout`, `proto-max-bulk-len`, `port`, `bind`, ...) and their values, in the order to be printed.
+    fn config(&self) -> Vec<(&'static str, String)>;
+}
+
+/// One operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request<'a> {
+    pub operation: OperationId,
+    /// The same connection's latest operation on the same object that is still unanswered: this one must come after it.
+    pub predecessor: Option<OperationId>,
+    pub namespace: u32,
+    pub target: Target<'a>,
+}
+
+/// What an operation is about.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Target<'a> {
+    /// A command on one object, in the slot that Redis Cluster would give its key.
+    Object { slot: u16, key: &'a [u8], command: Command<'a> },
+    /// One volume's part of a command on all objects of a namespace.
+    Volume { index: u32, command: Command<'a> },
+    /// `QUORATE ...`, all words including the first.
+    Admin { words: Vec<Vec<u8>> },
+}
+
+/// How an operation ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    Outcome(Outcome),
+    Admin(AdminReply),
+    Failed(Failure),
+}
+
+/// Why there is no outcome. Each text tells the client whether the command was executed and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Too few replicas can be reached. Not executed.
+    NoQuorum,
+    /// No answer in time. It may have been executed, or may yet be.
+    Timeout,
+    /// The object's group is just being changed. Not executed.
+    TryAgain,
+    /// The node is starting. Not executed.
+    Loading,
+    /// The node's memory limit is reached. Not executed.
+    OutOfMemory,
+    /// The node's disk is full. Not executed.
+    NoSpace,
+    /// An error line of its own, with its code first.
+    Other(String),
+}
+
+impl Failure {
+    /// The error line without the leading dash.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        match self {
+            Failure::NoQuorum => "NOQUORUM not executed: too few replicas of this object can be reached, try again",
+            Failure::Timeout => {
+                "TIMEOUT outcome unknown: no answer in time, the command may still take effect, read before you repeat it"
+            }
+            Failure::TryAgain => "TRYAGAIN not executed: the replicas of this object are being changed, try again",
+            Failure::Loading => "LOADING Redis is loading the dataset in memory",
+            Failure::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
+            Failure::NoSpace => "MISCONF not executed: no space left on the disk, reads still work",
+            Failure::Other(text) => text,
+        }
+    }
+}
+
+/// The answer of an administrative command: a small tree that prints well in both versions of the protocol.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AdminReply {
+    /// A status such as `OK`.
+    Simple(String),
+    /// An error line of its own, with its code first.
+    Error(String),
+    Integer(i64),
+    Double(f64),
+    Boolean(bool),
+    Text(String),
+    Null,
+    Array(Vec<AdminReply>),
+    /// In order; a flat array in version 2.
+    Map(Vec<(String, AdminReply)>),
+}
+
+impl AdminReply {
+    #[must_use]
+    pub fn ok() -> AdminReply {
+        AdminReply::Simple("OK".to_string())
+    }
+}
+
+/// What `INFO` and `HELLO` tell of this server; the front adds what it knows of its clients.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServerInfo {
+    /// Our own version; the version of Redis whose commands we speak is [`REDIS_VERSION`](crate::REDIS_VERSION).
+    pub quorate_version: String,
+    pub node_name: String,
+    pub node_id: u64,
+    /// Random for each start of the process, in hexadecimal.
+    pub run_id: String,
+    pub process_id: u32,
+    pub port: u16,
+    pub uptime_s: u64,
+    /// Connections that the server accepts at most.
+    pub clients_max: u64,
+    pub memory_used_bytes: u64,
+    pub memory_resident_bytes: u64,
+    pub memory_peak_bytes: u64,
+    /// 0 for no limit.
+    pub memory_max_bytes: u64,
+    pub cpu_user_s: f64,
+    pub cpu_system_s: f64,
+    /// Objects in each namespace, as far as this node knows.
+    pub objects: Vec<(u32, u64)>,
+    /// Whether the node is still starting.
+    pub loading: bool,
+    /// Sections of our own, behind those of Redis.
+    pub sections: Vec<InfoSection>,
+}
+
+/// A section of `INFO`: what stands behind `# `, and its fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InfoSection {
+    pub title: String,
+    pub fields: Vec<(String, String)>,
+}

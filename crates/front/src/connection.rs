@@ -1,0 +1,328 @@
+//! One client's connection: who it is, what it has asked, and the queue that keeps its replies in order.
+
+use std::collections::VecDeque;
+
+use quorate_resp::{ReplyWriter, RequestParser, Version};
+
+use crate::backend::{Answer, OperationId};
+use crate::gather::Gathering;
+use crate::operations::Operations;
+use crate::refusal::Refusal;
+use crate::reply::{answer_length, write_answer};
+use crate::specs::Spec;
+
+/// Names a connection of one front. Places are reused, generations are not, so a stale id finds nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnectionId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+impl ConnectionId {
+    /// The connection's place among those of its front; small, and used again once the connection is gone.
+    #[must_use]
+    pub fn place(self) -> usize {
+        self.index as usize
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) generation: u32,
+    pub(crate) client: Client,
+    pub(crate) parser: RequestParser,
+    /// The length of a parsed request that waits until everything before it is answered.
+    pub(crate) held: Option<usize>,
+    pub(crate) output: Vec<u8>,
+    replies: Replies,
+    state: State,
+}
+
+/// What `CLIENT` tells of a connection and what `HELLO`, `SELECT` and `RESET` change.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) id: u64,
+    pub(crate) address: String,
+    pub(crate) local: String,
+    pub(crate) name: Vec<u8>,
+    pub(crate) library_name: Vec<u8>,
+    pub(crate) library_version: Vec<u8>,
+    pub(crate) namespace: u32,
+    pub(crate) version: Version,
+    pub(crate) connected_ms: u64,
+    pub(crate) active_ms: u64,
+    pub(crate) last_command: Option<&'static Spec>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// As many requests are unanswered, or replies unsent, as are allowed; until half of them are gone, none is taken.
+    Full,
+    /// A command on all objects is unanswered: what comes behind it must wait.
+    Barred,
+    /// Nothing more is taken.
+    Closing,
+}
+
+/// A reply that cannot be written yet, because it or one before it is not complete.
+#[derive(Debug)]
+struct Pending {
+    version: Version,
+    /// The reply's first operation; its operations are numbered one by one. For a reply without any, the next one.
+    operation_first: u64,
+    reply: Reply,
+}
+
+#[derive(Debug)]
+enum Reply {
+    Written(Vec<u8>),
+    Awaited,
+    Answered(Answer),
+    Gathered(Box<Gathering>),
+}
+
+#[derive(Debug, Default)]
+struct Replies {
+    queue: VecDeque<Pending>,
+    /// The number of the queue's head.
+    sequence_first: u32,
+    /// Operations without an answer.
+    operation_count: usize,
+    /// Roughly the bytes kept in the queue.
+    length: usize,
+    latest: LatestByKey,
+}
+
+/// The connection's latest operation for each bucket of key hashes, from which [`Operations`] link to earlier ones.
+#[derive(Debug)]
+struct LatestByKey([u64; KEY_BUCKETS]);
+
+/// Enough that even the longest pipeline leaves short chains to walk.
+const KEY_BUCKETS: usize = 64;
+
+impl Default for LatestByKey {
+    fn default() -> Self {
+        LatestByKey([0; KEY_BUCKETS])
+    }
+}
+
+/// What a new operation on a key follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) predecessor: Option<OperationId>,
+    /// The operation before it in the same bucket.
+    pub(crate) previous: u64,
+}
+
+/// How much a connection may have under way; see [`Limits`](crate::Limits).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowance {
+    pub(crate) unanswered_max: usize,
+    pub(crate) output_length_pause: usize,
+}
+
+impl Connection {
+    pub(crate) fn new(generation: u32, client: Client, parser: RequestParser) -> Connection {
+        Connection {
+            generation,
+            client,
+            parser,
+            held: None,
+            output: Vec::new(),
+            replies: Replies::default(),
+            state: State::Open,
+        }
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.state == State::Closing
+    }
+
+    /// Takes no more requests; what is unanswered will still be answered.
+    pub(crate) fn close(&mut self) {
+        self.state = State::Closing;
+    }
+
+    /// Forgets all replies, written or not: the client does not read them.
+    pub(crate) fn abandon(&mut self) {
+        self.close();
+        self.output = Vec::new();
+        self.replies = Replies::default();
+    }
+
+    /// Lets no request pass until everything is answered.
+    pub(crate) fn bar(&mut self) {
+        self.state = State::Barred;
+    }
+
+    pub(crate) fn is_answered(&self) -> bool {
+        self.replies.queue.is_empty()
+    }
+
+    /// Whether another request may be taken now.
+    pub(crate) fn is_ready(&self, allowance: Allowance) -> bool {
+        match self.state {
+            State::Open => !self.is_beyond(allowance.unanswered_max, allowance.output_length_pause),
+            State::Full => !self.is_beyond(allowance.unanswered_max / 2, allowance.output_length_pause / 2),
+            State::Barred => self.is_answered(),
+            State::Closing => false,
+        }
+    }
+
+    /// The same, and remembers it.
+    pub(crate) fn make_ready(&mut self, allowance: Allowance) -> bool {
+        let is_ready = self.is_ready(allowance);
+        match self.state {
+            State::Open if !is_ready => self.state = State::Full,
+            State::Full | State::Barred if is_ready => self.state = State::Open,
+            _ => {}
+        }
+        is_ready
+    }
+
+    fn is_beyond(&self, unanswered_max: usize, length_max: usize) -> bool {
+        self.replies.queue.len().max(self.replies.operation_count) >= unanswered_max.max(1)
+            || self.reply_length() >= length_max.max(1)
+    }
+
+    /// Roughly the bytes of replies that the client has not been sent.
+    pub(crate) fn reply_length(&self) -> usize {
+        self.output.len() + self.replies.length
+    }
+
+    /// Replies at once: to the output if nothing is before it.
+    pub(crate) fn reply(&mut self, write: impl FnOnce(&mut ReplyWriter<'_>)) {
+        let version = self.client.version;
+        if self.is_answered() {
+            return write(&mut ReplyWriter::new(&mut self.output, version));
+        }
+        let mut bytes = Vec::new();
+        write(&mut ReplyWriter::new(&mut bytes, version));
+        self.replies.length += bytes.len();
+        let operation_first = self.replies.queue.back().map_or(0, |last| last.operation_first);
+        self.replies.push(version, operation_first, Reply::Written(bytes));
+    }
+
+    pub(crate) fn refuse(&mut self, refusal: &Refusal) {
+        self.reply(|writer| writer.error(refusal.text()));
+    }
+
+    /// Queues a reply that one operation answers, and returns its number in the queue.
+    pub(crate) fn await_answer(&mut self, operation: OperationId) -> u32 {
+        self.replies.push(self.client.version, operation.0, Reply::Awaited)
+    }
+
+    /// Queues a reply that several operations answer, and returns its number in the queue.
+    pub(crate) fn await_answers(&mut self, first: OperationId, gathering: Gathering) -> u32 {
+        self.replies.push(self.client.version, first.0, Reply::Gathered(Box::new(gathering)))
+    }
+
+    /// Notes an operation whose reply is queued.
+    pub(crate) fn note_operation(&mut self) {
+        self.replies.operation_count += 1;
+    }
+
+    /// Notes an operation on a key and returns what it follows.
+    pub(crate) fn link(&mut self, operation: OperationId, key_hash: u64, operations: &Operations) -> Link {
+        let oldest = self.replies.queue.front().map_or(operation.0, |head| head.operation_first);
+        let latest = &mut self.replies.latest.0[key_hash as usize % KEY_BUCKETS];
+        let previous = core::mem::replace(latest, operation.0);
+        let mut candidate = previous;
+        let mut predecessor = None;
+        // What is older than the oldest pending reply is answered, wherever the chain leads.
+        while candidate >= oldest
+            && let Some(earlier) = operations.at(candidate)
+        {
+            if earlier.key_hash == key_hash && earlier.is_unanswered() {
+                predecessor = Some(OperationId(candidate));
+                break;
+            }
+            candidate = earlier.previous;
+        }
+        Link { predecessor, previous }
+    }
+
+    /// Takes the answer of one operation. True if there is new output. A gathered reply may have `gathered_length_max` bytes.
+    pub(crate) fn accept(
+        &mut self,
+        sequence: u32,
+        operation: OperationId,
+        answer: Answer,
+        gathered_length_max: usize,
+    ) -> bool {
+        let position = sequence.wrapping_sub(self.replies.sequence_first) as usize;
+        let Some(pending) = self.replies.queue.get_mut(position) else {
+            // The connection was abandoned.
+            return false;
+        };
+        self.replies.operation_count -= 1;
+        match &mut pending.reply {
+            Reply::Gathered(gathering) => {
+                let part = (operation.0 - pending.operation_first) as usize;
+                self.replies.length -= gathering.length();
+                gathering.add(part, answer, gathered_length_max);
+                self.replies.length += gathering.length();
+            }
+            // The usual case, without a detour through the queue.
+            _ if position == 0 => {
+                write_answer(&mut ReplyWriter::new(&mut self.output, pending.version), &answer);
+                self.replies.pop();
+                self.write_complete();
+                return true;
+            }
+            reply => {
+                self.replies.length += answer_length(&answer);
+                *reply = Reply::Answered(answer);
+            }
+        }
+        position == 0 && self.write_complete()
+    }
+
+    /// Writes the replies at the head of the queue that are complete. True if there was one.
+    fn write_complete(&mut self) -> bool {
+        let mut has_written = false;
+        while let Some(head) = self.replies.queue.front() {
+            let mut writer = ReplyWriter::new(&mut self.output, head.version);
+            let length = match &head.reply {
+                Reply::Awaited => break,
+                Reply::Gathered(gathering) if !gathering.is_complete() => break,
+                Reply::Gathered(gathering) => {
+                    gathering.write(&mut writer);
+                    gathering.length()
+                }
+                Reply::Answered(answer) => {
+                    write_answer(&mut writer, answer);
+                    answer_length(answer)
+                }
+                Reply::Written(bytes) => {
+                    self.output.extend_from_slice(bytes);
+                    bytes.len()
+                }
+            };
+            self.replies.length -= length;
+            self.replies.pop();
+            has_written = true;
+        }
+        has_written
+    }
+}
+
+impl Replies {
+    fn push(&mut self, version: Version, operation_first: u64, reply: Reply) -> u32 {
+        let sequence = self.sequence_first.wrapping_add(self.queue.len() as u32);
+        self.queue.push_back(Pending { version, operation_first, reply });
+        sequence
+    }
+
+    fn pop(&mut self) {
+        self.queue.pop_front();
+        self.sequence_first = self.sequence_first.wrapping_add(1);
+        if self.queue.is_empty() {
+            self.queue.shrink_to(QUEUE_KEPT);
+        }
+    }
+}
+
+/// Queue places kept allocated while nothing is pending; what a long pipeline needed is given back.
+const QUEUE_KEPT: usize = 64;

@@ -1,0 +1,288 @@
+//! The connections of one worker and the way of every request through them.
+
+use slab::Slab;
+
+use quorate_resp::{Arguments, ProtocolError, RequestLimits, RequestParser, Version};
+
+use crate::backend::{Answer, Backend, OperationId};
+use crate::connection::{Allowance, Client, Connection, ConnectionId};
+use crate::object_command::Call;
+use crate::operations::Operations;
+use crate::refusal::Refusal;
+use crate::session;
+use crate::specs::{self, Shape};
+use crate::submit;
+
+/// What clients may use. See also [`RequestLimits`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub request: RequestLimits,
+    /// Words of a command that does not take many keys.
+    pub word_count_max: usize,
+    /// Bytes of an object's value.
+    pub object_length_max: usize,
+    /// Requests of one connection that are unanswered; further ones are left in its input.
+    pub unanswered_max: usize,
+    /// Bytes of replies that wait to be sent; with more, further requests are left in the connection's input.
+    pub output_length_pause: usize,
+    /// Bytes of replies that wait to be sent; with more, the connection is closed. One reply of many keys may have half of
+    /// it.
+    pub output_length_max: usize,
+    /// Keys that one part of a SCAN is asked for, whatever its COUNT says.
+    pub scan_count_max: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            request: RequestLimits::default(),
+            word_count_max: 65_536,
+            object_length_max: quorate_object::OBJECT_BYTES_MAX,
+            unanswered_max: 10_000,
+            output_length_pause: 1 << 20,
+            output_length_max: 64 << 20,
+            scan_count_max: quorate_object::SCAN_COUNT_MAX,
+        }
+    }
+}
+
+/// How a connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It takes requests.
+    Open,
+    /// It takes none until some are answered or some output is sent: leave its bytes in the socket, and call
+    /// [`Front::received`] again with what is in its input once its progress is [`Progress::Open`].
+    Paused,
+    /// It takes none any more, but some are still to be answered.
+    Draining,
+    /// Send what is in the output, then close it and call [`Front::disconnected`].
+    Close,
+}
+
+/// What the connections of one worker have asked and been answered. See the [crate's documentation](crate).
+#[derive(Debug)]
+pub struct Front {
+    pub(crate) limits: Limits,
+    pub(crate) connections: Slab<Connection>,
+    pub(crate) statistics: Statistics,
+    pub(crate) operations: Operations,
+    generation_last: u32,
+}
+
+/// Counted since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Statistics {
+    pub(crate) connections: u64,
+    pub(crate) requests: u64,
+}
+
+impl Front {
+    #[must_use]
+    pub fn new(limits: Limits) -> Front {
+        Front {
+            limits,
+            connections: Slab::new(),
+            statistics: Statistics::default(),
+            operations: Operations::default(),
+            generation_last: 0,
+        }
+    }
+
+    /// A client has connected from `address` to `local`, both as `host:port`. Times are milliseconds since the Unix epoch.
+    pub fn connected(&mut self, address: String, local: String, now_ms: u64) -> ConnectionId {
+        self.statistics.connections += 1;
+        self.generation_last = self.generation_last.wrapping_add(1);
+        let client = Client {
+            id: self.statistics.connections,
+            address,
+            local,
+            name: Vec::new(),
+            library_name: Vec::new(),
+            library_version: Vec::new(),
+            namespace: 0,
+            version: Version::Resp2,
+            connected_ms: now_ms,
+            active_ms: now_ms,
+            last_command: None,
+        };
+        let parser = RequestParser::new(self.limits.request);
+        let generation = self.generation_last;
+        let index = self.connections.insert(Connection::new(generation, client, parser));
+        ConnectionId { index: index as u32, generation }
+    }
+
+    /// The connection is gone; answers that are still to come for it will be dropped.
+    pub fn disconnected(&mut self, id: ConnectionId) {
+        if self.connection(id).is_some() {
+            self.connections.remove(id.index as usize);
+        }
+    }
+
+    /// How many connections there are.
+    #[must_use]
+    pub fn connection_count(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Takes whole requests from the start of `input` and leaves the rest; nobody else may take bytes from it.
+    /// Replies that are ready go to the [output](Front::output).
+    pub fn received<B: Backend>(
+        &mut self,
+        id: ConnectionId,
+        input: &mut Vec<u8>,
+        now_ms: u64,
+        backend: &mut B,
+    ) -> Progress {
+        let Some(connection) = self.connection_mut(id) else { return Progress::Close };
+        connection.client.active_ms = now_ms;
+        // Taken out, because the words of a request borrow from the parser while the request changes the connection.
+        let mut parser = core::mem::take(&mut connection.parser);
+        let mut held = connection.held.take();
+        let mut consumed = 0;
+        while self.make_ready(id) {
+            let rest = &mut input[consumed..];
+            let parsed = match held.take() {
+                Some(length) => Ok(Some(length)),
+                None => parser.parse(rest),
+            };
+            match parsed {
+                Ok(None) => break,
+                Ok(Some(length)) => {
+                    if self.take_request(id, parser.arguments(rest), now_ms, backend) {
+                        consumed += length;
+                    } else {
+                        held = Some(length);
+                    }
+                }
+                Err(error) => self.refuse_and_close(id, error),
+            }
+        }
+        input.drain(..consumed);
+        if let Some(connection) = self.connection_mut(id) {
+            connection.parser = parser;
+            connection.held = held;
+            if connection.is_closing() {
+                input.clear();
+            }
+        }
+        self.progress(id)
+    }
+
+    /// An operation has ended. Returns the connection that now has output or a new [progress](Front::progress), if any.
+    pub fn completed(&mut self, operation: OperationId, answer: Answer) -> Option<ConnectionId> {
+        let waiter = self.operations.answer(operation)?;
+        let id = ConnectionId { index: waiter.connection, generation: waiter.generation };
+        let output_length_max = self.limits.output_length_max;
+        let connection = self.connection_mut(id)?;
+        let has_output = connection.accept(waiter.sequence, operation, answer, output_length_max / 2);
+        if connection.reply_length() > output_length_max {
+            connection.abandon();
+            return Some(id);
+        }
+        has_output.then_some(id)
+    }
+
+    /// The bytes to be sent to the client; the caller removes what it has sent.
+    ///
+    /// # Panics
+    /// If the connection is gone, which only the caller can have done.
+    pub fn output(&mut self, id: ConnectionId) -> &mut Vec<u8> {
+        let connection = self.connection_mut(id).expect("the caller has disconnected this connection");
+        &mut connection.output
+    }
+
+    /// How the connection stands, which `completed` and sending its output may have changed.
+    #[must_use]
+    pub fn progress(&self, id: ConnectionId) -> Progress {
+        match self.connection(id) {
+            None => Progress::Close,
+            Some(connection) if connection.is_closing() => {
+                if connection.is_answered() {
+                    Progress::Close
+                } else {
+                    Progress::Draining
+                }
+            }
+            Some(connection) if connection.is_ready(self.allowance()) => Progress::Open,
+            Some(_) => Progress::Paused,
+        }
+    }
+
+    /// Whether every request that the connection has sent whole is answered; the replies may still be in its output.
+    #[must_use]
+    pub fn is_answered(&self, id: ConnectionId) -> bool {
+        self.connection(id).is_none_or(Connection::is_answered)
+    }
+
+    /// Carries out one request. False if it must wait until those before it are answered.
+    fn take_request<B: Backend>(
+        &mut self,
+        id: ConnectionId,
+        words: Arguments<'_>,
+        now_ms: u64,
+        backend: &mut B,
+    ) -> bool {
+        let index = id.index as usize;
+        let connection = &mut self.connections[index];
+        if words.is_empty() {
+            return true;
+        }
+        let spec = match specs::resolve(words) {
+            Ok(spec) => spec,
+            // A browser that was tricked into sending commands; Redis too closes without a word.
+            Err(_) if is_http(&words[0]) => {
+                connection.close();
+                return true;
+            }
+            Err(refusal) => {
+                connection.refuse(&refusal);
+                return true;
+            }
+        };
+        if matches!(spec.shape, Shape::Volumes | Shape::Admin) && !connection.is_answered() {
+            connection.bar();
+            return false;
+        }
+        if words.len() > self.limits.word_count_max && spec.shape != Shape::Keys {
+            self.refuse_and_close(id, ProtocolError::MultibulkLength);
+            return true;
+        }
+        connection.client.last_command = Some(spec);
+        self.statistics.requests += 1;
+        let object_length_max = self.limits.object_length_max;
+        let call = Call { spec, words, now_ms, object_length_max };
+        match spec.shape {
+            Shape::Connection => session::execute(self, index, &call, backend),
+            _ => submit::execute(self, index, &call, backend),
+        }
+        true
+    }
+
+    fn refuse_and_close(&mut self, id: ConnectionId, error: ProtocolError) {
+        let connection = &mut self.connections[id.index as usize];
+        connection.refuse(&Refusal::protocol(error));
+        connection.close();
+    }
+
+    fn make_ready(&mut self, id: ConnectionId) -> bool {
+        let allowance = self.allowance();
+        self.connections[id.index as usize].make_ready(allowance)
+    }
+
+    fn allowance(&self) -> Allowance {
+        Allowance { unanswered_max: self.limits.unanswered_max, output_length_pause: self.limits.output_length_pause }
+    }
+
+    fn connection(&self, id: ConnectionId) -> Option<&Connection> {
+        self.connections.get(id.index as usize).filter(|connection| connection.generation == id.generation)
+    }
+
+    fn connection_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        self.connections.get_mut(id.index as usize).filter(|connection| connection.generation == id.generation)
+    }
+}
+
+fn is_http(word: &[u8]) -> bool {
+    word.eq_ignore_ascii_case(b"POST") || word.eq_ignore_ascii_case(b"Host:")
+}

@@ -1,0 +1,226 @@
+//! Words of a client to a command on one object.
+//!
+//! Options are taken in any order and refused in the same cases and words as by Redis 7.0, with one difference: GETEX's
+//! time is checked before the object is looked up, so that a bad one is an error for an absent object too.
+
+use quorate_object::{Command, Condition, ExpireCondition, Expiry, SetAnswer, TtlUnit};
+use quorate_resp::{Arguments, parse_integer};
+
+use crate::expiry::{TimeForm, parse_deadline, parse_expiry};
+use crate::refusal::Refusal;
+use crate::specs::{Id, Spec};
+
+/// A request that has passed the look-up and the arity check.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    pub(crate) spec: &'static Spec,
+    /// The command's name first.
+    pub(crate) words: Arguments<'a>,
+    pub(crate) now_ms: u64,
+    /// The longest value that an object may have.
+    pub(crate) object_length_max: usize,
+}
+
+impl<'a> Call<'a> {
+    /// A word that the arity check has found to be there.
+    pub(crate) fn word(&self, index: usize) -> &'a [u8] {
+        self.words.at(index).unwrap_or_default()
+    }
+
+    fn integer(&self, index: usize) -> Result<i64, Refusal> {
+        parse_integer(self.word(index)).ok_or(Refusal::NOT_AN_INTEGER)
+    }
+}
+
+/// The command for the object `call.word(1)`.
+pub(crate) fn parse<'a>(call: &Call<'a>) -> Result<Command<'a>, Refusal> {
+    let key = call.word(1);
+    Ok(match call.spec.id {
+        Id::Get => Command::Get { key },
+        Id::Set => return parse_set(call),
+        Id::SetNx => Command::Set {
+            key,
+            value: call.word(2),
+            condition: Condition::IfAbsent,
+            expiry: Expiry::Unset,
+            answer: SetAnswer::Flag,
+        },
+        Id::SetEx => return parse_set_with_time(call, TimeForm::Seconds),
+        Id::PSetEx => return parse_set_with_time(call, TimeForm::Milliseconds),
+        Id::GetSet => Command::GetSet { key, value: call.word(2) },
+        Id::GetDel => Command::GetDel { key },
+        Id::GetEx => return parse_get_ex(call),
+        Id::Append => Command::Append { key, value: call.word(2) },
+        Id::Strlen => Command::Strlen { key },
+        Id::Incr => Command::IncrBy { key, delta: 1 },
+        Id::Decr => Command::IncrBy { key, delta: -1 },
+        Id::IncrBy => Command::IncrBy { key, delta: call.integer(2)? },
+        Id::DecrBy => Command::IncrBy { key, delta: parse_decrement(call)? },
+        Id::IncrByFloat => Command::IncrByFloat { key, delta: parse_float(call.word(2))? },
+        Id::GetRange => Command::GetRange { key, start: call.integer(2)?, end: call.integer(3)? },
+        Id::SetRange => return parse_set_range(call),
+        Id::Type => Command::Type { key },
+        Id::Ttl => Command::Ttl { key, unit: TtlUnit::Seconds },
+        Id::PTtl => Command::Ttl { key, unit: TtlUnit::Milliseconds },
+        Id::ExpireTime => Command::Ttl { key, unit: TtlUnit::UnixSeconds },
+        Id::PExpireTime => Command::Ttl { key, unit: TtlUnit::UnixMilliseconds },
+        Id::Expire => return parse_expire(call, TimeForm::Seconds),
+        Id::PExpire => return parse_expire(call, TimeForm::Milliseconds),
+        Id::ExpireAt => return parse_expire(call, TimeForm::UnixSeconds),
+        Id::PExpireAt => return parse_expire(call, TimeForm::UnixMilliseconds),
+        Id::Persist => Command::Persist { key },
+        other => unreachable!("{other:?} is not a command on one object"),
+    })
+}
+
+/// SET key value and options. A later option of the same kind replaces an earlier one, different kinds exclude each other.
+fn parse_set<'a>(call: &Call<'a>) -> Result<Command<'a>, Refusal> {
+    let mut condition = Condition::Always;
+    let mut answer = SetAnswer::Ok;
+    let mut keep = false;
+    let mut time: Option<(TimeForm, &[u8])> = None;
+    let mut options = call.words.from(3).iter();
+    while let Some(option) = options.next() {
+        if option.eq_ignore_ascii_case(b"NX") && matches!(condition, Condition::Always | Condition::IfAbsent) {
+            condition = Condition::IfAbsent;
+        } else if option.eq_ignore_ascii_case(b"XX") && matches!(condition, Condition::Always | Condition::IfPresent) {
+            condition = Condition::IfPresent;
+        } else if option.eq_ignore_ascii_case(b"IFEQ") && matches!(condition, Condition::Always | Condition::IfEqual(_))
+        {
+            condition = Condition::IfEqual(options.next().ok_or(Refusal::SYNTAX)?);
+        } else if option.eq_ignore_ascii_case(b"GET") {
+            answer = SetAnswer::Old;
+        } else if option.eq_ignore_ascii_case(b"KEEPTTL") && time.is_none() {
+            keep = true;
+        } else {
+            time = Some(parse_time_option(option, &mut options, time, keep)?);
+        }
+    }
+    let expiry = match time {
+        Some((form, word)) => Expiry::AtMs(parse_expiry(call.spec, form, word, call.now_ms)?),
+        None if keep => Expiry::Keep,
+        None => Expiry::Unset,
+    };
+    Ok(Command::Set { key: call.word(1), value: call.word(2), condition, expiry, answer })
+}
+
+/// `EX seconds` and the like, unless a time of another form, or its opposite, was given before.
+fn parse_time_option<'a>(
+    option: &[u8],
+    options: &mut impl Iterator<Item = &'a [u8]>,
+    before: Option<(TimeForm, &[u8])>,
+    excluded: bool,
+) -> Result<(TimeForm, &'a [u8]), Refusal> {
+    let form = TimeForm::of_option(option).ok_or(Refusal::SYNTAX)?;
+    if excluded || before.is_some_and(|(other, _)| other != form) {
+        return Err(Refusal::SYNTAX);
+    }
+    Ok((form, options.next().ok_or(Refusal::SYNTAX)?))
+}
+
+fn parse_set_with_time<'a>(call: &Call<'a>, form: TimeForm) -> Result<Command<'a>, Refusal> {
+    let at_ms = parse_expiry(call.spec, form, call.word(2), call.now_ms)?;
+    Ok(Command::Set {
+        key: call.word(1),
+        value: call.word(3),
+        condition: Condition::Always,
+        expiry: Expiry::AtMs(at_ms),
+        answer: SetAnswer::Ok,
+    })
+}
+
+fn parse_get_ex<'a>(call: &Call<'a>) -> Result<Command<'a>, Refusal> {
+    let key = call.word(1);
+    let mut persist = false;
+    let mut time: Option<(TimeForm, &[u8])> = None;
+    let mut options = call.words.from(2).iter();
+    while let Some(option) = options.next() {
+        if option.eq_ignore_ascii_case(b"PERSIST") && time.is_none() {
+            persist = true;
+        } else {
+            time = Some(parse_time_option(option, &mut options, time, persist)?);
+        }
+    }
+    Ok(match time {
+        Some((form, word)) => {
+            let at_ms = parse_expiry(call.spec, form, word, call.now_ms)?;
+            Command::GetEx { key, expiry: Expiry::AtMs(at_ms) }
+        }
+        None if persist => Command::GetEx { key, expiry: Expiry::Remove },
+        None => Command::Get { key },
+    })
+}
+
+fn parse_decrement(call: &Call<'_>) -> Result<i64, Refusal> {
+    call.integer(2)?.checked_neg().ok_or(Refusal::fixed("ERR decrement would overflow"))
+}
+
+/// A finite number. Infinity is a number to Redis, but no sum with it is.
+fn parse_float(word: &[u8]) -> Result<f64, Refusal> {
+    let number: f64 = core::str::from_utf8(word)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .filter(|number: &f64| !number.is_nan())
+        .ok_or(Refusal::NOT_A_FLOAT)?;
+    let is_overflow = number.is_infinite() && word.iter().any(u8::is_ascii_digit);
+    match number.is_infinite() {
+        _ if is_overflow => Err(Refusal::NOT_A_FLOAT),
+        true => Err(Refusal::fixed("ERR increment would produce NaN or Infinity")),
+        false => Ok(number),
+    }
+}
+
+fn parse_set_range<'a>(call: &Call<'a>) -> Result<Command<'a>, Refusal> {
+    let (key, value) = (call.word(1), call.word(3));
+    let offset = call.integer(2)?;
+    if offset < 0 {
+        return Err(Refusal::fixed("ERR offset is out of range"));
+    }
+    // Nothing written at any offset is a question for the length.
+    if value.is_empty() {
+        return Ok(Command::Strlen { key });
+    }
+    let length_max = call.object_length_max.saturating_sub(value.len());
+    match u32::try_from(offset) {
+        Ok(offset) if offset as usize <= length_max => Ok(Command::SetRange { key, offset, value }),
+        _ => Err(Refusal::fixed("ERR string exceeds maximum allowed size (proto-max-bulk-len)")),
+    }
+}
+
+fn parse_expire<'a>(call: &Call<'a>, form: TimeForm) -> Result<Command<'a>, Refusal> {
+    let condition = parse_expire_condition(call.words.from(3))?;
+    let at_ms = parse_deadline(call.spec, form, call.word(2), call.now_ms)?;
+    Ok(Command::ExpireAt { key: call.word(1), at_ms, condition })
+}
+
+fn parse_expire_condition(options: Arguments<'_>) -> Result<ExpireCondition, Refusal> {
+    let (mut none, mut some, mut greater, mut less) = (false, false, false, false);
+    for option in options.iter() {
+        if option.eq_ignore_ascii_case(b"NX") {
+            none = true;
+        } else if option.eq_ignore_ascii_case(b"XX") {
+            some = true;
+        } else if option.eq_ignore_ascii_case(b"GT") {
+            greater = true;
+        } else if option.eq_ignore_ascii_case(b"LT") {
+            less = true;
+        } else {
+            return Err(Refusal::quoting("ERR Unsupported option ", option, ""));
+        }
+    }
+    if none && (some || greater || less) {
+        return Err(Refusal::fixed("ERR NX and XX, GT or LT options at the same time are not compatible"));
+    }
+    Ok(match (some, greater, less) {
+        (_, true, true) => {
+            return Err(Refusal::fixed("ERR GT and LT options at the same time are not compatible"));
+        }
+        (true, false, true) => ExpireCondition::IfSomeAndLess,
+        // An object without expiry expires last, so that GT implies XX.
+        (_, true, false) => ExpireCondition::IfGreater,
+        (false, false, true) => ExpireCondition::IfLess,
+        (true, false, false) => ExpireCondition::IfSome,
+        (false, false, false) if none => ExpireCondition::IfNone,
+        (false, false, false) => ExpireCondition::Always,
+    })
+}

@@ -1,0 +1,69 @@
+//! Answers to bytes.
+
+use quorate_object::Outcome;
+use quorate_resp::ReplyWriter;
+
+use crate::backend::{AdminReply, Answer};
+
+pub(crate) fn write_answer(writer: &mut ReplyWriter<'_>, answer: &Answer) {
+    match answer {
+        Answer::Outcome(outcome) => write_outcome(writer, outcome),
+        Answer::Admin(reply) => write_admin(writer, reply),
+        Answer::Failed(failure) => writer.error(failure.text().as_bytes()),
+    }
+}
+
+fn write_outcome(writer: &mut ReplyWriter<'_>, outcome: &Outcome) {
+    match outcome {
+        Outcome::Ok => writer.simple("OK"),
+        Outcome::Nil => writer.null(),
+        Outcome::Int(value) => writer.integer(*value),
+        Outcome::Bulk(bytes) => writer.bulk(bytes),
+        Outcome::Word(word) => writer.simple(word),
+        Outcome::Error(text) => writer.error(text.as_bytes()),
+        Outcome::Keys(keys) | Outcome::Scan { keys, .. } => {
+            write_keys(writer, keys.iter().map(Vec::as_slice));
+        }
+    }
+}
+
+/// Roughly the bytes that an answer keeps in memory until it can be written.
+pub(crate) fn answer_length(answer: &Answer) -> usize {
+    match answer {
+        Answer::Outcome(Outcome::Bulk(bytes)) => bytes.len(),
+        Answer::Outcome(Outcome::Error(text)) => text.len(),
+        Answer::Outcome(Outcome::Keys(keys) | Outcome::Scan { keys, .. }) => {
+            keys.iter().map(|key| key.len() + size_of::<Vec<u8>>()).sum()
+        }
+        Answer::Outcome(_) | Answer::Admin(_) | Answer::Failed(_) => 0,
+    }
+}
+
+pub(crate) fn write_keys<'k>(writer: &mut ReplyWriter<'_>, keys: impl ExactSizeIterator<Item = &'k [u8]>) {
+    writer.array(keys.len());
+    keys.for_each(|key| writer.bulk(key));
+}
+
+/// Nesting is bounded by whoever built the tree, which is this server, not a client.
+fn write_admin(writer: &mut ReplyWriter<'_>, reply: &AdminReply) {
+    match reply {
+        AdminReply::Simple(text) => writer.simple(text),
+        AdminReply::Error(text) => writer.error(text.as_bytes()),
+        AdminReply::Integer(value) => writer.integer(*value),
+        AdminReply::Double(value) => writer.double(*value),
+        AdminReply::Boolean(value) => writer.boolean(*value),
+        AdminReply::Text(text) => writer.bulk(text.as_bytes()),
+        AdminReply::Null => writer.null(),
+        AdminReply::Array(elements) => {
+            writer.array(elements.len());
+            elements.iter().for_each(|element| write_admin(writer, element));
+        }
+        AdminReply::Map(pairs) => {
+            writer.map(pairs.len());
+            for (name, value) in pairs {
+                writer.bulk(name.as_bytes());
+                write_admin(writer, value);
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Commands that concern only the connection or this server, and are answered at once.
+
+use quorate_object::glob;
+use quorate_resp::{Arguments, Version, parse_integer};
+
+use crate::backend::Backend;
+use crate::client;
+use crate::command_info;
+use crate::connection::Connection;
+use crate::front::Front;
+use crate::info;
+use crate::object_command::Call;
+use crate::refusal::{REDIS_VERSION, Refusal};
+use crate::specs::{Id, Spec};
+
+/// Carries out the call and replies.
+pub(crate) fn execute<B: Backend>(front: &mut Front, index: usize, call: &Call<'_>, backend: &mut B) {
+    let words = call.words;
+    let connection = &mut front.connections[index];
+    let result = match call.spec.id {
+        Id::Ping => ping(connection, call),
+        Id::Echo => {
+            connection.reply(|writer| writer.bulk(call.word(1)));
+            Ok(())
+        }
+        Id::Hello => hello(connection, words),
+        Id::Select => select(connection, call.word(1), backend),
+        Id::Time => {
+            time(connection, call.now_ms);
+            Ok(())
+        }
+        Id::Reset => {
+            reset(connection);
+            Ok(())
+        }
+        Id::Quit => {
+            connection.reply(|writer| writer.simple("OK"));
+            connection.close();
+            Ok(())
+        }
+        Id::ConfigGet => {
+            config_get(connection, words.from(2), &backend.config());
+            Ok(())
+        }
+        Id::Info => {
+            let text = info::text(front, words.from(1), &backend.server_info());
+            front.connections[index].reply(|writer| writer.verbatim_text(text.as_bytes()));
+            Ok(())
+        }
+        Id::Command | Id::CommandCount | Id::CommandDocs | Id::CommandInfo => {
+            connection.reply(|writer| command_info::write(writer, call));
+            Ok(())
+        }
+        Id::ClientHelp | Id::CommandHelp | Id::ConfigHelp => {
+            connection.reply(|writer| command_info::write_help(writer, call.spec));
+            Ok(())
+        }
+        _ => client::execute(front, index, call),
+    };
+    if let Err(refusal) = result {
+        front.connections[index].refuse(&refusal);
+    }
+}
+
+fn ping(connection: &mut Connection, call: &Call<'_>) -> Result<(), Refusal> {
+    match call.words.len() {
+        1 => connection.reply(|writer| writer.simple("PONG")),
+        2 => connection.reply(|writer| writer.bulk(call.word(1))),
+        _ => return Err(Refusal::wrong_arity(call.spec)),
+    }
+    Ok(())
+}
+
+/// HELLO [version [AUTH user password] [SETNAME name]]. The version changes only if all options are right.
+fn hello(connection: &mut Connection, words: Arguments<'_>) -> Result<(), Refusal> {
+    let version = match words.at(1).map(parse_integer) {
+        None => connection.client.version,
+        Some(Some(2)) => Version::Resp2,
+        Some(Some(3)) => Version::Resp3,
+        Some(Some(_)) => return Err(Refusal::fixed("NOPROTO unsupported protocol version")),
+        Some(None) => {
+            return Err(Refusal::fixed("ERR Protocol version is not an integer or out of range"));
+        }
+    };
+    let mut options = words.from(2).iter();
+    while let Some(option) = options.next() {
+        if option.eq_ignore_ascii_case(b"AUTH") && options.len() >= 2 {
+            let user = options.next().unwrap_or_default();
+            let _password = options.next();
+            authenticate(user)?;
+        } else if option.eq_ignore_ascii_case(b"SETNAME") && options.len() >= 1 {
+            client::set_name(connection, options.next().unwrap_or_default())?;
+        } else {
+            return Err(Refusal::quoting("ERR Syntax error in HELLO option '", option, "'"));
+        }
+    }
+    connection.client.version = version;
+    let id = connection.client.id as i64;
+    connection.reply(|writer| {
+        writer.map(7);
+        for (name, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
+            writer.bulk(name.as_bytes());
+            writer.bulk(value.as_bytes());
+        }
+        writer.bulk(b"proto");
+        writer.integer(if version == Version::Resp3 { 3 } else { 2 });
+        writer.bulk(b"id");
+        writer.integer(id);
+        for (name, value) in [("mode", "standalone"), ("role", "master")] {
+            writer.bulk(name.as_bytes());
+            writer.bulk(value.as_bytes());
+        }
+        writer.bulk(b"modules");
+        writer.array(0);
+    });
+    Ok(())
+}
+
+/// As Redis without a password set: the default user may have any, and there is no other.
+fn authenticate(user: &[u8]) -> Result<(), Refusal> {
+    if user == b"default" {
+        return Ok(());
+    }
+    Err(Refusal::fixed("WRONGPASS invalid username-password pair or user is disabled."))
+}
+
+fn select(connection: &mut Connection, word: &[u8], backend: &impl Backend) -> Result<(), Refusal> {
+    let number = parse_integer(word).ok_or(Refusal::NOT_AN_INTEGER)?;
+    if i32::try_from(number).is_err() {
+        return Err(Refusal::fixed("ERR value is out of range, value must between -2147483648 and 2147483647"));
+    }
+    match u32::try_from(number) {
+        Ok(namespace) if backend.namespace_exists(namespace) => {
+            connection.client.namespace = namespace;
+            connection.reply(|writer| writer.simple("OK"));
+            Ok(())
+        }
+        _ => Err(Refusal::fixed("ERR DB index is out of range")),
+    }
+}
+
+fn time(connection: &mut Connection, now_ms: u64) {
+    connection.reply(|writer| {
+        writer.array(2);
+        writer.bulk((now_ms / 1000).to_string().as_bytes());
+        writer.bulk((now_ms % 1000 * 1000).to_string().as_bytes());
+    });
+}
+
+/// Back to what the connection was when it was new.
+fn reset(connection: &mut Connection) {
+    connection.client.namespace = 0;
+    connection.client.version = Version::Resp2;
+    connection.client.name.clear();
+    connection.reply(|writer| writer.simple("RESET"));
+}
+
+/// A parameter is listed once for a pattern, under its own name, or for a plain name, as it was asked for.
+fn config_get(connection: &mut Connection, wanted: Arguments<'_>, parameters: &[(&'static str, String)]) {
+    let wanted: Vec<_> = wanted.iter().map(|word| (word, word.to_ascii_lowercase())).collect();
+    let is_pattern = |word: &[u8]| word.iter().any(|byte| b"*?[".contains(byte));
+    let found: Vec<_> = parameters
+        .iter()
+        .filter_map(|(name, value)| {
+            let (asked, _) = wanted.iter().find(|(_, pattern)| glob::matches(pattern, name.as_bytes()))?;
+            let shown = if is_pattern(asked) { name.as_bytes() } else { *asked };
+            Some((shown, value))
+        })
+        .collect();
+    connection.reply(|writer| {
+        writer.map(found.len());
+        for (name, value) in found {
+            writer.bulk(name);
+            writer.bulk(value.as_bytes());
+        }
+    });
+}
+
+/// The full name of the command that a connection has called last, as `CLIENT LIST` prints it.
+pub(crate) fn name_of(command: Option<&'static Spec>) -> &'static str {
+    command.map_or("NULL", |spec| spec.name)
+}

@@ -1,0 +1,200 @@
+//! A front over a backend in memory: real objects, one table a volume, and answers in an order of the test's choice.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::collections::BTreeMap;
+
+use quorate_front::{
+    AdminReply, Answer, Backend, ConnectionId, Failure, Front, InfoSection, Limits, OperationId, Progress, Request,
+    SLOT_COUNT, ServerInfo, Target,
+};
+use quorate_object::Objects;
+
+/// The time at which every test happens.
+pub(crate) const NOW_MS: u64 = 1_700_000_000_123;
+
+pub(crate) const VOLUME_COUNT: u32 = 8;
+
+/// Executes at once, in the order of submission, and keeps the answers.
+pub(crate) struct MemoryBackend {
+    volumes: BTreeMap<(u32, u32), Objects>,
+    pub(crate) namespaces: Vec<u32>,
+    pub(crate) volume_count: u32,
+    /// Answers not yet delivered, in the order of submission.
+    pub(crate) answers: Vec<(OperationId, Answer)>,
+    /// What has been submitted: number, predecessor, and what about.
+    pub(crate) log: Vec<(u64, Option<u64>, String)>,
+    /// Failures for operations on these keys, which are then not executed.
+    pub(crate) failing: BTreeMap<Vec<u8>, Failure>,
+}
+
+impl Default for MemoryBackend {
+    fn default() -> Self {
+        MemoryBackend {
+            volumes: BTreeMap::new(),
+            namespaces: vec![0, 1],
+            volume_count: VOLUME_COUNT,
+            answers: Vec::new(),
+            log: Vec::new(),
+            failing: BTreeMap::new(),
+        }
+    }
+}
+
+impl MemoryBackend {
+    fn objects(&mut self, namespace: u32, volume: u32) -> &mut Objects {
+        self.volumes.entry((namespace, volume)).or_insert_with(|| Objects::new([7; 16]))
+    }
+
+    fn execute(&mut self, request: &Request<'_>) -> Answer {
+        let namespace = request.namespace;
+        match &request.target {
+            Target::Object { slot, key, command } => {
+                assert_eq!(*slot, quorate_front::slot_of_key(key));
+                assert_eq!(command.key(), Some(*key), "{command:?}");
+                if let Some(failure) = self.failing.get(*key) {
+                    return Answer::Failed(failure.clone());
+                }
+                let volume = u32::from(*slot) * self.volume_count / u32::from(SLOT_COUNT);
+                Answer::Outcome(self.objects(namespace, volume).run(command, NOW_MS, 0))
+            }
+            Target::Volume { index, command } => {
+                Answer::Outcome(self.objects(namespace, *index).run(command, NOW_MS, 0))
+            }
+            Target::Admin { words } => Answer::Admin(admin(words)),
+        }
+    }
+}
+
+/// Answers in every shape that there is.
+fn admin(words: &[Vec<u8>]) -> AdminReply {
+    let words: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word).to_lowercase()).collect();
+    match words.get(1).map(String::as_str) {
+        Some("ok") => AdminReply::ok(),
+        Some("tree") => AdminReply::Map(vec![
+            ("name".into(), AdminReply::Text("n1".into())),
+            ("volumes".into(), AdminReply::Integer(64)),
+            ("load".into(), AdminReply::Double(0.5)),
+            ("up".into(), AdminReply::Boolean(true)),
+            ("parent".into(), AdminReply::Null),
+            ("words".into(), AdminReply::Array(words.into_iter().map(AdminReply::Simple).collect())),
+        ]),
+        _ => AdminReply::Error("ERR unknown subcommand".into()),
+    }
+}
+
+impl Backend for MemoryBackend {
+    fn submit(&mut self, request: Request<'_>) {
+        let what = match &request.target {
+            Target::Object { key, .. } => format!("object {}", key.escape_ascii()),
+            Target::Volume { index, .. } => format!("volume {index}"),
+            Target::Admin { .. } => "admin".to_string(),
+        };
+        self.log.push((request.operation.0, request.predecessor.map(|id| id.0), what));
+        let answer = self.execute(&request);
+        self.answers.push((request.operation, answer));
+    }
+
+    fn namespace_exists(&self, namespace: u32) -> bool {
+        self.namespaces.contains(&namespace)
+    }
+
+    fn namespaces(&self) -> Vec<u32> {
+        self.namespaces.clone()
+    }
+
+    fn volumes(&self, namespace: u32) -> u32 {
+        if self.namespace_exists(namespace) { self.volume_count } else { 0 }
+    }
+
+    fn server_info(&self) -> ServerInfo {
+        ServerInfo {
+            quorate_version: "0.1.0".into(),
+            node_name: "n1".into(),
+            node_id: 1,
+            port: 7000,
+            clients_max: 10_000,
+            objects: vec![(0, 3), (1, 0)],
+            sections: vec![InfoSection { title: "Quorate".into(), fields: vec![("volumes".into(), "64".into())] }],
+            ..ServerInfo::default()
+        }
+    }
+
+    fn config(&self) -> Vec<(&'static str, String)> {
+        vec![("save", String::new()), ("appendonly", "no".into()), ("maxmemory", "0".into()), ("databases", "2".into())]
+    }
+}
+
+/// One client's view of a front.
+pub(crate) struct Talk {
+    pub(crate) front: Front,
+    pub(crate) backend: MemoryBackend,
+    pub(crate) id: ConnectionId,
+    pub(crate) input: Vec<u8>,
+}
+
+impl Default for Talk {
+    fn default() -> Self {
+        Talk::new(Limits::default())
+    }
+}
+
+impl Talk {
+    pub(crate) fn new(limits: Limits) -> Talk {
+        let mut front = Front::new(limits);
+        let id = front.connected("127.0.0.1:50000".into(), "127.0.0.1:7000".into(), NOW_MS);
+        Talk { front, backend: MemoryBackend::default(), id, input: Vec::new() }
+    }
+
+    /// Sends bytes and delivers no answer yet.
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> Progress {
+        self.input.extend_from_slice(bytes.as_ref());
+        self.front.received(self.id, &mut self.input, NOW_MS, &mut self.backend)
+    }
+
+    /// Delivers the answer with this number among those that wait.
+    pub(crate) fn deliver(&mut self, number: usize) -> Option<ConnectionId> {
+        let (operation, answer) = self.backend.answers.remove(number);
+        self.front.completed(operation, answer)
+    }
+
+    /// Delivers all answers in an order that `choose` makes out of their number, and goes on with held requests.
+    pub(crate) fn deliver_all(&mut self, mut choose: impl FnMut(usize) -> usize) {
+        loop {
+            while !self.backend.answers.is_empty() {
+                let number = choose(self.backend.answers.len());
+                self.deliver(number);
+            }
+            let length = self.input.len();
+            self.send(b"");
+            if self.backend.answers.is_empty() && self.input.len() == length {
+                return;
+            }
+        }
+    }
+
+    /// What the client reads now, escaped.
+    pub(crate) fn read(&mut self) -> String {
+        let output = std::mem::take(self.front.output(self.id));
+        output.escape_ascii().to_string()
+    }
+
+    /// Sends a line and reads everything that there is to read.
+    pub(crate) fn ask(&mut self, line: &str) -> String {
+        self.send(format!("{line}\r\n"));
+        self.deliver_all(|_| 0);
+        self.read()
+    }
+}
+
+/// A small generator of pseudo-random numbers.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 33) as usize % limit
+    }
+}
