@@ -30,6 +30,10 @@ pub struct Operation {
     pub deadline: Stamp,
     /// The connection's latest operation on the same object that was unanswered when this one came; 0 if none.
     pub predecessor: u64,
+    /// The one that names this as its predecessor, if there is one.
+    pub successor: Option<u64>,
+    /// Not sent while its predecessor is unanswered.
+    pub parked: bool,
     pub envelope: Vec<u8>,
     pub sent_to: Option<NodeId>,
     pub sent_at: Instant,
@@ -141,6 +145,21 @@ impl Operations {
     }
 }
 
+impl Access {
+    fn is_read(self) -> bool {
+        self != Access::Write
+    }
+
+    /// Whether a command must not leave before the one before it on its connection and object is answered.
+    ///
+    /// A write behind a write leaves at once: it names its predecessor, and is not executed before it. A read behind a
+    /// read leaves at once too: an answer that overtakes is thrown away, and the read is sent again. A read and a write
+    /// know nothing of each other, so the second waits.
+    pub(crate) fn waits_for(self, predecessor: Access) -> bool {
+        self.is_read() != predecessor.is_read()
+    }
+}
+
 impl Operation {
     /// Names the predecessor that is still unanswered, or none, in the encoded command.
     pub fn set_predecessor(&mut self, unanswered: bool) {
@@ -161,6 +180,8 @@ mod tests {
             access: Access::Write,
             deadline: Stamp(number),
             predecessor: 0,
+            successor: None,
+            parked: false,
             envelope: vec![0; 32],
             sent_to: None,
             sent_at: Instant(0),

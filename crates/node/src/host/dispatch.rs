@@ -75,6 +75,11 @@ impl Host {
         let ticket = Ticket { node: self.settings.node, start: self.settings.start, number };
         let deadline = Stamp(self.clock.stamp().0 + self.settings.timeout_ms);
         let sent_at = self.clock.now();
+        let mut parked = false;
+        if let Some(before) = self.operations(number).find_mut(predecessor) {
+            before.successor = Some(number);
+            parked = access.waits_for(before.access);
+        }
         let operations = self.operations(number);
         let mut envelope = operations.buffer();
         Envelope::encode(ticket, deadline, 0, command, &mut envelope);
@@ -84,13 +89,17 @@ impl Host {
             access,
             deadline,
             predecessor,
+            successor: None,
+            parked,
             envelope,
             sent_to: None,
             sent_at,
             copies_at_large: 0,
             purpose,
         });
-        self.dispatch(number);
+        if !parked {
+            self.dispatch(number);
+        }
     }
 
     fn operations(&mut self, number: u64) -> &mut Operations {
@@ -100,6 +109,9 @@ impl Host {
     /// Sends an operation to where it must go, as far as this node knows.
     pub(super) fn dispatch(&mut self, number: u64) {
         let Some(operation) = self.operations(number).find_mut(number) else { return };
+        if operation.parked {
+            return;
+        }
         let (target, access, predecessor) = (operation.target, operation.access, operation.predecessor);
         let at_large = operation.copies_at_large > 0;
         match self.route(target) {
@@ -264,14 +276,41 @@ impl Host {
 
     /// An operation has its answer. Later answers to it find nothing.
     pub(super) fn complete(&mut self, number: u64, answer: Answer) {
+        if self.has_overtaken(number) && matches!(answer, Answer::Outcome(_)) {
+            return;
+        }
         let Some(operation) = self.operations(number).take(number) else {
             self.counters.answered_again += 1;
             return;
         };
+        self.unpark(operation.successor);
         match operation.purpose {
             Purpose::Client => self.answers.push((number, answer)),
             Purpose::Directory => self.take_directory(answer),
             Purpose::Admin { operation } => self.finish_admin(operation, answer),
+        }
+    }
+}
+
+impl Host {
+    /// Whether a read's answer has come before that of the read before it: it may be older than what that one will
+    /// see. It is parked, to be sent again.
+    fn has_overtaken(&mut self, number: u64) -> bool {
+        let Some(operation) = self.operations(number).find_mut(number) else { return false };
+        let (access, predecessor) = (operation.access, operation.predecessor);
+        let overtaken = access != Access::Write && predecessor != 0 && self.operations(number).contains(predecessor);
+        if overtaken && let Some(operation) = self.operations(number).find_mut(number) {
+            operation.parked = true;
+        }
+        overtaken
+    }
+
+    /// The operation before this one is answered.
+    fn unpark(&mut self, number: Option<u64>) {
+        let Some(number) = number else { return };
+        let Some(operation) = self.operations(number).find_mut(number) else { return };
+        if std::mem::take(&mut operation.parked) {
+            self.timers.set(self.clock.now(), Timer::Retry { number });
         }
     }
 }
