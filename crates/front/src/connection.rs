@@ -96,14 +96,35 @@ struct Replies {
 
 /// The connection's latest operation for each bucket of key hashes, from which [`Operations`] link to earlier ones.
 #[derive(Debug)]
-struct LatestByKey([u64; KEY_BUCKETS]);
+struct LatestByKey {
+    /// 0 for none. Their number is a power of two.
+    buckets: Vec<u64>,
+    /// The most operations that were unanswered at once: with many more than there are buckets, chains become long.
+    operation_count_max: usize,
+}
 
-/// Enough that even the longest pipeline leaves short chains to walk.
-const KEY_BUCKETS: usize = 64;
+const KEY_BUCKETS_MIN: usize = 16;
+const KEY_BUCKETS_MAX: usize = 1024;
 
 impl Default for LatestByKey {
     fn default() -> Self {
-        LatestByKey([0; KEY_BUCKETS])
+        LatestByKey { buckets: vec![0; KEY_BUCKETS_MIN], operation_count_max: 0 }
+    }
+}
+
+impl LatestByKey {
+    /// Makes the operation its bucket's latest and returns the one before.
+    fn replace(&mut self, key_hash: u64, operation: OperationId) -> u64 {
+        let bucket = key_hash as usize % self.buckets.len();
+        core::mem::replace(&mut self.buckets[bucket], operation.0)
+    }
+
+    /// Called while no operation is unanswered, so that there is nothing to be moved.
+    fn grow(&mut self) {
+        let wanted = self.operation_count_max.next_power_of_two().min(KEY_BUCKETS_MAX);
+        if wanted > self.buckets.len() {
+            self.buckets = vec![0; wanted];
+        }
     }
 }
 
@@ -220,14 +241,18 @@ impl Connection {
 
     /// Notes an operation whose reply is queued.
     pub(crate) fn note_operation(&mut self) {
-        self.replies.operation_count += 1;
+        let replies = &mut self.replies;
+        replies.operation_count += 1;
+        replies.latest.operation_count_max = replies.latest.operation_count_max.max(replies.operation_count);
     }
 
     /// Notes an operation on a key and returns what it follows.
     pub(crate) fn link(&mut self, operation: OperationId, key_hash: u64, operations: &Operations) -> Link {
         let oldest = self.replies.queue.front().map_or(operation.0, |head| head.operation_first);
-        let latest = &mut self.replies.latest.0[key_hash as usize % KEY_BUCKETS];
-        let previous = core::mem::replace(latest, operation.0);
+        if oldest == operation.0 {
+            self.replies.latest.grow();
+        }
+        let previous = self.replies.latest.replace(key_hash, operation);
         let mut candidate = previous;
         let mut predecessor = None;
         // What is older than the oldest pending reply is answered, wherever the chain leads.
@@ -325,4 +350,4 @@ impl Replies {
 }
 
 /// Queue places kept allocated while nothing is pending; what a long pipeline needed is given back.
-const QUEUE_KEPT: usize = 64;
+const QUEUE_KEPT: usize = 128;

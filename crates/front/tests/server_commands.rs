@@ -116,7 +116,7 @@ fn commands_describe_themselves() {
     talk.ask("hello 3");
     assert_eq!(
         talk.ask("command docs dbsize nosuch strlen"),
-        r"%2\r\n$6\r\ndbsize\r\n%3\r\n$7\r\nsummary\r\n$50\r\nReturn the number of keys in the selected database\r\n$5\r\nsince\r\n$5\r\n1.0.0\r\n$5\r\ngroup\r\n$6\r\nserver\r\n$6\r\nstrlen\r\n%4\r\n$7\r\nsummary\r\n$42\r\nGet the length of the value stored in a key\r\n$5\r\nsince\r\n$5\r\n2.2.0\r\n$5\r\ngroup\r\n$6\r\nstring\r\n$9\r\narguments\r\n*1\r\n%2\r\n$4\r\nname\r\n$3\r\nkey\r\n$4\r\ntype\r\n$6\r\nstring\r\n"
+        r"%2\r\n$6\r\ndbsize\r\n%3\r\n$7\r\nsummary\r\n$50\r\nReturn the number of keys in the selected database\r\n$5\r\nsince\r\n$5\r\n1.0.0\r\n$5\r\ngroup\r\n$6\r\nserver\r\n$6\r\nstrlen\r\n%4\r\n$7\r\nsummary\r\n$43\r\nGet the length of the value stored in a key\r\n$5\r\nsince\r\n$5\r\n2.2.0\r\n$5\r\ngroup\r\n$6\r\nstring\r\n$9\r\narguments\r\n*1\r\n%2\r\n$4\r\nname\r\n$3\r\nkey\r\n$4\r\ntype\r\n$6\r\nstring\r\n"
     );
     let docs = talk.ask("command docs client");
     assert!(docs.contains(r"subcommands\r\n%9\r\n$9\r\nclient|id\r\n"), "{docs}");
