@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use quorate_server::config::{Durability, NODES_MAX, Reads, VOLUMES_MAX};
+use quorate_node::root::{Durability, NAMESPACE_NUMBER_MAX, REPLICAS_MAX, Reads, VOLUMES_MAX};
+use quorate_resp::Value;
 
 use crate::client::{Client, Endpoint};
 use crate::failure::{Context, Failure};
-use crate::output::{align_right, say, table, trimmed};
-use crate::status;
+use crate::output::{say, table, trimmed};
 
 /// Create, change, list and drop namespaces
 ///
@@ -29,19 +29,28 @@ enum Command {
     /// Create a namespace
     Create {
         /// Its number
+        #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(NAMESPACE_NUMBER_MAX)))]
         number: u32,
-        #[command(flatten)]
-        settings: Settings,
+        /// How many nodes hold each volume [default: the cluster's, 3]
+        #[arg(long, value_name = "R", value_parser = clap::value_parser!(u8).range(1..=i64::from(REPLICAS_MAX)))]
+        replicas: Option<u8>,
         /// How many groups its keys are divided over [default: the cluster's, 64]
         #[arg(long, value_name = "V", value_parser = clap::value_parser!(u32).range(1..=i64::from(VOLUMES_MAX)))]
         volumes: Option<u32>,
+        /// When writes are acknowledged: on disk at a majority, or in memory, synced every 50 ms or never
+        #[arg(long, value_name = "WHEN", value_parser = PossibleValuesParser::new(durabilities()))]
+        durability: Option<String>,
+        /// Linearizable by a lease or by a quorum round, or sequentially consistent from any member
+        #[arg(long, value_name = "HOW", value_parser = PossibleValuesParser::new(reads()))]
+        reads: Option<String>,
     },
     /// Change what can be changed of a namespace
     Set {
         /// Its number
         number: u32,
-        #[command(flatten)]
-        settings: Settings,
+        /// Linearizable by a lease or by a quorum round, or sequentially consistent from any member
+        #[arg(long, value_name = "HOW", value_parser = PossibleValuesParser::new(reads()))]
+        reads: String,
     },
     /// List the namespaces
     List,
@@ -55,17 +64,12 @@ enum Command {
     },
 }
 
-#[derive(Debug, Default, Args)]
-struct Settings {
-    /// How many nodes hold each volume [default: the cluster's, 3]
-    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u16).range(1..=NODES_MAX as i64))]
-    replicas: Option<u16>,
-    /// When writes are acknowledged: on disk at a majority, or in memory, synced every 50 ms or never
-    #[arg(long, value_name = "WHEN", value_parser = PossibleValuesParser::new(Durability::WORDS))]
-    durability: Option<String>,
-    /// Linearizable by a lease or by a quorum round, or sequentially consistent from the nearest member
-    #[arg(long, value_name = "HOW", value_parser = PossibleValuesParser::new(Reads::WORDS))]
-    reads: Option<String>,
+fn durabilities() -> [&'static str; 3] {
+    [Durability::Sync, Durability::Interval, Durability::Memory].map(Durability::word)
+}
+
+fn reads() -> [&'static str; 3] {
+    [Reads::Lease, Reads::Quorum, Reads::Local].map(Reads::word)
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
@@ -74,67 +78,68 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     {
         return Ok(ExitCode::FAILURE);
     }
-    match request(&options.command)? {
-        Some(request) => {
-            Client::connect(&options.endpoint)?.ask(&request)?;
-            say("OK");
-        }
-        None => list(&options.endpoint)?,
+    let answer = Client::connect(&options.endpoint)?.ask(&request(&options.command))?;
+    match options.command {
+        Command::List => say(list(&answer)?),
+        _ => say("OK"),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The command as the node takes it; a list is read from the status instead.
-fn request(command: &Command) -> Result<Option<Vec<String>>, Failure> {
-    let (verb, number, settings) = match command {
-        Command::List => return Ok(None),
-        Command::Drop { number, .. } => ("DROP", number, Vec::new()),
-        Command::Create { number, settings, volumes } => {
-            let mut words = settings.words();
-            words.extend(pair("VOLUMES", volumes.as_ref()));
-            ("CREATE", number, words)
-        }
-        Command::Set { number, settings } => {
-            let words = settings.words();
-            if words.is_empty() {
-                return Err(Failure::new("nothing to change; give --replicas, --durability or --reads"));
+/// The command as the node takes it.
+fn request(command: &Command) -> Vec<String> {
+    let mut words = ["QUORATE", "NAMESPACE"].map(str::to_owned).to_vec();
+    let mut add = |new: &[&str]| words.extend(new.iter().map(|&word| word.to_owned()));
+    match command {
+        Command::List => add(&["LIST"]),
+        Command::Drop { number, .. } => add(&["DROP", &number.to_string()]),
+        Command::Set { number, reads } => add(&["SET", &number.to_string(), "READS", reads]),
+        Command::Create { number, replicas, volumes, durability, reads } => {
+            add(&["CREATE", &number.to_string()]);
+            let replicas = replicas.map(|number| number.to_string());
+            let volumes = volumes.map(|number| number.to_string());
+            let settings =
+                [("REPLICAS", &replicas), ("VOLUMES", &volumes), ("DURABILITY", durability), ("READS", reads)];
+            for (name, value) in settings {
+                if let Some(value) = value {
+                    add(&[name, value]);
+                }
             }
-            ("SET", number, words)
         }
+    }
+    words
+}
+
+/// A table of what the node lists: names and values of each namespace, whatever they are.
+fn list(answer: &Value) -> Result<String, Failure> {
+    let Value::Array(entries) = answer else {
+        return Err(Failure(format!("QUORATE NAMESPACE LIST was answered with {answer:?}")));
     };
-    let head = ["QUORATE", "NAMESPACE", verb].map(str::to_owned);
-    Ok(Some(head.into_iter().chain([number.to_string()]).chain(settings).collect()))
+    let rows: Vec<Vec<(String, String)>> = entries.iter().map(fields).collect();
+    let header: Vec<&str> = rows.first().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+    let mut table = table(&header);
+    for row in &rows {
+        table.add_row(row.iter().map(|(_, value)| value));
+    }
+    Ok(trimmed(table))
 }
 
-impl Settings {
-    fn words(&self) -> Vec<String> {
-        let replicas = pair("REPLICAS", self.replicas.as_ref());
-        let durability = pair("DURABILITY", self.durability.as_ref());
-        replicas.chain(durability).chain(pair("READS", self.reads.as_ref())).collect()
+/// The pairs of a map, which in RESP2 is an array of names and values in turn.
+fn fields(entry: &Value) -> Vec<(String, String)> {
+    match entry {
+        Value::Map(pairs) => pairs.iter().map(|(name, value)| (text(name), text(value))).collect(),
+        Value::Array(flat) => flat.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect(),
+        _ => Vec::new(),
     }
 }
 
-fn pair(name: &str, value: Option<&impl ToString>) -> impl Iterator<Item = String> {
-    let words = value.map(|value| [name.to_owned(), value.to_string()]);
-    words.into_iter().flatten()
-}
-
-fn list(endpoint: &Endpoint) -> Result<(), Failure> {
-    let status = status::fetch(&mut Client::connect(endpoint)?)?;
-    let mut table = table(&["namespace", "protocol", "replicas", "volumes", "durability", "reads"]);
-    for namespace in status.namespaces {
-        table.add_row([
-            namespace.id.to_string(),
-            namespace.protocol,
-            namespace.replicas.to_string(),
-            namespace.volumes.to_string(),
-            namespace.durability,
-            namespace.reads,
-        ]);
+fn text(value: &Value) -> String {
+    match value {
+        Value::Simple(text) | Value::Error(text) => text.clone(),
+        Value::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::Integer(number) => number.to_string(),
+        other => format!("{other:?}"),
     }
-    align_right(&mut table, [2, 3]);
-    say(trimmed(table));
-    Ok(())
 }
 
 fn is_confirmed(number: u32) -> Result<bool, Failure> {
@@ -154,26 +159,31 @@ fn is_confirmed(number: u32) -> Result<bool, Failure> {
 mod tests {
     use super::*;
 
-    fn words(command: &Command) -> String {
-        request(command).expect("good").expect("a request").join(" ")
-    }
-
     #[test]
     fn options_become_the_words_of_the_grammar() {
-        let settings =
-            Settings { replicas: Some(5), durability: Some("interval".to_owned()), reads: Some("quorum".to_owned()) };
-        assert_eq!(
-            words(&Command::Create { number: 1, settings, volumes: Some(8) }),
-            "QUORATE NAMESPACE CREATE 1 REPLICAS 5 DURABILITY interval READS quorum VOLUMES 8"
-        );
-        let plain = Command::Create { number: 2, settings: Settings::default(), volumes: None };
-        assert_eq!(words(&plain), "QUORATE NAMESPACE CREATE 2");
-        assert_eq!(words(&Command::Drop { number: 2, yes: true }), "QUORATE NAMESPACE DROP 2");
+        let full = Command::Create {
+            number: 1,
+            replicas: Some(5),
+            volumes: Some(8),
+            durability: Some("interval".to_owned()),
+            reads: Some("quorum".to_owned()),
+        };
+        let expected = "QUORATE NAMESPACE CREATE 1 REPLICAS 5 VOLUMES 8 DURABILITY interval READS quorum";
+        assert_eq!(request(&full).join(" "), expected);
+        let plain = Command::Create { number: 2, replicas: None, volumes: None, durability: None, reads: None };
+        assert_eq!(request(&plain).join(" "), "QUORATE NAMESPACE CREATE 2");
+        let set = Command::Set { number: 2, reads: "local".to_owned() };
+        assert_eq!(request(&set).join(" "), "QUORATE NAMESPACE SET 2 READS local");
+        assert_eq!(request(&Command::Drop { number: 2, yes: true }).join(" "), "QUORATE NAMESPACE DROP 2");
     }
 
     #[test]
-    fn a_change_of_nothing_is_refused() {
-        let refusal = request(&Command::Set { number: 1, settings: Settings::default() }).expect_err("refused");
-        assert!(refusal.0.contains("nothing to change"), "{refusal:?}");
+    fn a_list_is_a_table_in_either_version_of_the_protocol() {
+        let name = |text: &str| Value::Bulk(text.as_bytes().to_vec());
+        let flat = Value::Array(vec![name("namespace"), Value::Integer(0), name("reads"), name("lease")]);
+        let map = Value::Map(vec![(name("namespace"), Value::Integer(12)), (name("reads"), name("local"))]);
+        let table = list(&Value::Array(vec![flat, map])).expect("a table");
+        assert_eq!(table, "NAMESPACE  READS\n0          lease\n12         local");
+        assert!(list(&Value::Null).is_err());
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use clap::Args;
+use quorate_node::status::{NamespaceStatus, NodeState, NodeStatus, Status, VolumeStatus};
 use quorate_resp::Value;
-use quorate_server::status::{NamespaceStatus, NodeState, NodeStatus, Status, VolumeStatus};
 
 use crate::client::{Client, Endpoint};
 use crate::failure::{Context, Failure};
@@ -54,9 +54,18 @@ fn render(status: &Status, all_volumes: bool) -> String {
         status.answered_by
     );
     let volumes = if all_volumes { volume_table(status) } else { String::new() };
-    let parts = [summary, node_table(status), namespace_table(status), volumes];
+    let parts = [summary, node_table(status), namespace_table(status), volumes, silence(status)];
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     parts.join("\n\n")
+}
+
+/// A line if some replicas neither vote nor serve.
+fn silence(status: &Status) -> String {
+    let members = status.volumes.iter().flat_map(|volume| &volume.members);
+    match members.filter(|member| member.silent.is_some()).count() {
+        0 => String::new(),
+        count => format!("replicas that neither vote nor serve: {count} (--volumes says which and why)"),
+    }
 }
 
 fn node_table(status: &Status) -> String {
@@ -135,7 +144,11 @@ fn volume_table(status: &Status) -> String {
     for volume in &status.volumes {
         let members = volume.members.iter().map(|member| {
             let name = name_of(member.node, &status.nodes);
-            member.lag.map_or_else(|| format!("{name} (?)"), |lag| format!("{name} ({lag})"))
+            match (&member.silent, member.lag) {
+                (Some(reason), _) => format!("{name} (silent: {reason})"),
+                (None, Some(lag)) => format!("{name} ({lag})"),
+                (None, None) => format!("{name} (?)"),
+            }
         });
         table.add_row([
             volume.namespace.to_string(),
@@ -153,7 +166,7 @@ fn volume_table(status: &Status) -> String {
 
 #[cfg(test)]
 mod tests {
-    use quorate_server::status::{LogStatus, MemberStatus, NodeOwnStatus};
+    use quorate_node::status::{LogStatus, MemberStatus, NodeOwnStatus};
 
     use super::*;
 
@@ -172,12 +185,13 @@ mod tests {
     fn status() -> Status {
         let log = LogStatus { segments: 2, bytes: 128 << 20, live_bytes: 1536 };
         let own = NodeOwnStatus { version: "0.1.0".to_owned(), pid: 7, uptime_s: 61, clients: 1, log };
+        let member = |node, lag| MemberStatus { node, lag, silent: None };
         let volume = |index, coordinator| VolumeStatus {
             namespace: 0,
             index,
             group: 100 + u64::from(index),
             epoch: 1,
-            members: vec![MemberStatus { node: 1, lag: Some(0) }, MemberStatus { node: 2, lag: None }],
+            members: vec![member(1, Some(0)), member(2, None)],
             coordinator,
             next_slot: 5,
         };
@@ -210,6 +224,14 @@ mod tests {
         );
         let all = render(&status(), true);
         assert_eq!(all.lines().filter(|line| line.ends_with("n1 (0), n2 (?)")).count(), 3, "{all}");
+    }
+
+    #[test]
+    fn silent_replicas_are_counted_and_explained() {
+        let mut status = status();
+        status.volumes[1].members[1].silent = Some("it lost what it had promised".to_owned());
+        assert!(render(&status, false).ends_with("neither vote nor serve: 1 (--volumes says which and why)"));
+        assert!(render(&status, true).contains("n1 (0), n2 (silent: it lost what it had promised)\n"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use quorate_node::root::{Durability, NodeRecord, REPLICAS_MAX, Reads, Settings, VOLUMES_MAX};
 use quorate_protocol::id::NodeId;
 use quorate_protocol::peers;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -17,13 +18,11 @@ mod unknown;
 
 /// The most nodes a cluster may have.
 pub const NODES_MAX: usize = 64;
-/// The most groups a namespace's keys may be divided over: one for each of the 16,384 slots.
-pub const VOLUMES_MAX: u32 = 16_384;
 /// The fewest characters of a cluster's secret.
 pub const SECRET_LENGTH_MIN: usize = 16;
 /// The longest name of a node.
 pub const NAME_LENGTH_MAX: usize = 64;
-const REPLICAS_DEFAULT: usize = 3;
+const REPLICAS_DEFAULT: u8 = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -94,35 +93,11 @@ pub struct Member {
 #[serde(deny_unknown_fields, default)]
 pub struct Defaults {
     pub durability: Durability,
-    /// How many nodes hold each volume. None is [`Config::replicas`]'s choice.
+    /// How many nodes hold each volume. None is three, or all nodes where there are fewer.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub replicas: Option<usize>,
+    pub replicas: Option<u8>,
     pub volumes: u32,
     pub reads: Reads,
-}
-
-/// When a write is acknowledged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// On disk at a majority.
-    #[default]
-    Sync,
-    /// In memory at a majority, synced every 50 ms at the latest.
-    Interval,
-    /// In memory at a majority.
-    Memory,
-}
-
-/// What a read promises.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reads {
-    /// Linearizable, answered by the coordinator while it holds a majority's leases.
-    #[default]
-    Lease,
-    /// Linearizable, by a round to a quorum.
-    Quorum,
-    /// Sequentially consistent, answered by any member.
-    Local,
 }
 
 /// Milliseconds; what they mean and how they must fit together is [`peers::Timing`]'s.
@@ -218,9 +193,27 @@ impl Config {
         NodeId(self.node.id)
     }
 
-    /// How many nodes hold each volume of a namespace that says nothing of it.
-    pub fn replicas(&self) -> usize {
-        self.defaults.replicas.unwrap_or(REPLICAS_DEFAULT.min(self.cluster.nodes.len()))
+    /// What a namespace gets that says nothing else.
+    pub fn settings(&self) -> Settings {
+        let Defaults { durability, replicas, volumes, reads } = self.defaults;
+        let replicas = replicas.unwrap_or(REPLICAS_DEFAULT.min(self.replicas_max()));
+        Settings { replicas, volumes, durability, reads }
+    }
+
+    /// The cluster's nodes as the root records them.
+    pub fn node_records(&self) -> Vec<NodeRecord> {
+        let record = |member: &Member| NodeRecord {
+            id: member.id,
+            name: member.name.clone(),
+            peer: member.peer.to_string(),
+            client: member.client.to_string(),
+            admin: member.admin.to_string(),
+        };
+        self.cluster.nodes.iter().map(record).collect()
+    }
+
+    fn replicas_max(&self) -> u8 {
+        u8::try_from(self.cluster.nodes.len()).map_or(REPLICAS_MAX, |nodes| nodes.min(REPLICAS_MAX))
     }
 
     fn check(&self) -> Result<(), String> {
@@ -279,11 +272,14 @@ impl Config {
     }
 
     fn check_defaults(&self) -> Result<(), String> {
-        let nodes = self.cluster.nodes.len();
+        let replicas_max = self.replicas_max();
         if let Some(replicas) = self.defaults.replicas
-            && !(1..=nodes).contains(&replicas)
+            && !(1..=replicas_max).contains(&replicas)
         {
-            return Err(format!("defaults.replicas is {replicas}; with {nodes} nodes it can be 1 to {nodes}"));
+            let nodes = self.cluster.nodes.len();
+            return Err(format!(
+                "defaults.replicas is {replicas}; with {nodes} nodes in cluster.nodes it can be 1 to {replicas_max}"
+            ));
         }
         let volumes = self.defaults.volumes;
         if !(1..=VOLUMES_MAX).contains(&volumes) {
@@ -374,7 +370,8 @@ impl Limits {
 
 impl Default for Defaults {
     fn default() -> Self {
-        Defaults { durability: Durability::Sync, replicas: None, volumes: 64, reads: Reads::Lease }
+        let Settings { volumes, durability, reads, .. } = Settings::default();
+        Defaults { durability, replicas: None, volumes, reads }
     }
 }
 
@@ -508,36 +505,6 @@ macro_rules! as_text {
 }
 
 as_text!(ClusterId, Address);
-
-/// Settings that are one of a few words, the same in files, commands and options.
-macro_rules! words {
-    ($type:ident, $what:literal, $($variant:ident => $word:literal),*) => {
-        impl $type {
-            pub const WORDS: &'static [&'static str] = &[$($word),*];
-        }
-
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $($type::$variant => $word),* })
-            }
-        }
-
-        impl FromStr for $type {
-            type Err = String;
-
-            fn from_str(text: &str) -> Result<$type, String> {
-                match text {
-                    $($word => Ok($type::$variant),)*
-                    _ => Err(format!(concat!($what, " is one of {}, not {:?}"), $type::WORDS.join(", "), text)),
-                }
-            }
-        }
-    };
-}
-
-words!(Durability, "durability", Sync => "sync", Interval => "interval", Memory => "memory");
-words!(Reads, "reads", Lease => "lease", Quorum => "quorum", Local => "local");
-as_text!(Durability, Reads);
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! A node's data directory: whose it is, that nobody else uses it, and what ended its last run.
+//! A node's data directory: whose it is, that nobody else uses it, and what its last run may have lost.
 //!
 //! Opening promises three things. No other process has the directory open, for as long as this one lives. The data in
 //! it are this node's of this cluster, in a format that this version reads. And the start number is larger than any
@@ -18,6 +18,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use quorate_node::Forgotten;
 use quorate_protocol::id::NodeId;
 
 use crate::config::ClusterId;
@@ -41,22 +42,9 @@ const SHARDS: u32 = 1;
 pub struct Directory {
     path: PathBuf,
     identity: Identity,
-    previous: Previous,
+    forgotten: Forgotten,
     /// Its lock is released when it is closed, by us or by our death.
     _lock: File,
-}
-
-/// How the run before this one ended: what may have been lost of what was not synced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Previous {
-    /// There was none.
-    None,
-    /// Everything was synced.
-    Stopped,
-    /// The process ended without being told to; what it had handed to the operating system is there.
-    Killed,
-    /// The machine was started since: whatever was not synced may be lost.
-    MachineRestarted,
 }
 
 /// Why a directory cannot be used. Each is one line that says what to do.
@@ -89,7 +77,7 @@ impl Directory {
         let lock = lock(path)?;
         let known = read_identity(path, cluster, node)?;
         let boot = machine_boot().map_err(failed("read the boot id for", path))?;
-        let previous = known.as_ref().map_or(Ok(Previous::None), |identity| previous_run(path, identity, &boot))?;
+        let forgotten = known.as_ref().map_or(Ok(Forgotten::Nothing), |identity| forgotten(path, identity, &boot))?;
         let identity = match known {
             Some(identity) => Identity { start_number: identity.start_number + 1, boot, ..identity },
             None => Identity {
@@ -114,7 +102,7 @@ impl Directory {
         sync_directory(path)?;
         fs::write(path.join(PID), format!("{}\n", std::process::id()))
             .map_err(failed("write the pid file of", path))?;
-        Ok(Directory { path: path.to_owned(), identity, previous, _lock: lock })
+        Ok(Directory { path: path.to_owned(), identity, forgotten, _lock: lock })
     }
 
     /// Whether [`Directory::open`] could succeed now; changes nothing and makes nothing.
@@ -135,8 +123,9 @@ impl Directory {
         &self.identity
     }
 
-    pub fn previous(&self) -> Previous {
-        self.previous
+    /// What the run before this one may have said and not kept.
+    pub fn forgotten(&self) -> Forgotten {
+        self.forgotten
     }
 
     pub fn wal_path(&self) -> PathBuf {
@@ -216,7 +205,8 @@ fn is_filled(directory: &Path) -> bool {
     fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some())
 }
 
-fn previous_run(path: &Path, identity: &Identity, boot: &str) -> Result<Previous, DirectoryError> {
+/// Judged by how the run of `identity` ended.
+fn forgotten(path: &Path, identity: &Identity, boot: &str) -> Result<Forgotten, DirectoryError> {
     let mark = path.join(CLEAN_STOP);
     let marked = match fs::read_to_string(&mark) {
         Ok(text) => text.trim().parse() == Ok(identity.start_number),
@@ -226,16 +216,16 @@ fn previous_run(path: &Path, identity: &Identity, boot: &str) -> Result<Previous
         }
     };
     Ok(if marked {
-        Previous::Stopped
+        Forgotten::Nothing
     } else if identity.boot == boot {
-        Previous::Killed
+        Forgotten::Memory
     } else {
-        Previous::MachineRestarted
+        Forgotten::Unsynced
     })
 }
 
 /// Replaces a file so that a crash leaves the old or the new one, whole.
-fn write_whole(directory: &Path, name: &str, bytes: &[u8]) -> Result<(), DirectoryError> {
+pub(crate) fn write_whole(directory: &Path, name: &str, bytes: &[u8]) -> Result<(), DirectoryError> {
     let path = directory.join(name);
     let unfinished = directory.join(format!("{name}.new"));
     let write = || -> io::Result<()> {

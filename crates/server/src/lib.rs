@@ -2,7 +2,6 @@
 
 pub mod config;
 pub mod directory;
-pub mod status;
 
 use config::Config;
 use directory::{Directory, DirectoryError};

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use quorate_server::status::{NodeState, Status};
+use quorate_node::status::{NodeState, Status};
 use serde::Serialize;
 
 mod cpu;

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use quorate_server::config::{Durability, NODES_MAX};
+use quorate_node::root::Durability;
+use quorate_server::config::NODES_MAX;
 use quorate_server::directory::random_u64;
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -58,7 +59,8 @@ pub(crate) struct Options {
 }
 
 fn durability_parser() -> impl TypedValueParser<Value = Durability> {
-    PossibleValuesParser::new(Durability::WORDS).try_map(|word| word.parse())
+    let words = [Durability::Sync, Durability::Interval, Durability::Memory].map(Durability::word);
+    PossibleValuesParser::new(words).try_map(|word| Durability::parse(&word).ok_or("no such durability"))
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
@@ -113,7 +115,7 @@ fn welcome(plan: &Plan, processes: &Processes, options: &Options) -> String {
     let (kept, end) = if options.ephemeral {
         ("nothing is kept".to_owned(), "Ctrl-C stops it.")
     } else {
-        let durability = plan.nodes[0].config.defaults.durability;
+        let durability = plan.nodes[0].config.defaults.durability.word();
         let kept = format!("data in {}, durability {durability}", options.dir.display());
         (kept, "Ctrl-C stops it; the same command brings it back with its data.")
     };

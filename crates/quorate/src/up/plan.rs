@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use quorate_node::root::Durability;
 use quorate_server::config::{
     Cluster, ClusterId, Config, Defaults, Limits, Listen, Log, Member, NODES_MAX, Node, Secret, Timing,
 };
@@ -109,7 +110,8 @@ impl Plan {
             secret: Secret::new(format!("{:016x}{:016x}", random()?, random()?)),
             nodes: (1..).zip(&listens).map(|(id, listen)| member(id, *listen)).collect(),
         };
-        let defaults = Defaults { durability: options.durability.unwrap_or_default(), ..Defaults::default() };
+        let mut defaults = Defaults::default();
+        defaults.durability = options.durability.unwrap_or(defaults.durability);
         let planned = (1..).zip(listens).map(|(id, listen)| {
             let directory = node_directory(dir, id);
             let node = Node {
@@ -152,9 +154,9 @@ impl Plan {
             listen.admin.port().to_string(),
             way_out,
         )?;
-        let way_out = "leave it out and use `quorate namespace set`";
-        let durability = first.defaults.durability.to_string();
-        refuse_other(options.durability.map(|d| d.to_string()), "--durability", durability, way_out)?;
+        let way_out = "leave it out and choose with `quorate namespace create`";
+        let (asked, found) = (options.durability.map(Durability::word), first.defaults.durability.word());
+        refuse_other(asked.map(str::to_owned), "--durability", found.to_owned(), way_out)?;
         let mut nodes = vec![PlannedNode { directory: node_directory(dir, 1), config: first }];
         for index in 2..=count {
             let path = config_path(dir, index);
@@ -275,8 +277,8 @@ mod tests {
         let refusal = scratch.refusal(&Options { nodes: Some(5), ..options() });
         assert!(refusal.contains("was made with --nodes 3, not 5; leave --nodes out"), "{refusal}");
         assert!(scratch.refusal(&Options { port: Some(7100), ..options() }).contains("--port 7000, not 7100"));
-        let memory = Options { durability: Some("memory".parse().expect("a durability")), ..options() };
-        assert!(scratch.refusal(&memory).contains("quorate namespace set"));
+        let memory = Options { durability: Some(Durability::Memory), ..options() };
+        assert!(scratch.refusal(&memory).contains("quorate namespace create"));
         let same = Options { nodes: Some(3), port: Some(7000), ..options() };
         assert!(Plan::new(&same, &scratch.0).is_ok());
     }

@@ -41,10 +41,10 @@ fn each_start_has_a_number_of_its_own_and_the_incarnation_stays() {
     let scratch = Scratch::new("starts");
     let first = scratch.open().expect("made");
     let incarnation = first.identity().incarnation;
-    assert_eq!((first.identity().start_number, first.previous()), (1, Previous::None));
+    assert_eq!((first.identity().start_number, first.forgotten()), (1, Forgotten::Nothing));
     drop(first);
     let second = scratch.open().expect("opened");
-    assert_eq!((second.identity().start_number, second.previous()), (2, Previous::Killed));
+    assert_eq!((second.identity().start_number, second.forgotten()), (2, Forgotten::Memory));
     assert_eq!(second.identity().incarnation, incarnation);
     assert!(second.wal_path().is_dir() && second.checkpoint_path().is_dir());
 }
@@ -55,9 +55,9 @@ fn a_clean_stop_is_told_from_a_crash_and_counts_once() {
     scratch.open().expect("made").stop_cleanly().expect("stopped");
     assert!(!scratch.0.join(PID).exists());
     let second = scratch.open().expect("opened");
-    assert_eq!(second.previous(), Previous::Stopped);
+    assert_eq!(second.forgotten(), Forgotten::Nothing);
     drop(second);
-    assert_eq!(scratch.open().expect("opened").previous(), Previous::Killed);
+    assert_eq!(scratch.open().expect("opened").forgotten(), Forgotten::Memory);
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_mark_of_an_earlier_run_does_not_count() {
     drop(scratch.open().expect("made"));
     drop(scratch.open().expect("opened"));
     fs::write(scratch.0.join(CLEAN_STOP), "1\n").expect("writable");
-    assert_eq!(scratch.open().expect("opened").previous(), Previous::Killed);
+    assert_eq!(scratch.open().expect("opened").forgotten(), Forgotten::Memory);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_machine_restart_is_told_from_a_crash() {
     for name in [IDENTITY, IDENTITY_COPY] {
         fs::write(scratch.0.join(name), other_boot.to_text()).expect("writable");
     }
-    assert_eq!(scratch.open().expect("opened").previous(), Previous::MachineRestarted);
+    assert_eq!(scratch.open().expect("opened").forgotten(), Forgotten::Unsynced);
 }
 
 #[test]

@@ -1,0 +1,361 @@
+//! One greeting, from the first byte to a known peer or a refusal. No I/O: bytes in, bytes out.
+
+use quorate_node::frame::FRAME_VERSION;
+use quorate_protocol::NodeId;
+
+use super::hello::{HELLO_BYTES, Hello, Key, ProofOf, Refusal, first_message, is_same, kind, write_message};
+use super::pins::Pins;
+use crate::config::{ClusterId, Config};
+use crate::directory::Identity;
+
+/// What this node is and expects of others.
+pub(crate) struct Terms {
+    pub(crate) me: NodeId,
+    cluster: ClusterId,
+    agreement: u64,
+    start: u32,
+    incarnation: u64,
+    members: Vec<NodeId>,
+    key: Key,
+}
+
+/// Who a greeting has shown the other side to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) node: NodeId,
+    pub(crate) start: u32,
+}
+
+/// How a greeting fails.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Failed {
+    /// This node refuses; the other one has been told why.
+    Refused(Refusal),
+    /// The other node refuses, and says why.
+    RefusedByPeer(String),
+}
+
+pub(crate) struct Greeting {
+    role: Role,
+    /// Ours, as sent.
+    hello: [u8; HELLO_BYTES],
+    /// Theirs, as received and checked.
+    theirs: Option<([u8; HELLO_BYTES], Hello)>,
+    /// Theirs has been proven.
+    is_proven: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Connector { expected: NodeId },
+    Acceptor,
+}
+
+impl Terms {
+    pub(crate) fn new(config: &Config, identity: &Identity) -> Terms {
+        Terms {
+            me: config.node_id(),
+            cluster: config.cluster.id,
+            agreement: super::hello::agreement(config),
+            start: identity.start_number,
+            incarnation: identity.incarnation,
+            members: config.cluster.nodes.iter().map(|node| NodeId(node.id)).collect(),
+            key: Key::of_secret(config.cluster.secret.expose()),
+        }
+    }
+
+    fn hello(&self, nonce: [u8; 16]) -> [u8; HELLO_BYTES] {
+        let hello = Hello {
+            frame_version_min: FRAME_VERSION,
+            frame_version_max: FRAME_VERSION,
+            cluster: self.cluster,
+            agreement: self.agreement,
+            node: self.me,
+            start: self.start,
+            incarnation: self.incarnation,
+            nonce,
+        };
+        hello.encode()
+    }
+
+    fn check(&self, hello: &Hello, expected: Option<NodeId>, pins: &Pins) -> Result<(), Refusal> {
+        let (peer, me) = (hello.node, self.me);
+        let (min, max) = (hello.frame_version_min, hello.frame_version_max);
+        if !(min..=max).contains(&FRAME_VERSION) {
+            return Err(Refusal::FrameVersion { peer, min, max, me });
+        }
+        if hello.cluster != self.cluster {
+            return Err(Refusal::OtherCluster { peer, found: hello.cluster, me, expected: self.cluster });
+        }
+        if let Some(expected) = expected.filter(|&expected| expected != peer) {
+            return Err(Refusal::Unexpected { found: peer, me, expected });
+        }
+        if peer == me || !self.members.contains(&peer) {
+            return Err(Refusal::UnknownNode { peer, me });
+        }
+        if hello.agreement != self.agreement {
+            return Err(Refusal::Disagreement { peer, me });
+        }
+        pins.check(peer, hello.incarnation, hello.start)
+    }
+}
+
+impl Greeting {
+    /// Begins as the side that connects. Its first bytes go to `out`.
+    pub(crate) fn connect(terms: &Terms, expected: NodeId, nonce: [u8; 16], out: &mut Vec<u8>) -> Greeting {
+        let greeting = Greeting::new(terms, Role::Connector { expected }, nonce);
+        write_message(kind::HELLO, &greeting.hello, out);
+        greeting
+    }
+
+    /// Begins as the side that was connected to.
+    pub(crate) fn accept(terms: &Terms, nonce: [u8; 16]) -> Greeting {
+        Greeting::new(terms, Role::Acceptor, nonce)
+    }
+
+    fn new(terms: &Terms, role: Role, nonce: [u8; 16]) -> Greeting {
+        Greeting { role, hello: terms.hello(nonce), theirs: None, is_proven: false }
+    }
+
+    /// Who the other side says it is; not to be believed yet.
+    pub(crate) fn claimed(&self) -> Option<NodeId> {
+        self.theirs.as_ref().map(|(_, hello)| hello.node)
+    }
+
+    /// Takes whole messages from the start of `input`. The peer, once both sides know each other; what is left of
+    /// `input` then are frames.
+    pub(crate) fn advance(
+        &mut self,
+        terms: &Terms,
+        pins: &mut Pins,
+        input: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Peer>, Failed> {
+        loop {
+            let taken = match first_message(input) {
+                Ok(None) => return Ok(None),
+                Ok(Some((kind::REFUSED, body, _))) => {
+                    return Err(Failed::RefusedByPeer(printable(body)));
+                }
+                Ok(Some((kind, body, rest))) => {
+                    let taken = input.len() - rest.len();
+                    self.take(terms, pins, kind, body, out).map(|peer| (peer, taken))
+                }
+                Err(refusal) => Err(refusal),
+            };
+            match taken {
+                Ok((peer, length)) => {
+                    input.drain(..length);
+                    if peer.is_some() {
+                        return Ok(peer);
+                    }
+                }
+                Err(refusal) => {
+                    // A stranger would not understand.
+                    if refusal != Refusal::NotAPeer {
+                        write_message(kind::REFUSED, refusal.to_string().as_bytes(), out);
+                    }
+                    return Err(Failed::Refused(refusal));
+                }
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        terms: &Terms,
+        pins: &mut Pins,
+        kind: u8,
+        body: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Peer>, Refusal> {
+        match (kind, self.role) {
+            (kind::HELLO, role) if self.theirs.is_none() => {
+                let hello = Hello::decode(body, terms.me)?;
+                let expected = match role {
+                    Role::Connector { expected } => Some(expected),
+                    Role::Acceptor => None,
+                };
+                self.theirs = Some((hello.encode(), hello));
+                terms.check(&hello, expected, pins)?;
+                if role == Role::Acceptor {
+                    write_message(kind::HELLO, &self.hello, out);
+                    write_message(kind::PROOF, &self.proof(terms, ProofOf::Acceptor), out);
+                }
+                Ok(None)
+            }
+            (kind::PROOF, Role::Connector { .. }) if self.theirs.is_some() && !self.is_proven => {
+                self.check_proof(terms, ProofOf::Acceptor, body)?;
+                write_message(kind::PROOF, &self.proof(terms, ProofOf::Connector), out);
+                Ok(None)
+            }
+            (kind::PROOF, Role::Acceptor) if self.theirs.is_some() && !self.is_proven => {
+                self.check_proof(terms, ProofOf::Connector, body)?;
+                let peer = self.remember(terms, pins)?;
+                write_message(kind::WELCOME, &[], out);
+                Ok(Some(peer))
+            }
+            (kind::WELCOME, Role::Connector { .. }) if self.is_proven => self.remember(terms, pins).map(Some),
+            _ => Err(Refusal::NotAPeer),
+        }
+    }
+
+    fn proof(&self, terms: &Terms, role: ProofOf) -> [u8; 16] {
+        let theirs = self.theirs.as_ref().map_or(&self.hello, |(bytes, _)| bytes);
+        match self.role {
+            Role::Connector { .. } => terms.key.proof(role, &self.hello, theirs),
+            Role::Acceptor => terms.key.proof(role, theirs, &self.hello),
+        }
+    }
+
+    fn check_proof(&mut self, terms: &Terms, role: ProofOf, proof: &[u8]) -> Result<(), Refusal> {
+        self.is_proven = is_same(&self.proof(terms, role), proof);
+        match self.claimed() {
+            Some(peer) if !self.is_proven => Err(Refusal::Secret { peer, me: terms.me }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Only now that it has proven who it is.
+    fn remember(&self, terms: &Terms, pins: &mut Pins) -> Result<Peer, Refusal> {
+        let (_, hello) = self.theirs.as_ref().ok_or(Refusal::NotAPeer)?;
+        // Another link may have been quicker.
+        pins.check(hello.node, hello.incarnation, hello.start)?;
+        pins.note(hello.node, hello.incarnation, hello.start, terms.me)?;
+        Ok(Peer { node: hello.node, start: hello.start })
+    }
+}
+
+/// What a peer says of itself, safe to be logged.
+fn printable(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).chars().filter(|char| !char.is_control()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn terms(me: u32, secret: &str) -> Terms {
+        Terms {
+            me: NodeId(me),
+            cluster: ClusterId(1),
+            agreement: 1,
+            start: 1,
+            incarnation: 100 + u64::from(me),
+            members: vec![NodeId(1), NodeId(2)],
+            key: Key::of_secret(secret),
+        }
+    }
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let path = std::env::temp_dir().join(format!("quorate-greeting-{name}-{}", std::process::id()));
+            std::fs::create_dir_all(&path).unwrap();
+            Scratch(path)
+        }
+
+        fn pins(&self, name: &str) -> Pins {
+            let path = self.0.join(name);
+            std::fs::create_dir_all(&path).unwrap();
+            Pins::open(&path).unwrap()
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            std::fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    type Ends = (Result<Option<Peer>, Failed>, Result<Option<Peer>, Failed>);
+
+    /// Lets both sides talk, byte by byte, until neither has anything to say.
+    fn greet(connector: &Terms, acceptor: &Terms, scratch: &Scratch) -> Ends {
+        let (mut connector_pins, mut acceptor_pins) = (scratch.pins("connector"), scratch.pins("acceptor"));
+        let (mut to_acceptor, mut to_connector) = (Vec::new(), Vec::new());
+        let mut left = Greeting::connect(connector, NodeId(2), [1; 16], &mut to_acceptor);
+        let mut right = Greeting::accept(acceptor, [2; 16]);
+        let (mut left_input, mut right_input) = (Vec::new(), Vec::new());
+        let (mut left_end, mut right_end) = (Ok(None), Ok(None));
+        while !(to_acceptor.is_empty() && to_connector.is_empty()) {
+            if !to_acceptor.is_empty() {
+                right_input.push(to_acceptor.remove(0));
+                if right_end == Ok(None) {
+                    right_end = right.advance(acceptor, &mut acceptor_pins, &mut right_input, &mut to_connector);
+                }
+            }
+            if !to_connector.is_empty() {
+                left_input.push(to_connector.remove(0));
+                if left_end == Ok(None) {
+                    left_end = left.advance(connector, &mut connector_pins, &mut left_input, &mut to_acceptor);
+                }
+            }
+        }
+        (left_end, right_end)
+    }
+
+    fn assert_refused_by_acceptor(connector: &Terms, acceptor: &Terms, name: &str, refusal: Refusal) {
+        let (left, right) = greet(connector, acceptor, &Scratch::new(name));
+        assert_eq!(left, Err(Failed::RefusedByPeer(refusal.to_string())));
+        assert_eq!(right, Err(Failed::Refused(refusal)));
+    }
+
+    #[test]
+    fn two_nodes_of_a_cluster_get_to_know_each_other() {
+        let (one, two) = (terms(1, "secret"), terms(2, "secret"));
+        let (left, right) = greet(&one, &two, &Scratch::new("known"));
+        assert_eq!(left, Ok(Some(Peer { node: NodeId(2), start: 1 })));
+        assert_eq!(right, Ok(Some(Peer { node: NodeId(1), start: 1 })));
+    }
+
+    #[test]
+    fn strangers_are_refused_and_told_why() {
+        let two = terms(2, "secret");
+        let other = Terms { cluster: ClusterId(9), ..terms(1, "secret") };
+        let (peer, me) = (NodeId(1), NodeId(2));
+        let refusal = Refusal::OtherCluster { peer, found: ClusterId(9), me, expected: ClusterId(1) };
+        assert_refused_by_acceptor(&other, &two, "cluster", refusal);
+        let unknown = Terms { me: NodeId(3), ..terms(1, "secret") };
+        assert_refused_by_acceptor(&unknown, &two, "unknown", Refusal::UnknownNode { peer: NodeId(3), me });
+        let differing = Terms { agreement: 9, ..terms(1, "secret") };
+        assert_refused_by_acceptor(&differing, &two, "agreement", Refusal::Disagreement { peer, me });
+    }
+
+    #[test]
+    fn whoever_does_not_know_the_secret_is_refused_by_the_side_that_connects() {
+        let (left, right) = greet(&terms(1, "secret"), &terms(2, "guess"), &Scratch::new("secret"));
+        let refusal = Refusal::Secret { peer: NodeId(2), me: NodeId(1) };
+        assert_eq!(right, Err(Failed::RefusedByPeer(refusal.to_string())));
+        assert_eq!(left, Err(Failed::Refused(refusal)));
+    }
+
+    #[test]
+    fn a_proof_by_somebody_else_is_not_taken() {
+        let scratch = Scratch::new("proof");
+        let (one, two) = (terms(1, "secret"), terms(2, "secret"));
+        let mut bytes = Vec::new();
+        let _connecting = Greeting::connect(&one, NodeId(2), [1; 16], &mut bytes);
+        let mut right = Greeting::accept(&two, [2; 16]);
+        let mut out = Vec::new();
+        assert_eq!(right.advance(&two, &mut scratch.pins("two"), &mut bytes, &mut out), Ok(None));
+        // The acceptor's own proof, sent back to it.
+        let mut reflected = Vec::new();
+        write_message(kind::PROOF, &out[out.len() - 16..], &mut reflected);
+        let end = right.advance(&two, &mut scratch.pins("two"), &mut reflected, &mut out);
+        assert_eq!(end, Err(Failed::Refused(Refusal::Secret { peer: NodeId(1), me: NodeId(2) })));
+    }
+
+    #[test]
+    fn a_replaced_directory_is_refused() {
+        let scratch = Scratch::new("replaced");
+        let (one, two) = (terms(1, "secret"), terms(2, "secret"));
+        assert!(matches!(greet(&one, &two, &scratch), (Ok(Some(_)), Ok(Some(_)))));
+        let replaced = Terms { incarnation: 7, ..terms(2, "secret") };
+        let (left, _) = greet(&one, &replaced, &scratch);
+        assert_eq!(left, Err(Failed::Refused(Refusal::Replaced { peer: NodeId(2) })));
+    }
+}

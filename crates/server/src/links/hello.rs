@@ -1,0 +1,239 @@
+//! What two nodes tell each other before the first frame, and what makes one refuse the other.
+//!
+//! ```text
+//! connector                         acceptor
+//!   HELLO  ------------------------->          checks it
+//!          <-----------------  HELLO, PROOF    that it knows the secret
+//!   PROOF  ------------------------->          checks it
+//!          <-----------------------  WELCOME   frames follow, from the connector only
+//!
+//! message:  length u16 | kind u8 | body        REFUSED with the reason, in place of any answer, ends the link
+//! hello:    magic 8 | hello version u8 | frame versions u8, u8 | cluster u64 | agreement u64 | node u32 | start u32 |
+//!           incarnation u64 | nonce 16
+//! proof:    SipHash-2-4-128 of role u8, the connector's hello and the acceptor's hello, under the secret's key
+//! ```
+//! Little-endian. The secret itself never travels, and nobody can use a proof again: both nonces are in it.
+
+use std::hash::Hasher;
+
+use quorate_node::frame::FRAME_VERSION;
+use quorate_protocol::NodeId;
+use siphasher::sip128::{Hasher128, SipHasher24};
+
+use crate::config::{ClusterId, Config};
+
+pub(crate) const HELLO_BYTES: usize = 8 + 1 + 2 + 8 + 8 + 4 + 4 + 8 + 16;
+pub(crate) const PROOF_BYTES: usize = 16;
+const HEADER_BYTES: usize = 3;
+/// No message of this layer is longer.
+const BODY_BYTES_MAX: usize = 512;
+
+const MAGIC: [u8; 8] = *b"QUORATE\n";
+/// The layout of a hello. Its first nine bytes stay as they are in every later one.
+const HELLO_VERSION: u8 = 1;
+
+pub(crate) mod kind {
+    pub(crate) const HELLO: u8 = 1;
+    pub(crate) const PROOF: u8 = 2;
+    pub(crate) const WELCOME: u8 = 3;
+    pub(crate) const REFUSED: u8 = 4;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hello {
+    pub(crate) frame_version_min: u8,
+    pub(crate) frame_version_max: u8,
+    pub(crate) cluster: ClusterId,
+    /// A hash of what all nodes must be configured with alike.
+    pub(crate) agreement: u64,
+    pub(crate) node: NodeId,
+    pub(crate) start: u32,
+    pub(crate) incarnation: u64,
+    pub(crate) nonce: [u8; 16],
+}
+
+/// Why a node is no peer of this one. Sent to it and logged by both, so it names the nodes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("it does not speak Quorate's protocol between nodes")]
+    NotAPeer,
+    #[error("{0} speaks version {1} of the hello, {2} version {HELLO_VERSION}: upgrade the older one")]
+    HelloVersion(&'static str, u8, NodeId),
+    #[error("{peer} speaks versions {min} to {max} of frames, {me} version {FRAME_VERSION}: upgrade the older one")]
+    FrameVersion { peer: NodeId, min: u8, max: u8, me: NodeId },
+    #[error("{peer} belongs to cluster {found}, {me} to {expected}")]
+    OtherCluster { peer: NodeId, found: ClusterId, me: NodeId, expected: ClusterId },
+    #[error("{peer} is not among the cluster.nodes of {me}")]
+    UnknownNode { peer: NodeId, me: NodeId },
+    #[error("{found} answers where {me} expects {expected}: check the addresses in cluster.nodes")]
+    Unexpected { found: NodeId, me: NodeId, expected: NodeId },
+    #[error("{peer} and {me} are configured differently: make [[cluster.nodes]] and [timing] the same")]
+    Disagreement { peer: NodeId, me: NodeId },
+    #[error("{peer} does not have the cluster.secret of {me}")]
+    Secret { peer: NodeId, me: NodeId },
+    #[error("node {peer}'s data directory was replaced: it is a new node and needs a new id")]
+    Replaced { peer: NodeId },
+    #[error("node {peer}'s data directory is older than it was: it may have forgotten what it said, and needs a new id")]
+    SetBack { peer: NodeId },
+    #[error("{me} cannot remember {peer} ({reason})")]
+    Unremembered { peer: NodeId, me: NodeId, reason: String },
+}
+
+impl Hello {
+    pub(crate) fn encode(&self) -> [u8; HELLO_BYTES] {
+        let mut bytes = Vec::with_capacity(HELLO_BYTES);
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&[HELLO_VERSION, self.frame_version_min, self.frame_version_max]);
+        bytes.extend_from_slice(&self.cluster.0.to_le_bytes());
+        bytes.extend_from_slice(&self.agreement.to_le_bytes());
+        bytes.extend_from_slice(&self.node.0.to_le_bytes());
+        bytes.extend_from_slice(&self.start.to_le_bytes());
+        bytes.extend_from_slice(&self.incarnation.to_le_bytes());
+        bytes.extend_from_slice(&self.nonce);
+        bytes.try_into().expect("the fields add up to HELLO_BYTES")
+    }
+
+    pub(crate) fn decode(body: &[u8], me: NodeId) -> Result<Hello, Refusal> {
+        if body.get(..8) != Some(&MAGIC[..]) {
+            return Err(Refusal::NotAPeer);
+        }
+        match body.get(8) {
+            Some(&HELLO_VERSION) => {}
+            Some(&other) => return Err(Refusal::HelloVersion("the peer", other, me)),
+            None => return Err(Refusal::NotAPeer),
+        }
+        let body: &[u8; HELLO_BYTES] = body.try_into().map_err(|_| Refusal::NotAPeer)?;
+        let u32_at = |at: usize| u32::from_le_bytes(*body[at..].first_chunk().expect("inside of the hello"));
+        let u64_at = |at: usize| u64::from_le_bytes(*body[at..].first_chunk().expect("inside of the hello"));
+        Ok(Hello {
+            frame_version_min: body[9],
+            frame_version_max: body[10],
+            cluster: ClusterId(u64_at(11)),
+            agreement: u64_at(19),
+            node: NodeId(u32_at(27)),
+            start: u32_at(31),
+            incarnation: u64_at(35),
+            nonce: *body[43..].first_chunk().expect("inside of the hello"),
+        })
+    }
+}
+
+/// The key that proofs are made with.
+#[derive(Clone)]
+pub(crate) struct Key([u8; 16]);
+
+impl Key {
+    pub(crate) fn of_secret(secret: &str) -> Key {
+        let mut hasher = SipHasher24::new_with_key(b"quorate secret 1");
+        hasher.write(secret.as_bytes());
+        Key(hasher.finish128().as_bytes())
+    }
+
+    pub(crate) fn proof(&self, role: ProofOf, connector: &[u8], acceptor: &[u8]) -> [u8; PROOF_BYTES] {
+        let mut hasher = SipHasher24::new_with_key(&self.0);
+        hasher.write(&[role as u8]);
+        hasher.write(connector);
+        hasher.write(acceptor);
+        hasher.finish128().as_bytes()
+    }
+}
+
+/// Who makes a proof, so that none can be sent back to its maker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProofOf {
+    Connector = 1,
+    Acceptor = 2,
+}
+
+/// Compares in a time that does not tell how much is equal.
+pub(crate) fn is_same(left: &[u8; PROOF_BYTES], right: &[u8]) -> bool {
+    let difference = left.iter().zip(right).fold(0, |difference, (left, right)| difference | (left ^ right));
+    left.len() == right.len() && std::hint::black_box(difference) == 0
+}
+
+/// A hash of what must be the same on all nodes: who they are, and the timing that leases depend on.
+pub(crate) fn agreement(config: &Config) -> u64 {
+    let mut nodes: Vec<_> = config.cluster.nodes.iter().collect();
+    nodes.sort_by_key(|node| node.id);
+    let mut text = String::new();
+    for node in nodes {
+        text += &format!("{} {} {} {} {}\n", node.id, node.name, node.client, node.peer, node.admin);
+    }
+    let timing = config.timing;
+    text += &format!("{} {} {}\n", timing.suspicion_ms, timing.lease_held_ms, timing.lease_given_ms);
+    xxhash_rust::xxh3::xxh3_64(text.as_bytes())
+}
+
+pub(crate) fn write_message(kind: u8, body: &[u8], out: &mut Vec<u8>) {
+    let body = &body[..body.len().min(BODY_BYTES_MAX)];
+    out.extend_from_slice(&(body.len() as u16).to_le_bytes());
+    out.push(kind);
+    out.extend_from_slice(body);
+}
+
+/// The first message of `input`, once all of it is there: its kind, its body, and the bytes behind it.
+#[expect(clippy::type_complexity, reason = "taken apart at once, where it is called")]
+pub(crate) fn first_message(input: &[u8]) -> Result<Option<(u8, &[u8], &[u8])>, Refusal> {
+    let Some((header, rest)) = input.split_first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+    let length = usize::from(u16::from_le_bytes([header[0], header[1]]));
+    if length > BODY_BYTES_MAX {
+        return Err(Refusal::NotAPeer);
+    }
+    Ok(rest.split_at_checked(length).map(|(body, rest)| (header[2], body, rest)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) const HELLO: Hello = Hello {
+        frame_version_min: 1,
+        frame_version_max: 1,
+        cluster: ClusterId(0xc0ffee),
+        agreement: 5,
+        node: NodeId(2),
+        start: 3,
+        incarnation: 4,
+        nonce: [9; 16],
+    };
+
+    #[test]
+    fn a_hello_survives_its_encoding() {
+        assert_eq!(Hello::decode(&HELLO.encode(), NodeId(1)), Ok(HELLO));
+    }
+
+    #[test]
+    fn strangers_and_newer_hellos_are_told_apart() {
+        assert_eq!(Hello::decode(b"GET / HTTP/1.1\r\n", NodeId(1)), Err(Refusal::NotAPeer));
+        let mut newer = HELLO.encode();
+        newer[8] = 2;
+        assert!(matches!(Hello::decode(&newer, NodeId(1)), Err(Refusal::HelloVersion(_, 2, _))));
+    }
+
+    #[test]
+    fn a_proof_depends_on_the_secret_the_role_and_both_hellos() {
+        let key = Key::of_secret("a secret of the cluster");
+        let proof = key.proof(ProofOf::Connector, b"a", b"b");
+        assert!(is_same(&proof, &key.proof(ProofOf::Connector, b"a", b"b")));
+        for other in [
+            Key::of_secret("a secret of the cluster.").proof(ProofOf::Connector, b"a", b"b"),
+            key.proof(ProofOf::Acceptor, b"a", b"b"),
+            key.proof(ProofOf::Connector, b"b", b"b"),
+            key.proof(ProofOf::Connector, b"a", b"a"),
+        ] {
+            assert!(!is_same(&proof, &other));
+        }
+        assert!(!is_same(&proof, &proof[..15]));
+    }
+
+    #[test]
+    fn a_message_is_awaited_whole() {
+        let mut bytes = Vec::new();
+        write_message(kind::PROOF, b"body", &mut bytes);
+        for length in 0..bytes.len() {
+            assert_eq!(first_message(&bytes[..length]), Ok(None));
+        }
+        assert_eq!(first_message(&bytes), Ok(Some((kind::PROOF, &b"body"[..], &[][..]))));
+        assert_eq!(first_message(b"GET / HTTP"), Err(Refusal::NotAPeer));
+    }
+}

@@ -1,0 +1,164 @@
+//! Which data directory each peer had when it was first met, kept in the file `peers` of this node's.
+//!
+//! A node whose directory was emptied or set back has forgotten promises that this one may rely on: it must not be
+//! taken for what it was.
+//!
+//! ```text
+//! quorate-peers 1
+//! node 2 incarnation 00000000000000ff start 3
+//! checksum ...
+//! ```
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use quorate_protocol::NodeId;
+use tracing::warn;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::hello::Refusal;
+use crate::directory::{DirectoryError, write_whole};
+
+const NAME: &str = "peers";
+const FIRST_LINE: &str = "quorate-peers 1";
+
+#[derive(Debug)]
+pub(crate) struct Pins {
+    directory: PathBuf,
+    known: BTreeMap<u32, Pin>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pin {
+    incarnation: u64,
+    /// The highest that it was seen with.
+    start: u32,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum PinsError {
+    #[error("cannot read {}: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error(
+        "{} is damaged or of a newer version: restore it, or remove it if no node's data directory was replaced",
+        path.display()
+    )]
+    Damaged { path: PathBuf },
+}
+
+impl Pins {
+    pub(crate) fn open(directory: &Path) -> Result<Pins, PinsError> {
+        let path = directory.join(NAME);
+        let known = match std::fs::read_to_string(&path) {
+            Ok(text) => from_text(&text).ok_or(PinsError::Damaged { path })?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
+            Err(source) => return Err(PinsError::Io { path, source }),
+        };
+        Ok(Pins { directory: directory.to_owned(), known })
+    }
+
+    /// Whether the node may be who it was.
+    pub(crate) fn check(&self, peer: NodeId, incarnation: u64, start: u32) -> Result<(), Refusal> {
+        match self.known.get(&peer.0) {
+            Some(pin) if pin.incarnation != incarnation => Err(Refusal::Replaced { peer }),
+            Some(pin) if pin.start > start => Err(Refusal::SetBack { peer }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Remembers the node, durably. `me` is for the refusal, if that fails.
+    pub(crate) fn note(&mut self, peer: NodeId, incarnation: u64, start: u32, me: NodeId) -> Result<(), Refusal> {
+        let pin = Pin { incarnation, start };
+        let before = self.known.insert(peer.0, pin);
+        if before == Some(pin) {
+            return Ok(());
+        }
+        let Err(error) = write_whole(&self.directory, NAME, to_text(&self.known).as_bytes()) else { return Ok(()) };
+        match before {
+            // The directory is known; that an even older copy of it would be taken for good is the lesser evil.
+            Some(before) => {
+                warn!("{error}: whether {peer}'s data directory is set back will not be noticed");
+                self.known.insert(peer.0, before);
+                Ok(())
+            }
+            None => {
+                self.known.remove(&peer.0);
+                Err(Refusal::Unremembered { peer, me, reason: reason(&error) })
+            }
+        }
+    }
+}
+
+fn reason(error: &DirectoryError) -> String {
+    error.to_string()
+}
+
+fn to_text(known: &BTreeMap<u32, Pin>) -> String {
+    let mut body = format!("{FIRST_LINE}\n");
+    for (node, Pin { incarnation, start }) in known {
+        body += &format!("node {node} incarnation {incarnation:016x} start {start}\n");
+    }
+    let checksum = xxh3_64(body.as_bytes());
+    format!("{body}checksum {checksum:016x}\n")
+}
+
+fn from_text(text: &str) -> Option<BTreeMap<u32, Pin>> {
+    let (body, tail) = text.split_at(text.rfind("checksum ")?);
+    let checksum = u64::from_str_radix(tail.trim_end().strip_prefix("checksum ")?, 16).ok()?;
+    if checksum != xxh3_64(body.as_bytes()) || body.lines().next()? != FIRST_LINE {
+        return None;
+    }
+    body.lines().skip(1).map(pin_from_line).collect()
+}
+
+fn pin_from_line(line: &str) -> Option<(u32, Pin)> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let ["node", node, "incarnation", incarnation, "start", start] = words[..] else { return None };
+    let incarnation = u64::from_str_radix(incarnation, 16).ok()?;
+    Some((node.parse().ok()?, Pin { incarnation, start: start.parse().ok()? }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes of version 1, which every later version must go on reading.
+    const GOLDEN: &str = "quorate-peers 1\nnode 2 incarnation 00000000000000ff start 3\nchecksum 0d5ab8e2a5a5b9f9\n";
+
+    fn known() -> BTreeMap<u32, Pin> {
+        BTreeMap::from([(2, Pin { incarnation: 0xff, start: 3 })])
+    }
+
+    #[test]
+    fn the_format_is_what_it_was() {
+        assert_eq!(to_text(&known()), GOLDEN);
+        assert_eq!(from_text(GOLDEN), Some(known()));
+    }
+
+    #[test]
+    fn any_changed_byte_is_noticed() {
+        for at in 0..GOLDEN.len() - 1 {
+            let mut bytes = GOLDEN.as_bytes().to_vec();
+            bytes[at] ^= 1;
+            assert_eq!(from_text(&String::from_utf8_lossy(&bytes)), None, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn another_directory_is_refused_for_ever_and_an_older_one_too() {
+        let directory = std::env::temp_dir().join(format!("quorate-pins-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let (me, peer) = (NodeId(1), NodeId(2));
+        let mut pins = Pins::open(&directory).unwrap();
+        assert_eq!(pins.check(peer, 7, 5), Ok(()));
+        pins.note(peer, 7, 5, me).unwrap();
+        let pins = Pins::open(&directory).unwrap();
+        assert_eq!(pins.check(peer, 7, 5), Ok(()));
+        assert_eq!(pins.check(peer, 7, 6), Ok(()));
+        assert_eq!(pins.check(peer, 8, 6), Err(Refusal::Replaced { peer }));
+        assert_eq!(pins.check(peer, 7, 4), Err(Refusal::SetBack { peer }));
+        std::fs::remove_dir_all(&directory).unwrap();
+        assert!(Pins::open(&directory).unwrap().known.is_empty());
+    }
+}

@@ -1,0 +1,199 @@
+//! Performing what the log asks for: when it is written, when it is made durable, and what happens when there is no
+//! space. Any other failure is the caller's to end the process with; nothing is ever tried again after it.
+
+use quorate_protocol::Instant;
+use quorate_wal::{Lsn, Storage, StorageError, Submission, Wal};
+use tracing::{error, info};
+
+/// How often a submission is tried again for which there was no space.
+const SPACE_RETRY_US: u64 = 200_000;
+
+/// When what was written is made durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// At once, whenever something was written.
+    EachTurn,
+    /// At most this often: nobody waits for it.
+    Every { interval_us: u64 },
+    /// Never: the node promises to keep nothing.
+    Never,
+}
+
+pub(crate) struct Disk<S> {
+    storage: S,
+    pace: Pace,
+    /// What waits for space.
+    waiting: Option<Submission>,
+    retry_at: Instant,
+    /// Written and not yet durable, up to here.
+    unsynced: Option<Lsn>,
+    synced_at: Instant,
+    submitted: Lsn,
+}
+
+impl<S: Storage> Disk<S> {
+    /// `log` was opened from `storage`.
+    pub(crate) fn new(storage: S, log: &Wal, pace: Pace) -> Disk<S> {
+        Disk {
+            storage,
+            pace,
+            waiting: None,
+            retry_at: Instant(0),
+            unsynced: None,
+            synced_at: Instant(0),
+            submitted: log.appended(),
+        }
+    }
+
+    pub(crate) fn storage(&self) -> &S {
+        &self.storage
+    }
+
+    pub(crate) fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
+    }
+
+    pub(crate) fn has_space(&self) -> bool {
+        self.waiting.is_none()
+    }
+
+    /// Writes what was appended since. How far the log is durable now, if that is news.
+    pub(crate) fn flush(&mut self, log: &mut Wal, now: Instant) -> Result<Option<Lsn>, StorageError> {
+        if self.waiting.is_some() && now < self.retry_at {
+            return Ok(None);
+        }
+        let had_space = self.waiting.is_none();
+        if let Some(submission) = self.waiting.take().or_else(|| log.submit()) {
+            match submission.write(&mut self.storage) {
+                Ok(()) => {
+                    self.submitted = submission.lsn;
+                    self.unsynced = Some(submission.lsn);
+                    if !had_space {
+                        info!("there is space for the log again: writes are served");
+                    }
+                }
+                Err(StorageError::NoSpace { .. }) => {
+                    if had_space {
+                        error!("no space left for the log: writes are refused until there is, reads go on");
+                    }
+                    self.waiting = Some(submission);
+                    self.retry_at = now.after_us(SPACE_RETRY_US);
+                }
+                Err(failed) => return Err(failed),
+            }
+        }
+        self.sync_if_due(now)
+    }
+
+    /// Writes and syncs everything, whatever the pace.
+    pub(crate) fn flush_all(&mut self, log: &mut Wal) -> Result<Option<Lsn>, StorageError> {
+        self.pace = Pace::EachTurn;
+        self.retry_at = Instant(0);
+        self.flush(log, Instant::MAX)
+    }
+
+    /// When [`Disk::flush`] has something to do even if nobody did anything else.
+    pub(crate) fn next_due(&self, log: &Wal) -> Instant {
+        let to_write = match self.waiting {
+            Some(_) => self.retry_at,
+            None if log.appended() > self.submitted => Instant(0),
+            None => Instant::MAX,
+        };
+        let to_sync = self.unsynced.map_or(Instant::MAX, |_| self.sync_due_at());
+        to_write.min(to_sync)
+    }
+
+    /// Removes the segments that nobody needs any more.
+    pub(crate) fn trim(&mut self, log: &mut Wal) -> Result<(), StorageError> {
+        log.removable().into_iter().try_for_each(|segment| self.storage.remove(segment))
+    }
+
+    fn sync_due_at(&self) -> Instant {
+        match self.pace {
+            Pace::EachTurn | Pace::Never => Instant(0),
+            Pace::Every { interval_us } => self.synced_at.after_us(interval_us),
+        }
+    }
+
+    fn sync_if_due(&mut self, now: Instant) -> Result<Option<Lsn>, StorageError> {
+        if now < self.sync_due_at() {
+            return Ok(None);
+        }
+        let Some(lsn) = self.unsynced.take() else { return Ok(None) };
+        if self.pace != Pace::Never {
+            self.storage.sync()?;
+        }
+        self.synced_at = now;
+        Ok(Some(lsn))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quorate_wal::memory::MemoryStorage;
+    use quorate_wal::{Kind, SEGMENT_BYTES_MIN, Settings};
+
+    use super::*;
+
+    fn log(storage: &MemoryStorage) -> Wal {
+        let settings = Settings { log_id: 7, segment_bytes: SEGMENT_BYTES_MIN };
+        Wal::open(storage, settings, |_| {}).unwrap()
+    }
+
+    fn disk(pace: Pace) -> (Disk<MemoryStorage>, Wal) {
+        let storage = MemoryStorage::default();
+        let log = log(&storage);
+        (Disk::new(storage, &log, pace), log)
+    }
+
+    #[test]
+    fn without_space_a_submission_waits_and_nothing_is_lost_or_reordered() {
+        let (mut disk, mut log) = disk(Pace::EachTurn);
+        disk.storage.set_capacity(0);
+        log.append(1, Kind::Slot(0), b"first");
+        assert_eq!(disk.flush(&mut log, Instant(0)).unwrap(), None);
+        assert!(!disk.has_space());
+        log.append(1, Kind::Slot(1), b"second");
+        // Not before it is time, and then still not.
+        disk.storage.set_capacity(u64::MAX);
+        assert_eq!(disk.flush(&mut log, Instant(SPACE_RETRY_US - 1)).unwrap(), None);
+        assert_eq!(disk.next_due(&log), Instant(SPACE_RETRY_US));
+        let first = disk.flush(&mut log, Instant(SPACE_RETRY_US)).unwrap().expect("there is space");
+        assert!(disk.has_space());
+        log.completed(first);
+        assert_eq!(disk.next_due(&log), Instant(0), "the second record is still to be written");
+        let second = disk.flush(&mut log, Instant(SPACE_RETRY_US)).unwrap().expect("there is space");
+        assert!(second > first);
+        let mut recovered = Vec::new();
+        let settings = Settings { log_id: 7, segment_bytes: SEGMENT_BYTES_MIN };
+        Wal::open(&disk.storage, settings, |record| recovered.push(record.bytes.to_vec())).unwrap();
+        assert_eq!(recovered, [&b"first"[..], b"second"]);
+    }
+
+    #[test]
+    fn a_failed_sync_is_told_and_not_tried_again() {
+        let (mut disk, mut log) = disk(Pace::EachTurn);
+        disk.storage.fail_next_sync();
+        log.append(1, Kind::State, b"state");
+        assert!(disk.flush(&mut log, Instant(0)).is_err());
+        log.append(1, Kind::State, b"state");
+        assert!(disk.flush(&mut log, Instant(1)).is_err());
+    }
+
+    #[test]
+    fn at_an_interval_much_is_written_and_little_is_synced() {
+        let (mut disk, mut log) = disk(Pace::Every { interval_us: 100 });
+        let mut durable = Vec::new();
+        for now in 1000..1300 {
+            log.append(1, Kind::State, b"state");
+            durable.extend(disk.flush(&mut log, Instant(now)).unwrap().map(|lsn| {
+                log.completed(lsn);
+                now
+            }));
+        }
+        assert_eq!(durable, [1000, 1100, 1200]);
+        assert_eq!(disk.next_due(&log), Instant(1300));
+        assert!(disk.flush_all(&mut log).unwrap().is_some());
+        assert_eq!(disk.next_due(&log), Instant::MAX);
+    }
+}
