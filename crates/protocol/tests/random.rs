@@ -18,6 +18,8 @@ struct Weather {
     crash: u64,
     stop: u64,
     hand_over: u64,
+    /// Now and then more proposals at once than the window holds.
+    bursts: bool,
 }
 
 struct Run {
@@ -46,6 +48,7 @@ impl Run {
             crash: random.below(3),
             stop: u64::from(random.below(10) == 0),
             hand_over: random.below(2),
+            bursts: random.below(20) == 0,
         };
         Run { cluster: Cluster::new(count, quorum, seed), random, weather, command_count: 0, token: 0 }
     }
@@ -104,6 +107,12 @@ impl Run {
 
     fn propose(&mut self) {
         let node = self.proposer();
+        if self.weather.bursts && self.random.chance(5) {
+            for _ in 0..300 + self.random.below(300) {
+                let command = self.command();
+                self.cluster.propose(node, Proposal::Commands(command));
+            }
+        }
         let proposal = if self.random.chance(5) { Proposal::Mark } else { Proposal::Commands(self.command()) };
         self.cluster.propose(node, proposal);
     }
@@ -175,18 +184,19 @@ impl Run {
         let mut proposed = 0;
         for turn in 0..3000 {
             self.calm_turn(turn);
-            // After a stop every client is told so, even if a member that was away does not know it yet.
+            // After a stop every client that is sent on is told so, even if a member that was away does not know it yet.
             let stopped = self.cluster.nodes.iter().all(|node| {
-                let coordinator = node.replica.as_ref().map(|replica| replica.coordinator());
-                coordinator
-                    .and_then(|id| self.cluster.node(id).replica.as_ref())
-                    .is_some_and(|replica| replica.is_stopped())
+                let mut at = node.id;
+                for _ in 0..self.cluster.nodes.len() {
+                    at = self.cluster.node(at).replica.as_ref().expect("restarted").coordinator();
+                }
+                self.cluster.node(at).replica.as_ref().is_some_and(|replica| replica.is_stopped())
             });
             let level = self.cluster.nodes.iter().all(|node| node.executed.len() as u64 == self.chosen());
             if stopped || proposed > 2 && self.chosen() > last && level {
                 return;
             }
-            if turn % 50 == 0 {
+            if turn.is_multiple_of(50) {
                 let node = self.any_node();
                 let replica = self.cluster.node(node).replica.as_ref().expect("restarted");
                 let coordinator = replica.coordinator();
@@ -211,7 +221,7 @@ impl Run {
         self.cluster.now = self.cluster.now.after_us(10_000);
         for node in self.cluster.configuration.clone().members.iter() {
             self.cluster.sync(*node);
-            if turn % 10 == 0 {
+            if turn.is_multiple_of(10) {
                 self.cluster.heartbeat(*node);
             }
             self.cluster.attend(*node);

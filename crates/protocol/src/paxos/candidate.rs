@@ -18,6 +18,9 @@ use crate::planted::{self, Planted};
 /// A candidate asks again after this, doubled each time up to the maximum, and as much again at random, so that duels end.
 const RETRY_US: u64 = 50_000;
 const RETRY_US_MAX: u64 = 800_000;
+/// How far beyond its next slot a member can have accepted. Far more than [`super::ACCEPTED_SLOTS_MAX`], because a member
+/// that has just recovered may have executed less than it had before.
+const PROMISED_SLOTS_MAX: u64 = 1 << 20;
 /// A candidate that is not elected by now refuses what waits for it and follows again.
 const CANDIDACY_US: u64 = 5_000_000;
 
@@ -275,7 +278,12 @@ impl Paxos {
                 }
                 candidacy.promises |= 1 << position;
                 for AcceptedValue { slot, ballot, value } in &accepted {
-                    candidacy.adopt(*slot, *ballot, value);
+                    // Holes up to it are filled one by one: a peer's nonsense must not make us fill for ever.
+                    if slot.0.saturating_sub(next_slot.0) < PROMISED_SLOTS_MAX {
+                        candidacy.adopt(*slot, *ballot, value);
+                    } else {
+                        *cx.nonsense_count += 1;
+                    }
                 }
                 if next_slot > candidacy.next_slot_heard.0 {
                     candidacy.next_slot_heard = (next_slot, from);

@@ -179,6 +179,15 @@ impl Coordination {
         }
     }
 
+    /// Slots that recovery or a peer knew as decided were executed together with the one that held them up: what was
+    /// adopted for them is not to be proposed again, least of all in other slots.
+    fn skip_to(&mut self, next_slot: Slot) {
+        let skipped = next_slot.0.saturating_sub(self.next_proposal.0);
+        let adopted = usize::try_from(skipped).unwrap_or(usize::MAX).min(self.adopted.len());
+        self.adopted.drain(..adopted);
+        self.next_proposal = self.next_proposal.max(next_slot);
+    }
+
     fn is_in_flight(&self, next_slot: Slot) -> bool {
         self.next_proposal > next_slot || !self.adopted.is_empty()
     }
@@ -397,8 +406,7 @@ impl Paxos {
         };
         if advanced {
             coordination.decide = Some(Decide { at: cx.now.after_us(DECIDE_US), again_us: DECIDE_AGAIN_US });
-            // Learned from elsewhere: nothing is proposed below.
-            coordination.next_proposal = coordination.next_proposal.max(self.next_slot);
+            coordination.skip_to(self.next_slot);
             if !coordination.is_in_flight(self.next_slot) {
                 coordination.retransmit = None;
             }

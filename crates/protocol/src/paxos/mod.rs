@@ -27,7 +27,8 @@ pub const WINDOW_SLOTS: u64 = 256;
 /// Bytes that a coordinator has in flight at most, if more than one slot is.
 pub const WINDOW_BYTES: usize = 8 << 20;
 /// Slots beyond its next one that an acceptor keeps: a follower that lost messages lags behind the coordinator's window.
-/// With [`ACCEPTED_BYTES_MAX`] it bounds a promise.
+/// With [`ACCEPTED_BYTES_MAX`] it bounds a promise, but that of a member that has just recovered: what that one holds is
+/// bounded by the log since its checkpoint.
 pub const ACCEPTED_SLOTS_MAX: u64 = 2 * WINDOW_SLOTS;
 pub const ACCEPTED_BYTES_MAX: usize = 2 * WINDOW_BYTES;
 /// Bytes of proposals that wait for the window; beyond it they are refused.

@@ -16,7 +16,8 @@ pub enum Record {
 
 impl Record {
     /// The slot that this record fills and its value. The last such record of a slot that has been executed holds the
-    /// decided value, which is what a member that lacks the slot is sent.
+    /// decided value, which is what a member that lacks the slot is sent; except below a snapshot taken from a peer: what was
+    /// accepted there before may never have been decided.
     pub fn entry(&self) -> Option<(Slot, &Value)> {
         match self {
             Record::Accepted { slot, value, .. } | Record::Decided { slot, value } => Some((*slot, value)),

@@ -103,7 +103,10 @@ impl Paxos {
     }
 
     /// The end of recovery: whatever was coordinated before the restart is not any more, not even from birth, because a
-    /// proposal may have left before it was on the own disk. What was recovered as decided is executed by the next step.
+    /// proposal may have left before it was on the own disk.
+    ///
+    /// What was recovered as decided is executed by the next step. Unless the replica [is idle](Paxos::is_idle) it wants to
+    /// be woken, so that it may ask about what it does not know as decided.
     pub fn restored(&mut self) {
         self.running = true;
         match &mut self.life {

@@ -392,12 +392,35 @@ impl Cluster {
         node.replica = Some(replica);
         node.executed = executed;
         self.nodes[index].peers = self.new_peers(id, clock_offset, start_number);
+        if self.nodes[index].replica.as_ref().is_some_and(|replica| !replica.is_idle()) {
+            self.step(id, Event::Woken);
+        }
     }
 
     pub fn heartbeat(&mut self, from: NodeId) {
         let sent_at = self.clock(from);
         for &to in self.configuration.clone().members.iter().filter(|&&to| to != from) {
             self.post(Packet { from, to, body: Body::Peer(peers::Message::Heartbeat { sent_at }) });
+        }
+    }
+
+    /// Every connected pair exchanges a heartbeat and its answer at once.
+    pub fn exchange_heartbeats(&mut self) {
+        let members = self.configuration.members.clone();
+        for (&from, &to) in members.iter().flat_map(|from| members.iter().map(move |to| (from, to))) {
+            let connected = from != to && !self.cut.contains(&(from, to)) && self.is_up(from) && self.is_up(to);
+            if !connected {
+                continue;
+            }
+            let (sent_at, answered_at) = (self.clock(from), self.clock(to));
+            let (asker, giver) = (self.index(from), self.index(to));
+            self.nodes[giver].peers.heard(from, answered_at);
+            let answer = self.nodes[giver].peers.handle_heartbeat(from, sent_at, answered_at);
+            if let Some(peers::Message::Grant { sent_at, number }) = answer.filter(|_| !self.cut.contains(&(to, from)))
+            {
+                self.nodes[asker].peers.heard(to, sent_at);
+                self.nodes[asker].peers.handle_grant(to, sent_at, number);
+            }
         }
     }
 

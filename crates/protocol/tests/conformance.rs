@@ -1,0 +1,132 @@
+//! What every `Replica` must be: deterministic, tolerant of repeated and stale messages, restorable from any prefix of its
+//! records. The checks are generic; a protocol adds how its replicas are made and a history for them to live through.
+
+mod harness;
+
+use std::fmt::Debug;
+
+use harness::{Cluster, Random, Recorded, recover};
+use quorate_protocol::effect::{Cx, Effect, Effects, Event, Proposal, ReadMode, Replica};
+use quorate_protocol::id::{Instant, NodeId, Slot, Stamp};
+use quorate_protocol::paxos::{Message, Paxos};
+use quorate_protocol::peers::Peers;
+use quorate_protocol::quorum::QuorumSystem;
+
+/// A step to be taken: the world as it was, and what happened.
+struct Step<M> {
+    now: Instant,
+    stamp: Stamp,
+    random: u64,
+    peers: Peers,
+    event: Event<M>,
+}
+
+fn take<R: Replica>(replica: &mut R, me: NodeId, step: &Step<R::Message>) -> Vec<Effect<R>> {
+    let mut out = Effects::default();
+    let mut nonsense_count = 0;
+    let Step { now, stamp, random, ref peers, ref event } = *step;
+    let mut cx = Cx { me, now, stamp, random, peers, nonsense_count: &mut nonsense_count };
+    replica.step(&mut cx, event.clone(), &mut out);
+    replica.check();
+    out.list
+}
+
+/// Two replicas that live through the same do the same.
+fn assert_deterministic<R: Replica>(make: impl Fn() -> R, me: NodeId, steps: &[Step<R::Message>]) {
+    let (mut one, mut other) = (make(), make());
+    for step in steps {
+        let (said, repeated) = (take(&mut one, me, step), take(&mut other, me, step));
+        assert_eq!(format!("{said:?}"), format!("{repeated:?}"), "{me} at {:?}", step.event);
+    }
+}
+
+/// Messages that come twice, and all of them once more at the end, break nothing: what is decided is decided once, in order.
+fn assert_tolerant<R: Replica>(make: impl Fn() -> R, me: NodeId, steps: &[Step<R::Message>]) {
+    let mut replica = make();
+    let mut expected = Slot(0);
+    let mut follow = |effects: Vec<Effect<R>>| {
+        for effect in effects {
+            if let Effect::Decided { slot, .. } = effect {
+                assert_eq!(slot, expected, "{me} decides out of order");
+                expected = slot.next();
+            }
+        }
+    };
+    for step in steps {
+        follow(take(&mut replica, me, step));
+        if let Event::Received { .. } = step.event {
+            follow(take(&mut replica, me, step));
+        }
+    }
+    let last = steps.last().expect("a history");
+    for step in steps.iter().filter(|step| matches!(step.event, Event::Received { .. })) {
+        let Step { now, stamp, random, ref peers, .. } = *last;
+        let stale = Step { now, stamp, random, peers: peers.clone(), event: step.event.clone() };
+        follow(take(&mut replica, me, &stale));
+    }
+}
+
+/// Whatever prefix of the records was written, a replica comes of it that works.
+fn assert_restorable<R: Replica>(count: usize, restore: impl Fn(usize) -> R, me: NodeId, last: &Step<R::Message>)
+where
+    R::Message: Debug,
+{
+    for length in 0..=count {
+        let mut replica = restore(length);
+        replica.check();
+        take(&mut replica, me, last);
+    }
+}
+
+/// A history of three members with crashes of none: replicas as they were born can live through it again.
+fn history(seed: u64) -> Cluster {
+    let mut cluster = Cluster::new(3, QuorumSystem::Majority, seed);
+    cluster.events = Some(Vec::new());
+    let mut random = Random::new(seed);
+    for turn in 0..400_u64 {
+        cluster.now = cluster.now.after_us(random.below(20_000));
+        let node = NodeId(1 + random.below(3) as u32);
+        match random.below(10) {
+            0 => cluster.heartbeat(node),
+            1 => cluster.sync(node),
+            2 => cluster.propose(node, Proposal::Commands(format!("c{turn}").into_bytes().into())),
+            3 => cluster.propose(node, Proposal::Read { token: turn, mode: ReadMode::Lease }),
+            4 => cluster.attend(node),
+            5 if random.chance(10) => cluster.propose(node, Proposal::HandOver { to: NodeId(2) }),
+            _ => {
+                if let Some(packet) = cluster.packets.pop_front() {
+                    cluster.deliver(packet);
+                }
+            }
+        }
+    }
+    cluster
+}
+
+fn steps_of(cluster: &Cluster, id: NodeId) -> Vec<Step<Message>> {
+    let recorded = cluster.events.as_ref().expect("recorded").iter().filter(|recorded| recorded.node == id);
+    let step = |recorded: &Recorded| {
+        let Recorded { now, stamp, random, ref peers, ref event, .. } = *recorded;
+        Step { now, stamp, random, peers: peers.clone(), event: event.clone() }
+    };
+    recorded.map(step).collect()
+}
+
+#[test]
+fn paxos_conforms() {
+    let mut decided = 0;
+    for seed in 1..=100 {
+        let cluster = history(seed);
+        decided += cluster.chosen.len();
+        for node in &cluster.nodes {
+            let steps = steps_of(&cluster, node.id);
+            let Some(last) = steps.last() else { continue };
+            let born = || Paxos::new(cluster.configuration.clone(), node.id);
+            assert_deterministic(born, node.id, &steps);
+            assert_tolerant(born, node.id, &steps);
+            let restore = |count| recover(&cluster.configuration, node.id, &node.disk, count).0;
+            assert_restorable(node.disk.log.len(), restore, node.id, last);
+        }
+    }
+    assert!(decided > 100, "{decided} slots decided: the histories are too quiet");
+}

@@ -1,0 +1,133 @@
+//! Every limit at its edge.
+
+mod harness;
+
+use std::sync::Arc;
+
+use harness::{Body, Cluster, Packet};
+use quorate_protocol::effect::{Proposal, ReadMode};
+use quorate_protocol::id::{Ballot, Configuration, Content, Epoch, GroupId, NodeId, Payload, Slot, Stamp, Value};
+use quorate_protocol::paxos::{ACCEPTED_SLOTS_MAX, MEMBERS_MAX, Message, Paxos, WAITING_BYTES_MAX, WINDOW_SLOTS};
+use quorate_protocol::quorum::QuorumSystem;
+
+const N1: NodeId = NodeId(1);
+const N2: NodeId = NodeId(2);
+
+fn cluster() -> Cluster {
+    let mut cluster = Cluster::new(3, QuorumSystem::Majority, 1);
+    cluster.trace = Some(String::new());
+    cluster
+}
+
+fn in_flight(cluster: &Cluster, id: NodeId) -> u64 {
+    cluster.node(id).replica.as_ref().map_or(0, |replica| replica.status().in_flight)
+}
+
+fn refusals(cluster: &mut Cluster, word: &str) -> usize {
+    let trace = cluster.trace.replace(String::new()).unwrap_or_default();
+    trace.lines().filter(|line| line.contains("refused") && line.contains(word)).count()
+}
+
+fn payload(length: usize) -> Payload {
+    Arc::from(vec![b'x'; length])
+}
+
+#[test]
+fn the_window_holds_so_many_slots_and_then_more_once_some_are_decided() {
+    let mut cluster = cluster();
+    for _ in 0..WINDOW_SLOTS + 10 {
+        cluster.propose(N1, Proposal::Commands(payload(1)));
+    }
+    assert_eq!(in_flight(&cluster, N1), WINDOW_SLOTS);
+    let accepts = cluster.packets.iter().filter(|packet| packet.to == N2).count() as u64;
+    assert_eq!(accepts, WINDOW_SLOTS);
+    cluster.synced_at_once = true;
+    while let Some(packet) = cluster.packets.pop_front() {
+        cluster.deliver(packet);
+        cluster.sync(N1);
+    }
+    assert_eq!(cluster.chosen.len() as u64, WINDOW_SLOTS + 10);
+}
+
+#[test]
+fn a_value_beyond_the_window_of_bytes_goes_alone() {
+    let mut cluster = cluster();
+    cluster.propose(N1, Proposal::Commands(payload(9 << 20)));
+    cluster.propose(N1, Proposal::Commands(payload(1)));
+    assert_eq!(in_flight(&cluster, N1), 1);
+}
+
+#[test]
+fn what_waits_beyond_its_limit_is_refused_as_overload() {
+    let mut cluster = cluster();
+    cluster.propose(N1, Proposal::Commands(payload(9 << 20)));
+    let half = WAITING_BYTES_MAX / 2 - 64;
+    cluster.propose(N1, Proposal::Commands(payload(half)));
+    cluster.propose(N1, Proposal::Commands(payload(half)));
+    assert_eq!(refusals(&mut cluster, "Overloaded"), 0);
+    cluster.propose(N1, Proposal::Mark);
+    assert_eq!(refusals(&mut cluster, "Overloaded"), 1);
+}
+
+#[test]
+fn reads_that_wait_are_bounded() {
+    let mut cluster = cluster();
+    for token in 0..=quorate_protocol::paxos::WAITING_READS_MAX as u64 {
+        cluster.propose(N1, Proposal::Read { token, mode: ReadMode::Quorum });
+    }
+    assert_eq!(refusals(&mut cluster, "Overloaded"), 1);
+}
+
+#[test]
+fn an_acceptor_keeps_no_slot_too_far_ahead() {
+    let ballot = Ballot { number: 0, node: N1 };
+    for (slot, kept) in [(ACCEPTED_SLOTS_MAX - 1, 1), (ACCEPTED_SLOTS_MAX, 0), (u64::MAX, 0)] {
+        let mut cluster = cluster();
+        let value = Value { stamp: Stamp(1), seed: 0, content: Content::Mark };
+        let (frontier, frontier_majority) = (Slot(0), Slot(0));
+        let accept = Message::Accept { ballot, slot: Slot(slot), frontier, frontier_majority, value };
+        cluster.deliver(Packet { from: N1, to: N2, body: Body::Paxos(accept) });
+        assert_eq!(in_flight(&cluster, N2), kept, "slot {slot}");
+        assert_eq!(cluster.node(N2).unsynced.len() as u64, kept, "slot {slot}");
+    }
+}
+
+#[test]
+fn nonsense_is_counted_and_changes_nothing() {
+    let ballot = Ballot { number: 9, node: NodeId(3) };
+    let stranger = NodeId(77);
+    let nonsense = [
+        (stranger, Message::Fetch { from: Slot(0) }),
+        // Somebody else's ballot, a stranger's, and answers to a ballot that is not the receiver's.
+        (N1, Message::Prepare { ballot, from: Slot(0), released: None }),
+        (
+            stranger,
+            Message::Decide {
+                ballot: Ballot { number: 9, node: stranger },
+                frontier: Slot(9),
+                frontier_majority: Slot(9),
+            },
+        ),
+        (N1, Message::Accepted { ballot, slot: Slot(0), next_slot: Slot(0), grant: 1 }),
+        (N1, Message::Rejected { ballot: Ballot { number: 9, node: N2 }, promised: Ballot { number: 8, node: N1 } }),
+    ];
+    for (count, (from, message)) in nonsense.into_iter().enumerate() {
+        let mut cluster = cluster();
+        cluster.deliver(Packet { from, to: N2, body: Body::Paxos(message) });
+        assert_eq!(cluster.nonsense_count, 1, "case {count}");
+        assert!(cluster.packets.is_empty() && cluster.node(N2).unsynced.is_empty(), "case {count}");
+        assert!(cluster.node(N2).replica.as_ref().is_some_and(Paxos::is_idle), "case {count}");
+    }
+}
+
+fn born(count: usize) -> Paxos {
+    let members = (1..=count as u32).map(NodeId).collect();
+    let quorum = QuorumSystem::Majority;
+    Paxos::new(Arc::new(Configuration { group: GroupId(1), epoch: Epoch(1), members, quorum }), N1)
+}
+
+#[test]
+fn so_many_members_and_no_more() {
+    assert!(born(MEMBERS_MAX).is_coordinating());
+    assert!(std::panic::catch_unwind(|| born(MEMBERS_MAX + 1)).is_err());
+}

@@ -1,0 +1,253 @@
+//! Golden interactions: each file in `scripts/` drives a cluster by commands and holds what must come of them.
+//!
+//! A file is a sequence of blocks: commands, a line `----`, what they print, an empty line. `UPDATE=1` writes what they
+//! print into the files; whoever does that reads the difference. Lines with `#` are for the reader.
+//!
+//! Nothing happens by itself: `sync` puts a node's records on disk and lets out what waited for that, `deliver` moves
+//! packets, `tick` moves the clock (with heartbeats, detectors and timers); `run` syncs and delivers until all is quiet.
+
+mod harness;
+
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use harness::{Cluster, Packet};
+use quorate_protocol::effect::{Proposal, ReadMode};
+use quorate_protocol::id::{NodeId, Payload};
+use quorate_protocol::quorum::QuorumSystem;
+
+const TICK_US: u64 = 50_000;
+const HEARTBEAT_TICKS: u64 = 2;
+
+#[test]
+fn paxos() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts/paxos");
+    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    assert!(!paths.is_empty());
+    let mut wrong = Vec::new();
+    for path in paths {
+        let expected = std::fs::read_to_string(&path).unwrap();
+        let actual = Script::default().play(&expected);
+        if actual != expected {
+            if std::env::var_os("UPDATE").is_some() {
+                std::fs::write(&path, &actual).unwrap();
+            } else {
+                wrong.push(format!("{}:\n{}", path.display(), first_difference(&expected, &actual)));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}\nUPDATE=1 rewrites the files", wrong.join("\n"));
+}
+
+fn first_difference(expected: &str, actual: &str) -> String {
+    let pairs = expected.lines().zip(actual.lines()).enumerate();
+    match pairs.into_iter().find(|(_, (expected, actual))| expected != actual) {
+        Some((number, (expected, actual))) => format!("line {}\n  - {expected}\n  + {actual}", number + 1),
+        None => String::from("one is longer than the other"),
+    }
+}
+
+#[derive(Default)]
+struct Script {
+    cluster: Option<Cluster>,
+    /// Packets put aside, to arrive late.
+    held: Vec<Packet>,
+    ticks: u64,
+}
+
+impl Script {
+    fn play(&mut self, text: &str) -> String {
+        let mut printed = String::new();
+        for block in text.split("\n\n") {
+            let commands: Vec<_> = block.lines().take_while(|line| *line != "----").collect();
+            let mut output = String::new();
+            for line in &commands {
+                writeln!(printed, "{line}").expect("strings take everything");
+                let command = line.split('#').next().unwrap_or_default().trim();
+                if !command.is_empty() {
+                    self.execute(command, &mut output);
+                }
+            }
+            if block.lines().any(|line| line == "----") {
+                printed.push_str("----\n");
+                printed.push_str(&output);
+            }
+            printed.push('\n');
+        }
+        format!("{}\n", printed.trim_end())
+    }
+
+    fn execute(&mut self, command: &str, output: &mut String) {
+        let words: Vec<_> = command.split_whitespace().collect();
+        if let ["new", count, ref rest @ ..] = words[..] {
+            let quorum = match *rest {
+                [] => QuorumSystem::Majority,
+                [read, write] => QuorumSystem::Threshold { read: number(read), write: number(write) },
+                _ => panic!("{command}"),
+            };
+            let mut cluster = Cluster::new(number(count), quorum, 1);
+            cluster.trace = Some(String::new());
+            self.cluster = Some(cluster);
+            return;
+        }
+        match words[..] {
+            ["hold", link] => {
+                let packets = self.take(link);
+                self.held.extend(packets);
+            }
+            ["release"] => {
+                let held = std::mem::take(&mut self.held);
+                self.cluster().packets.extend(held);
+            }
+            ["drop", link] => drop(self.take(link)),
+            ["duplicate", link] => {
+                for packet in self.take(link) {
+                    self.cluster().packets.extend([packet.clone(), packet]);
+                }
+            }
+            ["deliver", link] => {
+                for packet in self.take(link) {
+                    self.cluster().deliver(packet);
+                }
+            }
+            ["run"] => self.run(),
+            ["tick", duration, ref manner @ ..] => self.tick(milliseconds(duration), manner),
+            ["show"] => self.show(output),
+            _ => self.act(&words),
+        }
+        if let Some(trace) = &mut self.cluster().trace {
+            output.push_str(&std::mem::take(trace));
+        }
+    }
+
+    fn act(&mut self, words: &[&str]) {
+        let cluster = self.cluster();
+        match *words {
+            ["propose", id, text] => cluster.propose(node(id), Proposal::Commands(payload(text))),
+            ["mark", id] => cluster.propose(node(id), Proposal::Mark),
+            ["stop", id, text] => cluster.propose(node(id), Proposal::Stop(payload(text))),
+            ["read", id, token] => {
+                let token = number(token);
+                cluster.propose(node(id), Proposal::Read { token, mode: ReadMode::Lease });
+            }
+            ["read", id, token, "quorum"] => {
+                let token = number(token);
+                cluster.propose(node(id), Proposal::Read { token, mode: ReadMode::Quorum });
+            }
+            ["handover", id, to] => cluster.propose(node(id), Proposal::HandOver { to: node(to) }),
+            ["sync", id] => cluster.sync(node(id)),
+            ["checkpoint", id] => cluster.checkpoint(node(id)),
+            ["crash", id] => cluster.crash(node(id)),
+            ["restart", id] => cluster.restart(node(id)),
+            ["isolate", id] => {
+                for other in cluster.configuration.members.clone().iter() {
+                    cluster.cut(node(id), *other);
+                    cluster.cut(*other, node(id));
+                }
+            }
+            ["cut", link] => {
+                let (from, to) = link.split_once("->").expect("cut n1->n2");
+                cluster.cut(node(from), node(to));
+            }
+            ["heal"] => cluster.heal(),
+            _ => panic!("unknown command: {words:?}"),
+        }
+    }
+
+    fn cluster(&mut self) -> &mut Cluster {
+        self.cluster.as_mut().expect("a script begins with new")
+    }
+
+    /// Takes the packets of a link out of the network; `*` is any node.
+    fn take(&mut self, link: &str) -> Vec<Packet> {
+        let (from, to) = link.split_once("->").expect("a link is n1->n2, * is any");
+        let matches = |pattern: &str, id: NodeId| pattern == "*" || node(pattern) == id;
+        let all = std::mem::take(&mut self.cluster().packets);
+        let (taken, left): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|packet| matches(from, packet.from) && matches(to, packet.to));
+        self.cluster().packets = left.into();
+        taken
+    }
+
+    fn run(&mut self) {
+        let cluster = self.cluster();
+        let members = cluster.configuration.members.clone();
+        loop {
+            members.iter().for_each(|&id| cluster.sync(id));
+            let Some(packet) = cluster.packets.pop_front() else { return };
+            cluster.deliver(packet);
+        }
+    }
+
+    /// `silent`: no heartbeats. `running`: all is delivered as it goes.
+    fn tick(&mut self, duration_us: u64, manner: &[&str]) {
+        for _ in 0..duration_us / TICK_US {
+            let beats = self.ticks.is_multiple_of(HEARTBEAT_TICKS) && manner != ["silent"];
+            self.ticks += 1;
+            let cluster = self.cluster();
+            cluster.now = cluster.now.after_us(TICK_US);
+            if beats {
+                cluster.exchange_heartbeats();
+            }
+            for &id in cluster.configuration.members.clone().iter() {
+                cluster.attend(id);
+            }
+            if manner == ["running"] {
+                self.run();
+            }
+        }
+    }
+
+    fn show(&mut self, output: &mut String) {
+        for node in &self.cluster().nodes {
+            let Some(replica) = &node.replica else {
+                writeln!(output, "{}: down, {} records on disk", node.id, node.disk.log.len())
+                    .expect("strings take everything");
+                continue;
+            };
+            let status = replica.status();
+            let executed: Vec<_> = node.executed.iter().map(|value| value.content_only()).collect();
+            writeln!(
+                output,
+                "{}: {:?} {:?} {}{}executed [{}], {} in flight",
+                node.id,
+                status.role,
+                status.ballot,
+                if replica.is_idle() { "idle " } else { "" },
+                if status.stopped { "stopped " } else { "" },
+                executed.join(" "),
+                status.in_flight,
+            )
+            .expect("strings take everything");
+        }
+    }
+}
+
+trait ContentOnly {
+    fn content_only(&self) -> String;
+}
+
+impl ContentOnly for quorate_protocol::Value {
+    fn content_only(&self) -> String {
+        let text = format!("{self:?}");
+        text.split('@').next().unwrap_or_default().to_string()
+    }
+}
+
+fn node(text: &str) -> NodeId {
+    NodeId(number(text.strip_prefix('n').expect("a node is n1, n2, ...")))
+}
+
+fn payload(text: &str) -> Payload {
+    Arc::from(text.as_bytes())
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> T {
+    text.parse().unwrap_or_else(|_| panic!("{text} is not a number"))
+}
+
+fn milliseconds(text: &str) -> u64 {
+    number::<u64>(text.strip_suffix("ms").expect("a duration is in ms")) * 1000
+}

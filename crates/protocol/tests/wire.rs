@@ -1,0 +1,164 @@
+//! The byte layout: golden bytes of every kind of message and record, and inputs that no correct peer would send.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use quorate_protocol::id::{Ballot, Content, Instant, NodeId, Slot, Stamp, Value};
+use quorate_protocol::paxos::{AcceptedValue, Message, Position, Record};
+use quorate_protocol::peers;
+use quorate_protocol::wire::{Malformed, Reader, Wire};
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Encodes to exactly these bytes, decodes from them, and from no proper prefix of them nor with a byte more.
+fn golden<T: Wire + PartialEq + Debug>(value: &T, groups: &[&str]) {
+    let mut bytes = Vec::new();
+    value.encode(&mut bytes);
+    assert_eq!(hex(&bytes), groups.concat(), "{value:?}");
+    assert_eq!(T::decode_all(&bytes).as_ref(), Ok(value));
+    for length in 0..bytes.len() {
+        assert!(T::decode_all(&bytes[..length]).is_err(), "{value:?} from its first {length} bytes");
+    }
+    bytes.push(0);
+    assert_eq!(T::decode_all(&bytes), Err(Malformed::Trailing), "{value:?}");
+}
+
+const BALLOT: Ballot = Ballot { number: 3, node: NodeId(2) };
+const BALLOT_BYTES: &str = "0300000002000000";
+const HIGHER: Ballot = Ballot { number: 4, node: NodeId(1) };
+const HIGHER_BYTES: &str = "0400000001000000";
+const SLOT: Slot = Slot(0x0102);
+const SLOT_BYTES: &str = "0201000000000000";
+const SEVEN: &str = "0700000000000000";
+const COMMAND_BYTES: &str = "0500000000000000aa0000000000000001020000006869";
+const MARK_BYTES: &str = "0500000000000000aa0000000000000000";
+
+fn value(content: Content) -> Value {
+    Value { stamp: Stamp(5), seed: 0xaa, content }
+}
+
+fn command() -> Value {
+    value(Content::Commands(Arc::from(&b"hi"[..])))
+}
+
+#[test]
+fn values() {
+    golden(&value(Content::Mark), &[MARK_BYTES]);
+    golden(&command(), &[COMMAND_BYTES]);
+    let stop = value(Content::Stop(Arc::from(&b"hi"[..])));
+    golden(&stop, &["0500000000000000", "aa00000000000000", "02", "02000000", "6869"]);
+}
+
+#[test]
+fn messages_of_an_election() {
+    let prepare = |released| Message::Prepare { ballot: BALLOT, from: SLOT, released };
+    golden(&prepare(None), &["01", BALLOT_BYTES, SLOT_BYTES, "00"]);
+    golden(&prepare(Some(HIGHER)), &["01", BALLOT_BYTES, SLOT_BYTES, "01", HIGHER_BYTES]);
+    let accepted = vec![AcceptedValue { slot: SLOT, ballot: HIGHER, value: command() }];
+    let promise = Message::Promise { ballot: BALLOT, next_slot: SLOT, grant: 7, accepted };
+    let entry = [SLOT_BYTES, HIGHER_BYTES, COMMAND_BYTES].concat();
+    golden(&promise, &["02", BALLOT_BYTES, SLOT_BYTES, SEVEN, "01000000", &entry]);
+    let busy = Message::Busy { ballot: BALLOT, promised: HIGHER, wait_us: 7 };
+    golden(&busy, &["03", BALLOT_BYTES, HIGHER_BYTES, SEVEN]);
+    let rejected = Message::Rejected { ballot: BALLOT, promised: HIGHER };
+    golden(&rejected, &["04", BALLOT_BYTES, HIGHER_BYTES]);
+    golden(&Message::HandOver { ballot: BALLOT, next_slot: SLOT }, &["0d", BALLOT_BYTES, SLOT_BYTES]);
+}
+
+#[test]
+fn messages_of_a_decision() {
+    let (frontier, frontier_majority) = (Slot(7), Slot(7));
+    let accept = Message::Accept { ballot: BALLOT, slot: SLOT, frontier, frontier_majority, value: command() };
+    golden(&accept, &["05", BALLOT_BYTES, SLOT_BYTES, SEVEN, SEVEN, COMMAND_BYTES]);
+    let accepted = Message::Accepted { ballot: BALLOT, slot: SLOT, next_slot: Slot(7), grant: 7 };
+    golden(&accepted, &["06", BALLOT_BYTES, SLOT_BYTES, SEVEN, SEVEN]);
+    let decide = Message::Decide { ballot: BALLOT, frontier: SLOT, frontier_majority };
+    golden(&decide, &["07", BALLOT_BYTES, SLOT_BYTES, SEVEN]);
+    golden(&Message::Frontier { ballot: BALLOT, next_slot: SLOT }, &["08", BALLOT_BYTES, SLOT_BYTES]);
+}
+
+#[test]
+fn messages_of_reading_and_catching_up() {
+    golden(&Message::Confirm { ballot: BALLOT, round: 7 }, &["09", BALLOT_BYTES, SEVEN]);
+    let confirmed = Message::Confirmed { ballot: BALLOT, round: 7, next_slot: SLOT, grant: 7 };
+    golden(&confirmed, &["0a", BALLOT_BYTES, SEVEN, SLOT_BYTES, SEVEN]);
+    golden(&Message::Fetch { from: SLOT }, &["0b", SLOT_BYTES]);
+    let learn = Message::Learn { slots: vec![(SLOT, value(Content::Mark))], next_slot: Slot(7) };
+    golden(&learn, &["0c", "01000000", SLOT_BYTES, MARK_BYTES, SEVEN]);
+}
+
+#[test]
+fn records() {
+    golden(&Record::Promised { ballot: BALLOT }, &["01", BALLOT_BYTES]);
+    let accepted = Record::Accepted { ballot: BALLOT, slot: SLOT, value: command(), frontier: Slot(7) };
+    golden(&accepted, &["02", BALLOT_BYTES, SLOT_BYTES, SEVEN, COMMAND_BYTES]);
+    golden(&Record::Decided { slot: SLOT, value: command() }, &["03", SLOT_BYTES, COMMAND_BYTES]);
+    let position =
+        Position { next_slot: SLOT, promised: BALLOT, frontier_majority: Slot(7), time: Stamp(7), stopped: true };
+    golden(&Record::Checkpoint(position), &["04", SLOT_BYTES, BALLOT_BYTES, SEVEN, SEVEN, "01"]);
+}
+
+#[test]
+fn messages_between_nodes() {
+    golden(&peers::Message::Heartbeat { sent_at: Instant(7) }, &["01", SEVEN]);
+    golden(&peers::Message::Grant { sent_at: Instant(7), number: 0x0102 }, &["02", SEVEN, SLOT_BYTES]);
+}
+
+#[test]
+fn counts_and_lengths_are_not_believed() {
+    // A promise of four thousand million values in five bytes.
+    let mut bytes = Vec::new();
+    Message::Promise { ballot: BALLOT, next_slot: SLOT, grant: 7, accepted: Vec::new() }.encode(&mut bytes);
+    let count_at = bytes.len() - 4;
+    bytes[count_at..].fill(0xff);
+    assert_eq!(Message::decode_all(&bytes), Err(Malformed::TooLong { of: "accepted values" }));
+
+    let mut bytes = Vec::new();
+    command().encode(&mut bytes);
+    bytes[17..21].fill(0xff);
+    assert_eq!(Value::decode_all(&bytes), Err(Malformed::TooLong { of: "commands" }));
+    bytes[17..21].copy_from_slice(&3u32.to_le_bytes());
+    assert_eq!(Value::decode_all(&bytes), Err(Malformed::Truncated));
+}
+
+#[test]
+fn unknown_tags_are_named() {
+    assert_eq!(Message::decode_all(&[99]), Err(Malformed::UnknownTag { of: "message", tag: 99 }));
+    assert_eq!(Record::decode_all(&[0]), Err(Malformed::UnknownTag { of: "record", tag: 0 }));
+    assert_eq!(peers::Message::decode_all(&[3]), Err(Malformed::UnknownTag { of: "peer message", tag: 3 }));
+    let error = Malformed::UnknownTag { of: "record", tag: 0 };
+    assert_eq!(error.to_string(), "unknown record 0");
+}
+
+/// Whatever the bytes, decoding ends, in a value that encodes to what was read or in an error.
+#[test]
+fn noise_is_refused_or_read_faithfully() {
+    let mut state = 0x1234_5678_9abc_def1_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    for _ in 0..100_000 {
+        let length = (next() % 80) as usize;
+        let mut noise: Vec<u8> = (0..length).map(|_| if next() % 2 == 0 { 0 } else { next() as u8 }).collect();
+        if let Some(tag) = noise.first_mut() {
+            *tag %= 16;
+        }
+        let mut reader = Reader::new(&noise);
+        if let Ok(message) = Message::decode(&mut reader) {
+            let mut bytes = Vec::new();
+            message.encode(&mut bytes);
+            assert_eq!(bytes, noise[..noise.len() - reader.remaining()], "{message:?}");
+        }
+        let mut reader = Reader::new(&noise);
+        if let Ok(record) = Record::decode(&mut reader) {
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            assert_eq!(bytes, noise[..noise.len() - reader.remaining()], "{record:?}");
+        }
+    }
+}
