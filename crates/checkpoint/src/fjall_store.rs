@@ -76,6 +76,8 @@ impl FjallStore {
         let options =
             || KeyspaceCreateOptions::default().max_memtable_size(settings.memtable_bytes).manual_journal_persist(true);
         let records = database.keyspace(KEYSPACE, options).map_err(|error| store_error(&path, error))?;
+        // A killed process may have left a batch that was written and not synced. What is read is about to be acted on.
+        database.persist(PersistMode::SyncAll).map_err(|error| store_error(&path, error))?;
         let store = FjallStore { database, records, path };
         store.check_format()?;
         Ok(store)

@@ -78,6 +78,8 @@ impl FileStorage {
             let Some(number) = name.to_str().and_then(segment_number) else { continue };
             let path = directory.join(&name);
             let file = File::open(&path).map_err(failed("open", &path))?;
+            // What a killed process wrote may be in the page cache only.
+            file.sync_data().map_err(failed("sync", &path))?;
             let length = file.metadata().map_err(failed("open", &path))?.len();
             files.insert(number, Segment { file, length });
         }

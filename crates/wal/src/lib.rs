@@ -25,7 +25,9 @@ pub mod file;
 mod index;
 pub mod memory;
 mod recover;
+mod report;
 mod storage;
+mod submission;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -36,7 +38,9 @@ pub use block::FORMAT_VERSION;
 use block::{HEADER_BYTES, Header, Life, RECORD_HEADER_BYTES};
 use buffer::{Buffer, Pool};
 use index::{Index, Position};
+pub use report::{Damage, OpenError, OpenReport, ReadError, Statistics};
 pub use storage::{Bounds, Storage, StorageError};
+pub use submission::{Block, Creation, Submission};
 
 /// Blocks begin at multiples of this, in the log and in memory.
 pub const PAGE_BYTES: usize = 4096;
@@ -109,134 +113,6 @@ pub struct Recovered<'a> {
     pub lsn: Lsn,
 }
 
-/// What opening a log found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OpenReport {
-    pub segments: Vec<u64>,
-    pub block_count: u64,
-    pub record_count: u64,
-    /// Cut off at the end: writes that a crash interrupted and that nobody was told were durable.
-    pub torn_bytes: u64,
-    /// What was durable and is not there. Whose records it held is unknown: every group of this log may be concerned.
-    pub damage: Vec<Damage>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Damage {
-    /// One or more blocks between these addresses.
-    Unreadable {
-        from: Lsn,
-        to: Lsn,
-    },
-    MissingSegment {
-        segment: u64,
-    },
-}
-
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Damage::Unreadable { from, to } => write!(
-                f,
-                "segment {} is unreadable at offset {}, up to segment {} offset {}",
-                from.segment(),
-                from.offset(),
-                to.segment(),
-                to.offset()
-            ),
-            Damage::MissingSegment { segment } => write!(f, "segment {segment} is missing"),
-        }
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    #[error(transparent)]
-    Storage(#[from] StorageError),
-    #[error("log segment {segment} was written by a newer release (format {found}, this one knows up to {known})")]
-    NewerVersion { segment: u64, found: u16, known: u16 },
-    #[error("log segment {segment} belongs to another log ({found:016x}, this one is {expected:016x})")]
-    ForeignLog { segment: u64, found: u64, expected: u64 },
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    #[error(transparent)]
-    Storage(#[from] StorageError),
-    /// The medium lost the record since the log was opened. The group must be treated as damaged.
-    #[error("the log record in segment {segment} at offset {offset} is damaged")]
-    Damaged { segment: u64, offset: u64 },
-}
-
-/// Figures for people and metrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statistics {
-    pub segment_count: u64,
-    /// What the segments take on the medium.
-    pub bytes: u64,
-    /// What records that somebody still needs take, estimated from their number and each segment's mean size.
-    pub live_bytes: u64,
-    pub live_record_count: u64,
-    /// Groups of which the log holds something that is needed.
-    pub group_count: u64,
-    /// Since the log was opened: blocks, and the bytes written for them with and without padding.
-    pub block_count: u64,
-    pub written_bytes: u64,
-    pub record_bytes: u64,
-}
-
-/// A closed block on its way to the medium.
-pub struct Block {
-    lsn: Lsn,
-    buffer: Buffer,
-}
-
-impl Block {
-    pub fn segment(&self) -> u64 {
-        self.lsn.segment()
-    }
-
-    pub fn offset(&self) -> u64 {
-        self.lsn.offset()
-    }
-
-    /// Whole pages, aligned in memory.
-    pub fn bytes(&self) -> &[u8] {
-        self.buffer.bytes()
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Creation {
-    pub segment: u64,
-    pub length: u64,
-}
-
-/// Work for the medium: create, write in any order, sync; then [`Wal::completed`] with `lsn`. Submissions are
-/// performed in order, and each is written whole: a failed one may be tried again only after [`StorageError::NoSpace`].
-pub struct Submission {
-    pub lsn: Lsn,
-    pub create: Vec<Creation>,
-    pub writes: Vec<Arc<Block>>,
-}
-
-impl Submission {
-    /// Creates and writes; not yet durable.
-    pub fn write(&self, storage: &mut impl Storage) -> Result<(), StorageError> {
-        // All creations first: if there is no space, nothing of this submission is written.
-        for creation in &self.create {
-            storage.create(creation.segment, creation.length)?;
-        }
-        self.writes.iter().try_for_each(|block| storage.write(block.segment(), block.offset(), block.bytes()))
-    }
-
-    /// Creates, writes and syncs: durable when it returns.
-    pub fn perform(&self, storage: &mut impl Storage) -> Result<(), StorageError> {
-        self.write(storage)?;
-        storage.sync()
-    }
-}
-
 /// The log. See the crate's promises.
 pub struct Wal {
     settings: Settings,
@@ -277,7 +153,8 @@ struct Gathering {
 
 impl Wal {
     /// Reads the whole log and calls every record back, in the order in which they were appended, also those that
-    /// later ones supersede. Then writing goes on behind the last whole block.
+    /// later ones supersede. Then writing goes on behind the last whole block. A medium that refuses to be read ends
+    /// this with an error: taken for a torn tail, it would be forgotten what was promised.
     ///
     /// # Panics
     /// If `settings.segment_bytes` is out of its limits or no multiple of a page.

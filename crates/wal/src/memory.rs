@@ -80,8 +80,9 @@ impl MemoryStorage {
         self.poisoned = false;
     }
 
-    /// The process goes, the machine stays: what was written is still there.
+    /// The process goes, the machine stays: what was written is still there, and is synced when it is opened again.
     pub fn restart(&mut self) {
+        self.unsynced.clear();
         self.sync_fails = false;
         self.poisoned = false;
     }

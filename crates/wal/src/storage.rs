@@ -5,7 +5,9 @@
 
 use std::io;
 
-/// A medium for one log. A segment exists durably, at its full length, once [`Storage::create`] has returned.
+/// A medium for one log. A segment exists durably, at its full length, once [`Storage::create`] has returned. Whatever
+/// can be read when a medium is opened is durable: a killed process may have left writes that nobody synced, and the
+/// log is about to tell others of them.
 pub trait Storage {
     /// The numbers of the segments that are there, ascending.
     fn segments(&self) -> Result<Vec<u64>, StorageError>;

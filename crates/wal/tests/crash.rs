@@ -143,7 +143,6 @@ impl World {
         assert_eq!(found, self.model[..found.len()], "what is found is a prefix of what was appended");
         self.model = found;
         self.written = self.wal.durable();
-        self.storage.sync().unwrap();
         for (group, (slots, states)) in &self.released {
             self.wal.release(*group, *slots, *states);
         }
