@@ -22,9 +22,15 @@ use failure::Failure;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+const EXAMPLES: &str = "Examples:
+  quorate up                               a cluster of three nodes on this machine
+  quorate cli SET hello world              one command
+  quorate cli                              a prompt
+  quorate status                           who is there, and who coordinates what";
+
 /// A strongly consistent, replicated object store that speaks the Redis protocol.
 #[derive(Debug, Parser)]
-#[command(name = "quorate", version, arg_required_else_help = true)]
+#[command(name = "quorate", version, arg_required_else_help = true, after_help = EXAMPLES)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

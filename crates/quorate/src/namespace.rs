@@ -12,11 +12,16 @@ use crate::client::{Client, Endpoint};
 use crate::failure::{Context, Failure};
 use crate::output::{say, table, trimmed};
 
+const EXAMPLES: &str = "Examples:
+  quorate namespace create 1 --durability interval    for what a power cut may cost 50 ms of
+  quorate namespace set 1 --reads local               any member answers, a little late
+  quorate namespace list";
+
 /// Create, change, list and drop namespaces
 ///
 /// Clients enter namespace N with `SELECT N`. Namespace 0 always exists.
 #[derive(Debug, Args)]
-#[command(disable_help_flag = true)]
+#[command(disable_help_flag = true, after_help = EXAMPLES)]
 pub(crate) struct Options {
     #[command(flatten)]
     endpoint: Endpoint,

@@ -33,7 +33,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     };
     let config = Config::load(path)?;
     if options.check {
-        say(format_args!("{} is good: node {} of {}", path.display(), config.node.name, config.cluster.nodes.len()));
+        let (name, count) = (&config.node.name, config.cluster.nodes.len());
+        say(format_args!("{} is good: node {name} of a cluster of {count}", path.display()));
     } else {
         quorate_server::run(config)?;
     }

@@ -28,6 +28,12 @@ const PIPELINE_MAX: i64 = 10_000;
 const SIZE_MAX: i64 = 16 << 20;
 const KEYS_MAX: u64 = 1_000_000_000;
 
+const EXAMPLES: &str = "Examples:
+  quorate bench                                            SET and GET, 64 connections
+  quorate bench --connections 1,16,64 --pipeline 1,16      all six combinations
+  quorate bench --matrix --json > figures.json             the full table
+  quorate bench -p 6379 --pids $(pidof redis-server)       another server, for comparison";
+
 /// Measure SET and GET: throughput, latency, and CPU per operation of the servers
 ///
 /// Each list is run in all combinations; --matrix is the table that docs/performance.md shows. CPU per operation is
@@ -35,7 +41,7 @@ const KEYS_MAX: u64 = 1_000_000_000;
 /// be named with --pids: any server that speaks the Redis protocol can be measured. Existing keys named
 /// `bench:000000000000` and on are overwritten.
 #[derive(Debug, Args)]
-#[command(disable_help_flag = true)]
+#[command(disable_help_flag = true, after_help = EXAMPLES)]
 pub(crate) struct Options {
     #[command(flatten)]
     endpoint: Endpoint,

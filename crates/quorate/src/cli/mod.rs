@@ -18,13 +18,18 @@ use crate::client::{Client, Endpoint};
 use crate::failure::{Context, Failure};
 use crate::output::complain;
 
+const EXAMPLES: &str = "Examples:
+  quorate cli                              a prompt at 127.0.0.1:7000
+  quorate cli -p 7001 -n 3 GET greeting    one command at the second node, in namespace 3
+  quorate cli < commands.txt               one command a line";
+
 /// Send Redis commands, one from the command line or many interactively
 ///
 /// With words it sends them as one command, prints the answer and ends: with status 1 if the answer is an error.
 /// Without, it reads commands line by line, quoted as in redis-cli ("a b", 'a b', "\x00"). In a pipe answers are
 /// printed raw.
 #[derive(Debug, Args)]
-#[command(disable_help_flag = true)]
+#[command(disable_help_flag = true, after_help = EXAMPLES)]
 pub(crate) struct Options {
     #[command(flatten)]
     pub(crate) endpoint: Endpoint,

@@ -28,6 +28,11 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 /// How long they may take to stop.
 const STOPPED_WITHIN: Duration = Duration::from_secs(10);
 
+const EXAMPLES: &str = "Examples:
+  quorate up                                  three nodes, data in ./quorate-data
+  quorate up --nodes 5 --dir /var/lib/try     five nodes, data elsewhere
+  quorate up --ephemeral --durability memory  as fast as it gets, nothing is kept";
+
 /// Start a cluster on this machine, one process a node
 ///
 /// Node i keeps its state in DIR/node-i and listens for Redis clients on port PORT + i - 1, for HTTP on ADMIN_PORT +
@@ -37,6 +42,7 @@ const STOPPED_WITHIN: Duration = Duration::from_secs(10);
 ///
 /// A node that dies is reported and not restarted: `quorate node --config DIR/node-i/node.toml` does that.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     /// How many nodes, 1 to 64 [default: 3, or as many as DIR has]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=NODES_MAX as i64))]

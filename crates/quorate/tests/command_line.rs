@@ -1,0 +1,132 @@
+//! The program as a person meets it: exit statuses, and one line where something is wrong.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+
+fn quorate(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    quorate(arguments).output().expect("started")
+}
+
+/// The one line on standard error with which a command refuses.
+fn refusal(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert_eq!(text.lines().count(), 1, "one line: {text}");
+    text
+}
+
+/// The port of a server that answers each of its clients once.
+fn answering(reply: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a client");
+            let mut request = [0; 256];
+            if stream.read(&mut request).is_ok_and(|length| length > 0) {
+                stream.write_all(reply).expect("sent");
+            }
+        }
+    });
+    port.to_string()
+}
+
+/// A directory of its own for each test, gone when the test ends.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("quorate-line-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Scratch(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("plain text")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn answers_are_printed_raw_in_a_pipe_and_errors_end_with_1() {
+    let output = run(&["cli", "-p", &answering(b"$3\r\na b\r\n"), "GET", "k"]);
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b"a b\n"[..]));
+    let output = run(&["cli", "-p", &answering(b"-ERR no\r\n"), "GET", "k"]);
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b"ERR no\n"[..]));
+}
+
+#[test]
+fn nobody_there_is_one_line() {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port().to_string();
+    for command in [&["status"][..], &["cli", "PING"], &["bench"], &["namespace", "list"]] {
+        let arguments: Vec<&str> = [&command[..1], &["-p", &free], &command[1..]].concat();
+        let line = refusal(&run(&arguments));
+        assert!(line.contains("is a node running there?"), "{arguments:?}: {line}");
+    }
+}
+
+#[test]
+fn another_server_is_no_cluster() {
+    let line = refusal(&run(&["status", "-p", &answering(b"-ERR unknown command 'QUORATE'\r\n")]));
+    assert!(line.contains("the node refuses: ERR unknown command"), "{line}");
+    let line = refusal(&run(&["status", "-p", &answering(b"HTTP/1.1 400 Bad Request\r\n")]));
+    assert!(line.contains("does not speak the Redis protocol"), "{line}");
+}
+
+#[test]
+fn a_closed_output_is_no_panic() {
+    let mut child =
+        quorate(&["node", "--example"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("ended");
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn the_example_configuration_passes_the_check() {
+    let scratch = Scratch::new("example");
+    std::fs::create_dir(&scratch.0).expect("made");
+    let file = scratch.0.join("node.toml");
+    std::fs::write(&file, run(&["node", "--example"]).stdout).expect("writable");
+    let file = file.to_str().expect("plain text");
+    assert!(run(&["node", "--check", "--config", file]).status.success());
+    std::fs::write(file, "[node]\nid = 1\nnam = \"n1\"\n").expect("writable");
+    let line = refusal(&run(&["node", "--config", file]));
+    assert!(line.contains("unknown key node.nam; did you mean node.name?"), "{line}");
+}
+
+#[test]
+fn up_refuses_a_port_in_use_and_leaves_nothing_behind() {
+    let scratch = Scratch::new("port");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port().to_string();
+    let line = refusal(&run(&["up", "--nodes", "1", "--port", &port, "--dir", scratch.path()]));
+    assert!(line.contains(&format!("cannot listen on 127.0.0.1:{port}")), "{line}");
+    assert!(!scratch.0.exists());
+}
+
+#[test]
+fn up_refuses_a_directory_of_a_newer_version() {
+    let scratch = Scratch::new("newer");
+    let node = scratch.0.join("node-1");
+    std::fs::create_dir_all(&node).expect("made");
+    std::fs::write(node.join("node.toml"), run(&["node", "--example"]).stdout).expect("writable");
+    std::fs::write(node.join("lock"), "").expect("writable");
+    std::fs::write(node.join("identity"), "quorate-directory 2\n").expect("writable");
+    let line = refusal(&run(&["up", "--dir", scratch.path()]));
+    assert!(line.contains("written by a newer quorate (format 2); this one reads 1"), "{line}");
+}
