@@ -7,7 +7,9 @@ use std::sync::Arc;
 use harness::{Body, Cluster, Packet};
 use quorate_protocol::effect::{Proposal, ReadMode};
 use quorate_protocol::id::{Ballot, Configuration, Content, Epoch, GroupId, NodeId, Payload, Slot, Stamp, Value};
-use quorate_protocol::paxos::{ACCEPTED_SLOTS_MAX, MEMBERS_MAX, Message, Paxos, WAITING_BYTES_MAX, WINDOW_SLOTS};
+use quorate_protocol::paxos::{
+    ACCEPTED_SLOTS_MAX, MEMBERS_MAX, Message, Paxos, Record, WAITING_BYTES_MAX, WINDOW_SLOTS,
+};
 use quorate_protocol::quorum::QuorumSystem;
 
 const N1: NodeId = NodeId(1);
@@ -90,6 +92,35 @@ fn an_acceptor_keeps_no_slot_too_far_ahead() {
         assert_eq!(in_flight(&cluster, N2), kept, "slot {slot}");
         assert_eq!(cluster.node(N2).unsynced.len() as u64, kept, "slot {slot}");
     }
+}
+
+/// After recovery one undecided slot may hold up more decided ones than the window holds. The coordinator adopts them all;
+/// as soon as that slot is decided they are executed, and what was still to be proposed for them is proposed nowhere else.
+#[test]
+fn what_recovery_knows_as_decided_is_proposed_once() {
+    let mut cluster = cluster();
+    let count = WINDOW_SLOTS + 100;
+    let value = |slot: u64| {
+        let content = Content::Commands(format!("v{slot}").into_bytes().into());
+        Value { stamp: Stamp(1), seed: 0, content }
+    };
+    let ballots = [Ballot { number: 1, node: N1 }, Ballot { number: 2, node: N1 }];
+    cluster.crash(N1);
+    cluster.nodes[0].disk.log = (0..count)
+        .map(|slot| {
+            let ballot = ballots[usize::from(slot > 0)];
+            Record::Accepted { ballot, slot: Slot(slot), value: value(slot), frontier: Slot(slot) }
+        })
+        .collect();
+    cluster.restart(N1);
+    cluster.synced_at_once = true;
+    cluster.propose(N1, Proposal::Commands(payload(1)));
+    while let Some(packet) = cluster.packets.pop_front() {
+        cluster.deliver(packet);
+    }
+    let expected: Vec<_> = (0..count).map(value).collect();
+    assert_eq!(cluster.node(N1).executed[..count as usize], expected);
+    assert_eq!(cluster.node(N1).executed.len() as u64, count + 1);
 }
 
 #[test]

@@ -18,6 +18,8 @@ struct Weather {
     crash: u64,
     stop: u64,
     hand_over: u64,
+    /// How often heartbeats get through as time passes: leases are held in some runs, and lapse in others.
+    heartbeats: u64,
     /// Now and then more proposals at once than the window holds.
     bursts: bool,
 }
@@ -48,6 +50,7 @@ impl Run {
             crash: random.below(3),
             stop: u64::from(random.below(10) == 0),
             hand_over: random.below(2),
+            heartbeats: random.below(3) * 45,
             bursts: random.below(20) == 0,
         };
         Run { cluster: Cluster::new(count, quorum, seed), random, weather, command_count: 0, token: 0 }
@@ -146,6 +149,9 @@ impl Run {
         let most_us = if self.random.chance(10) { 600_000 } else { 60_000 };
         let passed_us = self.random.below(most_us);
         self.cluster.now = self.cluster.now.after_us(passed_us);
+        if self.random.chance(self.weather.heartbeats) {
+            self.cluster.exchange_heartbeats();
+        }
         for node in self.cluster.configuration.clone().members.iter() {
             if self.random.chance(70) {
                 self.cluster.attend(*node);
@@ -163,11 +169,11 @@ impl Run {
     }
 
     fn turn_links(&mut self) {
-        if self.random.chance(50) {
-            self.cluster.heal();
-        } else {
-            let (from, to) = (self.any_node(), self.any_node());
-            self.cluster.cut(from, to);
+        let (from, to) = (self.any_node(), self.any_node());
+        match self.random.below(4) {
+            0 | 1 => self.cluster.heal(),
+            2 => self.cluster.cut(from, to),
+            _ => self.cluster.isolate(from),
         }
     }
 

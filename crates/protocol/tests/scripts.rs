@@ -141,12 +141,7 @@ impl Script {
             ["checkpoint", id] => cluster.checkpoint(node(id)),
             ["crash", id] => cluster.crash(node(id)),
             ["restart", id] => cluster.restart(node(id)),
-            ["isolate", id] => {
-                for other in cluster.configuration.members.clone().iter() {
-                    cluster.cut(node(id), *other);
-                    cluster.cut(*other, node(id));
-                }
-            }
+            ["isolate", id] => cluster.isolate(node(id)),
             ["cut", link] => {
                 let (from, to) = link.split_once("->").expect("cut n1->n2");
                 cluster.cut(node(from), node(to));

@@ -268,7 +268,9 @@ impl Paxos {
         };
         match proposal {
             Proposal::Read { token, mode } => self.read(active, cx, token, mode, out),
-            Proposal::HandOver { to } if to == self.me || !self.configuration.contains(to) => {
+            Proposal::HandOver { to }
+                if to == self.me || !self.configuration.contains(to) || cx.peers.is_suspected(to) =>
+            {
                 refuse(proposal, Refusal::NotCoordinator { coordinator: Some(self.me) }, out);
             }
             Proposal::HandOver { to } => {

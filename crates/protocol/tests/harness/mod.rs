@@ -444,6 +444,13 @@ impl Cluster {
         self.cut.insert((from, to));
     }
 
+    pub fn isolate(&mut self, id: NodeId) {
+        for &other in self.configuration.members.iter() {
+            self.cut.insert((id, other));
+            self.cut.insert((other, id));
+        }
+    }
+
     pub fn heal(&mut self) {
         self.cut.clear();
     }
