@@ -2,6 +2,7 @@
 //!
 //! A checker that cannot decide says so, and that is a failure: [`Verdict::is_linearizable`] is true only for proof.
 
+mod awaited;
 pub mod counters;
 pub mod linearizability;
 mod model;

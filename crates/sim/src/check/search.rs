@@ -17,10 +17,13 @@
 //! - **Only when stuck:** optional operations are tried after the required ones.
 //! - **Useless:** an optional operation whose effect is invisible to the very next operation is not used there.
 //! - **Twins:** of interchangeable ones the earliest is used.
+//!
+//! And [`awaited`](crate::check::awaited) values are not left early.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
+use crate::check::awaited::{Awaited, ValueId};
 use crate::check::linearizability::Operation;
 use crate::check::model::{Change, State, explain};
 use crate::history::{Answer, Fate, History};
@@ -58,6 +61,7 @@ pub(super) struct Search<'a> {
     operations: &'a [Operation],
     configurations_max: usize,
     states: States,
+    awaited: Awaited<'a>,
     fingerprints: Vec<u128>,
     seen: HashSet<u128, Seeded>,
     /// The operations outside the set, in the order of invocation.
@@ -109,6 +113,7 @@ impl<'a> Search<'a> {
             operations,
             configurations_max,
             states: States::default(),
+            awaited: Awaited::new(history, operations),
             fingerprints: operations.iter().map(number).collect(),
             seen: HashSet::default(),
             required: Chain::of(operations, |operation| !operation.optional),
@@ -123,7 +128,7 @@ impl<'a> Search<'a> {
     }
 
     pub(super) fn run(&mut self) -> End {
-        let nothing = self.states.number(None);
+        let nothing = self.states.number(None, |_| None);
         self.push_frame(Frame {
             state: nothing,
             set: 0,
@@ -170,6 +175,7 @@ impl<'a> Search<'a> {
         let chain = if operation.optional { &mut self.optional } else { &mut self.required };
         chain.unlink(index);
         self.in_order[index] = true;
+        self.awaited.take(index);
         self.explained += usize::from(!operation.optional);
         let lane_last = self.lane_last[operation.lane].replace(index);
         let frame = self.frame();
@@ -194,6 +200,7 @@ impl<'a> Search<'a> {
         let chain = if operation.optional { &mut self.optional } else { &mut self.required };
         chain.relink(taken.operation);
         self.in_order[taken.operation] = false;
+        self.awaited.put_back(taken.operation);
         self.explained -= usize::from(!operation.optional);
         self.lane_last[operation.lane] = taken.lane_last;
         true
@@ -316,10 +323,18 @@ impl<'a> Search<'a> {
             Fate::Unknown | Fate::NotExecuted => None,
         };
         let changes = explain(&record.call.action, observed, self.states.state(state), operation.window);
-        changes.map(|change| match change? {
+        let awaited = &self.awaited;
+        let next_states = changes.map(|change| match change? {
             Change::Keep => Some(state),
-            Change::Replace(next) => Some(self.states.number(next)),
-        })
+            Change::Replace(next) => Some(self.states.number(next, |state| awaited.value_of(state))),
+        });
+        next_states.map(|next| next.filter(|&next| !self.leaves_too_early(index, state, next)))
+    }
+
+    /// Whether this step leaves a value for ever that another operation has yet to see.
+    fn leaves_too_early(&self, index: usize, state: StateId, next: StateId) -> bool {
+        let value = self.states.value(state);
+        value.is_some_and(|left| value != self.states.value(next) && self.awaited.is_awaited(left, index))
     }
 
     fn note_dead_end(&mut self) {
@@ -342,15 +357,17 @@ impl<'a> Search<'a> {
 #[derive(Default)]
 struct States {
     states: Vec<State>,
+    values: Vec<Option<ValueId>>,
     numbers: HashMap<State, StateId, Seeded>,
 }
 
 impl States {
-    fn number(&mut self, state: State) -> StateId {
+    fn number(&mut self, state: State, value_of: impl FnOnce(&State) -> Option<ValueId>) -> StateId {
         if let Some(&id) = self.numbers.get(&state) {
             return id;
         }
         let id = StateId(u32::try_from(self.states.len()).expect("the budget of configurations is far below 2^32"));
+        self.values.push(value_of(&state));
         self.states.push(state.clone());
         self.numbers.insert(state, id);
         id
@@ -358,6 +375,10 @@ impl States {
 
     fn state(&self, id: StateId) -> &State {
         &self.states[id.0 as usize]
+    }
+
+    fn value(&self, id: StateId) -> Option<ValueId> {
+        self.values[id.0 as usize]
     }
 
     fn fingerprint(&self, id: StateId) -> u128 {

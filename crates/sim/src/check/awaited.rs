@@ -1,0 +1,117 @@
+//! Values that must not be left yet.
+//!
+//! A value that only one call can bring about exists once: when the object has left it, it does not return. So while a
+//! call that saw it is not yet in order, nothing may change it, and the search need not try. Without this, a dozen
+//! overlapping writes are tried in thousands of orders before the reads that follow refute them.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::check::linearizability::Operation;
+use crate::check::model::State;
+use crate::history::{Action, Answer, Fate, History, Record};
+
+/// A value that exists once and that somebody saw.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct ValueId(u32);
+
+pub(super) struct Awaited<'a> {
+    values: HashMap<&'a [u8], ValueId>,
+    /// By operation: the value that it saw.
+    seen_by: Vec<Option<ValueId>>,
+    /// By value: how many operations outside the order saw it.
+    waiting: Vec<u32>,
+}
+
+impl<'a> Awaited<'a> {
+    /// All operations are outside the order at first.
+    pub(super) fn new(history: &'a History, operations: &[Operation]) -> Self {
+        let mut producers = Producers::default();
+        let executed = operations.iter().filter(|operation| !operation.idle);
+        executed.for_each(|operation| producers.add(&history.record(operation.id).call.action));
+        let mut awaited = Self { values: HashMap::new(), seen_by: Vec::new(), waiting: Vec::new() };
+        for operation in operations {
+            let seen = value_seen(history.record(operation.id)).filter(|value| producers.count(value) == 1);
+            let id = seen.map(|value| awaited.number(value));
+            awaited.seen_by.push(id);
+        }
+        (0..operations.len()).for_each(|index| awaited.put_back(index));
+        awaited
+    }
+
+    fn number(&mut self, value: &'a [u8]) -> ValueId {
+        let next = ValueId(self.waiting.len() as u32);
+        let id = *self.values.entry(value).or_insert(next);
+        if id == next {
+            self.waiting.push(0);
+        }
+        id
+    }
+
+    /// The value of a state, if it exists once and was seen.
+    pub(super) fn value_of(&self, state: &State) -> Option<ValueId> {
+        self.values.get(&*state.as_ref()?.value).copied()
+    }
+
+    /// Whether somebody other than this operation still has to see the value.
+    pub(super) fn is_awaited(&self, value: ValueId, index: usize) -> bool {
+        let by_itself = u32::from(self.seen_by[index] == Some(value));
+        self.waiting[value.0 as usize] > by_itself
+    }
+
+    pub(super) fn take(&mut self, index: usize) {
+        if let Some(value) = self.seen_by[index] {
+            self.waiting[value.0 as usize] -= 1;
+        }
+    }
+
+    pub(super) fn put_back(&mut self, index: usize) {
+        if let Some(value) = self.seen_by[index] {
+            self.waiting[value.0 as usize] += 1;
+        }
+    }
+}
+
+/// The whole value that the object had when this call was executed, if its answer tells.
+fn value_seen(record: &Record) -> Option<&[u8]> {
+    match (&record.call.action, &record.fate) {
+        (Action::SetIfEqual { expected, .. }, Fate::Answered { answer: Answer::Ok, .. }) => Some(expected),
+        (_, Fate::Answered { answer: Answer::Bytes(value), .. }) => Some(value),
+        _ => None,
+    }
+}
+
+/// The calls that can bring about a value, counted with a margin: never too few.
+#[derive(Default)]
+struct Producers<'a> {
+    whole: HashMap<&'a [u8], usize>,
+    tails: HashMap<&'a [u8], usize>,
+    tail_lengths: BTreeSet<usize>,
+    increments: usize,
+}
+
+impl<'a> Producers<'a> {
+    fn add(&mut self, action: &'a Action) {
+        match action {
+            Action::Set { value }
+            | Action::SetExpiring { value, .. }
+            | Action::SetIfAbsent { value }
+            | Action::SetIfEqual { value, .. }
+            | Action::GetSet { value } => *self.whole.entry(value).or_default() += 1,
+            Action::Append { value } => {
+                *self.tails.entry(value).or_default() += 1;
+                self.tail_lengths.insert(value.len());
+            }
+            Action::IncrBy { .. } => self.increments += 1,
+            Action::Get | Action::Exists | Action::Strlen | Action::Pttl => {}
+            Action::Del | Action::GetDel | Action::ExpireAt { .. } | Action::Persist => {}
+        }
+    }
+
+    fn count(&self, value: &[u8]) -> usize {
+        let is_number = value.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-');
+        let by_increment = if is_number { self.increments } else { 0 };
+        let tails = self.tail_lengths.iter().filter_map(|&length| value.len().checked_sub(length));
+        let by_append: usize = tails.filter_map(|from| self.tails.get(&value[from..])).sum();
+        self.whole.get(value).copied().unwrap_or(0) + by_append + by_increment
+    }
+}
