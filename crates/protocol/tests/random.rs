@@ -35,12 +35,13 @@ struct Run {
 impl Run {
     fn new(seed: u64) -> Run {
         let mut random = Random::new(seed ^ 0x5eed);
-        let (count, quorum) = match random.below(8) {
+        let (count, quorum) = match random.below(10) {
             0 => (1, QuorumSystem::Majority),
             1 => (2, QuorumSystem::Majority),
             2 => (5, QuorumSystem::Majority),
             3 => (5, QuorumSystem::Threshold { read: 4, write: 2 }),
             4 => (4, QuorumSystem::Threshold { read: 2, write: 3 }),
+            5 => (7, QuorumSystem::Majority),
             _ => (3, QuorumSystem::Majority),
         };
         let weather = Weather {

@@ -91,7 +91,8 @@ impl Paxos {
         released: Option<Ballot>,
     ) -> Option<u64> {
         let holder = self.promised.node;
-        let free = holder == candidate || released.is_some_and(|released| self.promised <= released);
+        let given_back = |released: Ballot| released.node == holder && self.promised <= released;
+        let free = holder == candidate || released.is_some_and(given_back);
         if free || planted::is(Planted::PromiseDespiteGrant) {
             return None;
         }

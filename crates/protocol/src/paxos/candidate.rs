@@ -294,21 +294,15 @@ impl Paxos {
         }
     }
 
-    /// A node that promises our ballot coordinates nothing below it any more: whoever is bound to it is free.
+    /// A node that promises our ballot coordinates nothing below it any more: whoever is bound to it is free, and is told of
+    /// the very ballot that binds it.
     fn release_bound_to(&self, active: &mut Active, holder: NodeId, out: &mut Effects<Paxos>) {
-        let Duty::Preparing(candidacy) = &mut active.duty else {
-            return;
-        };
-        let freed = candidacy.busy.iter().filter(|(_, promised)| promised.node == holder);
-        let Some(highest) = freed.map(|(_, promised)| *promised).max() else {
-            return;
-        };
-        candidacy.released = candidacy.released.max(Some(highest));
-        candidacy.busy.retain(|(member, promised)| {
+        let Duty::Preparing(candidacy) = &mut active.duty else { return };
+        let (ballot, from) = (self.promised, self.next_slot);
+        candidacy.busy.retain(|&(member, promised)| {
             let bound = promised.node != holder;
             if !bound {
-                let (ballot, from, released) = (self.promised, self.next_slot, candidacy.released);
-                out.send_once_durable(*member, Message::Prepare { ballot, from, released });
+                out.send_once_durable(member, Message::Prepare { ballot, from, released: Some(promised) });
             }
             bound
         });
@@ -327,7 +321,7 @@ impl Paxos {
         let Duty::Preparing(candidacy) = &mut active.duty else {
             return;
         };
-        if candidacy.stage != Stage::Asking || candidacy.released >= Some(promised) {
+        if candidacy.stage != Stage::Asking {
             return;
         }
         candidacy.busy.retain(|(member, _)| *member != from);

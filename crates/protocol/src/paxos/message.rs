@@ -7,8 +7,9 @@ use crate::peers::GrantNumber;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// Phase 1: `ballot.node` wants to coordinate and has executed every slot below `from`. `released` is a ballot whose
-    /// coordinator has given its lease back: promises made to it, or to lower ballots, bind nobody any longer.
+    /// Phase 1: `ballot.node` wants to coordinate and has executed every slot below `from`. `released` says that its node
+    /// coordinates no more, and never will, at that ballot or a lower one: a promise of one of these binds nobody. It says
+    /// nothing of other nodes' ballots, however low: `released` need not have been elected.
     Prepare {
         ballot: Ballot,
         from: Slot,
