@@ -112,27 +112,24 @@ impl Paxos {
         self.is_write_quorum(set)
     }
 
-    /// Heeds an elected coordinator. True if its ballot is higher than any promised before; the record is the caller's.
-    fn heed(&mut self, active: &mut Active, ballot: Ballot, out: &mut Effects<Paxos>) -> bool {
-        let raised = ballot > self.promised;
-        if raised {
-            self.follow(active, ballot, out);
+    /// Heeds an elected coordinator, who may have been elected without this member's promise.
+    fn heed(&mut self, active: &mut Active, ballot: Ballot, out: &mut Effects<Paxos>) {
+        if ballot > self.promised {
+            self.promise(active, ballot, out);
         } else if let Duty::Preparing(_) = active.duty {
             // It was about to be replaced, and is there after all.
             self.resign(active, Some(ballot.node), out);
         }
-        raised
     }
 
-    /// Promises `ballot`, which is another node's and higher than any before. The record is the caller's.
-    fn follow(&mut self, active: &mut Active, ballot: Ballot, out: &mut Effects<Paxos>) {
+    /// Promises `ballot`, which is another node's and higher than any before.
+    ///
+    /// Also where an acceptance follows, which says as much: its record goes when its slot is covered by a checkpoint or a
+    /// snapshot, which may have been taken before.
+    pub(super) fn promise(&mut self, active: &mut Active, ballot: Ballot, out: &mut Effects<Paxos>) {
         assert!(ballot > self.promised, "{ballot:?} is not above {:?}", self.promised);
         self.resign(active, Some(ballot.node), out);
         self.promised = ballot;
-    }
-
-    pub(super) fn promise(&mut self, active: &mut Active, ballot: Ballot, out: &mut Effects<Paxos>) {
-        self.follow(active, ballot, out);
         if !planted::is(Planted::PromiseNotPersisted) {
             out.persist(Record::Promised { ballot });
         }
@@ -196,11 +193,13 @@ impl Paxos {
             return;
         }
         // A grant to somebody else does not matter here: who proposes has won a read quorum, so that no other lease holds.
-        let raised = !lower && self.heed(active, ballot, out);
+        if !lower {
+            self.heed(active, ballot, out);
+        }
         // First what the frontier decides, so that the ring has room for what is new.
         active.ledger.decide_below(frontier, ballot);
         self.advance(active, cx, out);
-        let answered = self.accept(active, ballot, slot, value, frontier, raised, out);
+        let answered = self.accept(active, ballot, slot, value, frontier, out);
         if answered {
             let grant = cx.peers.grant_given(ballot.node, cx.now);
             let message = Message::Accepted { ballot, slot, next_slot: self.next_slot, grant };
@@ -210,7 +209,6 @@ impl Paxos {
     }
 
     /// Puts a value on record unless it is there. False if there is no answer to be given.
-    #[expect(clippy::too_many_arguments, reason = "the fields of the message")]
     fn accept(
         &mut self,
         active: &mut Active,
@@ -218,7 +216,6 @@ impl Paxos {
         slot: Slot,
         value: Value,
         frontier: Slot,
-        raised: bool,
         out: &mut Effects<Paxos>,
     ) -> bool {
         let executed = slot < self.next_slot;
@@ -229,9 +226,6 @@ impl Paxos {
             if !planted::is(Planted::AcceptNotPersisted) {
                 out.persist(Record::Accepted { ballot, slot, value, frontier });
             }
-        } else if raised {
-            // The answer would otherwise speak of a promise that no record holds.
-            out.persist(Record::Promised { ballot });
         }
         stores || executed || on_record
     }
@@ -248,9 +242,7 @@ impl Paxos {
             self.reject(ballot, out);
             return;
         }
-        if self.heed(active, ballot, out) {
-            out.persist(Record::Promised { ballot });
-        }
+        self.heed(active, ballot, out);
         active.ledger.decide_below(frontier, ballot);
         self.advance(active, cx, out);
         self.answer(ballot.node, Message::Frontier { ballot, next_slot: self.next_slot }, out);
@@ -270,9 +262,7 @@ impl Paxos {
             return;
         }
         // Who asks was elected, perhaps without us: its reads may rest on our promise only once that is on record.
-        if self.heed(active, ballot, out) {
-            out.persist(Record::Promised { ballot });
-        }
+        self.heed(active, ballot, out);
         let grant = cx.peers.grant_given(ballot.node, cx.now);
         let message = Message::Confirmed { ballot, round, next_slot: self.next_slot, grant };
         self.answer(ballot.node, message, out);
