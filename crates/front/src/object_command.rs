@@ -1,7 +1,8 @@
 //! Words of a client to a command on one object.
 //!
-//! Options are taken in any order and refused in the same cases and words as by Redis 7.0, with one difference: GETEX's
-//! time is checked before the object is looked up, so that a bad one is an error for an absent object too.
+//! Options are taken in any order and refused in the same cases and words as by Redis 7.0, with two differences: GETEX's
+//! time is checked before the object is looked up, so that a bad one is an error for an absent object too; and INCRBYFLOAT
+//! takes decimal numbers within the range of a double only, since that is what objects count with.
 
 use quorate_object::{Command, Condition, ExpireCondition, Expiry, SetAnswer, TtlUnit};
 use quorate_resp::{Arguments, parse_integer};
