@@ -112,19 +112,14 @@ impl<'a> Processes<'a> {
         }
         while running.iter_mut().any(|process| process.is_running()) {
             if insist() || Instant::now() > deadline {
-                for process in running.iter_mut().filter(|process| process.ended.is_none()) {
-                    complain(format_args!("{} did not stop in time and was killed", process.node.name()));
-                    process.signal(libc::SIGKILL);
-                    process.ended = process.child.wait().ok();
-                }
+                running.iter_mut().for_each(|process| process.kill());
             }
             sleep(POLL_EVERY);
         }
-        let mut all_clean = true;
-        for process in running.iter().filter(|process| !process.ended.is_some_and(|status| status.success())) {
+        for process in running.iter().filter(|process| process.failed()) {
             complain(format_args!("{} instead of stopping cleanly", process.death()));
-            all_clean = false;
         }
+        let all_clean = running.iter().all(|process| process.ended.is_some_and(|status| status.success()));
         for process in &self.list {
             process.report_successor();
         }
@@ -192,6 +187,20 @@ impl Process<'_> {
         if self.ended.is_none() {
             // SAFETY: a plain system call. The pid is still ours: the child has not been waited for.
             unsafe { libc::kill(self.child.id().cast_signed(), signal) };
+        }
+    }
+
+    /// Ended neither well nor by [`Process::kill`].
+    fn failed(&self) -> bool {
+        self.ended.is_some_and(|status| !status.success() && status.signal() != Some(libc::SIGKILL))
+    }
+
+    fn kill(&mut self) {
+        if self.ended.is_none() {
+            complain(format_args!("{} did not stop in time and was killed", self.node.name()));
+            self.signal(libc::SIGKILL);
+            self.ended = self.child.wait().ok();
+            self.remove_pid_file();
         }
     }
 
