@@ -1,22 +1,127 @@
-//! A node as a process: its configuration, its data directory, its sockets and its worker threads.
+//! A node as a process: its configuration, its data directory, its sockets and its worker thread.
+//!
+//! [`run`] is all that the binary needs. [`Node`] is a node on threads of the caller's process, for tests.
 
+mod admin;
 pub mod config;
 pub mod directory;
+mod links;
+mod start;
+mod worker;
 
-use config::Config;
-use directory::{Directory, DirectoryError};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
 
-/// Why a node could not start or had to stop.
+use mio::Waker;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use tracing_subscriber::EnvFilter;
+
+use config::{Config, LogFormat};
+use directory::DirectoryError;
+use worker::{Order, Orders};
+
+/// Why a node could not start or had to stop. Each is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     #[error(transparent)]
     Directory(#[from] DirectoryError),
-    #[error("this build has no worker: it can hold a data directory but serves nobody")]
-    NoWorker,
+    #[error("log.level cannot be used: {0}")]
+    LogLevel(String),
+    #[error("cannot listen on {address} for {what} ({source}); end what uses it or change listen.{key}")]
+    Listen { what: &'static str, key: &'static str, address: SocketAddr, source: std::io::Error },
+    #[error(
+        "{path} was kept without waiting for the disk (node.ephemeral) and the machine was started since: what it holds \
+         cannot be trusted; remove it"
+    )]
+    EphemeralLost { path: String },
+    #[error(transparent)]
+    Open(#[from] quorate_node::OpenError),
+    #[error(transparent)]
+    Peers(#[from] links::PinsError),
+    /// The log cannot be trusted after any failure but a lack of space; nothing is tried again.
+    #[error("the log failed and this node stops: {0}")]
+    Log(#[from] quorate_wal::StorageError),
+    #[error("{0}")]
+    Store(#[from] quorate_checkpoint::StoreError),
+    #[error("cannot {action}: {source}")]
+    Io { action: &'static str, source: std::io::Error },
+    #[error("the worker panicked, which is a bug: please report what it said above")]
+    Panicked,
 }
 
-/// Runs the node until it is told to stop.
+/// Runs the node until SIGTERM or SIGINT, then stops it cleanly.
 pub fn run(config: Config) -> Result<(), ServerError> {
-    let _directory = Directory::open(&config.node.data_dir, config.cluster.id, config.node_id())?;
-    Err(ServerError::NoWorker)
+    log_to_stderr(&config)?;
+    let io = |action| move |source| ServerError::Io { action, source };
+    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT]).map_err(io("listen for signals"))?;
+    let node = Node::start(config)?;
+    let stopper = node.stopper();
+    let wait_for_signals = move || {
+        for signal in &mut signals {
+            tracing::info!("told to stop by signal {signal}");
+            stopper.stop();
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(wait_for_signals).map_err(io("start a thread"))?;
+    node.wait()
+}
+
+/// A node that runs on threads of this process.
+#[derive(Debug)]
+pub struct Node {
+    stopper: Stopper,
+    worker: JoinHandle<Result<(), ServerError>>,
+}
+
+/// Ends a node from anywhere.
+#[derive(Clone, Debug)]
+pub struct Stopper {
+    orders: Arc<Orders>,
+    waker: Arc<Waker>,
+}
+
+impl Node {
+    /// Opens the data directory, recovers what it holds, listens and serves.
+    pub fn start(config: Config) -> Result<Node, ServerError> {
+        start::start(config)
+    }
+
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Waits until the node has ended.
+    pub fn wait(self) -> Result<(), ServerError> {
+        self.worker.join().unwrap_or(Err(ServerError::Panicked))
+    }
+}
+
+impl Stopper {
+    /// Hand over, answer what is in flight, flush, end.
+    pub fn stop(&self) {
+        self.order(Order::Stop);
+    }
+
+    /// End as a crash of the process would.
+    pub fn kill(&self) {
+        self.order(Order::Kill);
+    }
+
+    fn order(&self, order: Order) {
+        self.orders.give(order);
+        // A poll that is gone belongs to a worker that has ended.
+        let _ = self.waker.wake();
+    }
+}
+
+fn log_to_stderr(config: &Config) -> Result<(), ServerError> {
+    let filter = EnvFilter::try_new(&config.log.level).map_err(|error| ServerError::LogLevel(error.to_string()))?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    // A process that has a subscriber of its own keeps it.
+    let _ = match config.log.format {
+        LogFormat::Text => builder.with_ansi(false).try_init(),
+        LogFormat::Json => builder.json().try_init(),
+    };
+    Ok(())
 }

@@ -57,8 +57,8 @@ pub(crate) struct Hello {
 pub(crate) enum Refusal {
     #[error("it does not speak Quorate's protocol between nodes")]
     NotAPeer,
-    #[error("{0} speaks version {1} of the hello, {2} version {HELLO_VERSION}: upgrade the older one")]
-    HelloVersion(&'static str, u8, NodeId),
+    #[error("it greets in version {found}, {me} in version {HELLO_VERSION}: upgrade the older one")]
+    HelloVersion { found: u8, me: NodeId },
     #[error("{peer} speaks versions {min} to {max} of frames, {me} version {FRAME_VERSION}: upgrade the older one")]
     FrameVersion { peer: NodeId, min: u8, max: u8, me: NodeId },
     #[error("{peer} belongs to cluster {found}, {me} to {expected}")]
@@ -67,13 +67,15 @@ pub(crate) enum Refusal {
     UnknownNode { peer: NodeId, me: NodeId },
     #[error("{found} answers where {me} expects {expected}: check the addresses in cluster.nodes")]
     Unexpected { found: NodeId, me: NodeId, expected: NodeId },
-    #[error("{peer} and {me} are configured differently: make [[cluster.nodes]] and [timing] the same")]
+    #[error("{peer} and {me} are configured differently: make [[cluster.nodes]], [defaults] and [timing] the same")]
     Disagreement { peer: NodeId, me: NodeId },
     #[error("{peer} does not have the cluster.secret of {me}")]
     Secret { peer: NodeId, me: NodeId },
     #[error("node {peer}'s data directory was replaced: it is a new node and needs a new id")]
     Replaced { peer: NodeId },
-    #[error("node {peer}'s data directory is older than it was: it may have forgotten what it said, and needs a new id")]
+    #[error(
+        "node {peer}'s data directory is older than it was: it may have forgotten what it said, and needs a new id"
+    )]
     SetBack { peer: NodeId },
     #[error("{me} cannot remember {peer} ({reason})")]
     Unremembered { peer: NodeId, me: NodeId, reason: String },
@@ -99,7 +101,7 @@ impl Hello {
         }
         match body.get(8) {
             Some(&HELLO_VERSION) => {}
-            Some(&other) => return Err(Refusal::HelloVersion("the peer", other, me)),
+            Some(&found) => return Err(Refusal::HelloVersion { found, me }),
             None => return Err(Refusal::NotAPeer),
         }
         let body: &[u8; HELLO_BYTES] = body.try_into().map_err(|_| Refusal::NotAPeer)?;
@@ -151,7 +153,8 @@ pub(crate) fn is_same(left: &[u8; PROOF_BYTES], right: &[u8]) -> bool {
     left.len() == right.len() && std::hint::black_box(difference) == 0
 }
 
-/// A hash of what must be the same on all nodes: who they are, and the timing that leases depend on.
+/// A hash of what must be the same on all nodes: who they are, what the first namespace is born with, and the timing
+/// that leases depend on.
 pub(crate) fn agreement(config: &Config) -> u64 {
     let mut nodes: Vec<_> = config.cluster.nodes.iter().collect();
     nodes.sort_by_key(|node| node.id);
@@ -159,6 +162,7 @@ pub(crate) fn agreement(config: &Config) -> u64 {
     for node in nodes {
         text += &format!("{} {} {} {} {}\n", node.id, node.name, node.client, node.peer, node.admin);
     }
+    text += &format!("{:?}\n", config.settings());
     let timing = config.timing;
     text += &format!("{} {} {}\n", timing.suspicion_ms, timing.lease_held_ms, timing.lease_given_ms);
     xxhash_rust::xxh3::xxh3_64(text.as_bytes())
@@ -207,7 +211,7 @@ mod tests {
         assert_eq!(Hello::decode(b"GET / HTTP/1.1\r\n", NodeId(1)), Err(Refusal::NotAPeer));
         let mut newer = HELLO.encode();
         newer[8] = 2;
-        assert!(matches!(Hello::decode(&newer, NodeId(1)), Err(Refusal::HelloVersion(_, 2, _))));
+        assert!(matches!(Hello::decode(&newer, NodeId(1)), Err(Refusal::HelloVersion { found: 2, .. })));
     }
 
     #[test]

@@ -174,7 +174,8 @@ mod tests {
         let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
         let (applied, seen) = channel();
         let again = applied.clone();
-        let reopen = move || Ok(Failing { inner: MemoryStore::default(), failures: Vec::new(), applied: again.clone() });
+        let reopen =
+            move || Ok(Failing { inner: MemoryStore::default(), failures: Vec::new(), applied: again.clone() });
         let store = Failing { inner: MemoryStore::default(), failures, applied };
         (Checkpointer::start(store, reopen, waker).unwrap(), seen, poll)
     }

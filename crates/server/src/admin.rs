@@ -1,0 +1,261 @@
+//! Administration over HTTP, on a thread of its own: it cannot stall the data path, whatever is asked of it.
+//!
+//! What concerns the cluster becomes the words that a Redis client would send behind `QUORATE`, goes to the worker over
+//! a bounded channel, and comes back as JSON. Whether the node lives and serves is read without asking the worker.
+
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant};
+
+use axum::extract::{Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use mio::Waker;
+use quorate_node::{AdminReply, Answer, Failure};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+/// Requests on their way to the worker; with more, callers are asked to try again.
+const REQUESTS_MAX: usize = 64;
+/// How long the worker may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// A worker that has not turned for this long is not well.
+const TURN_WITHIN: Duration = Duration::from_secs(2);
+
+const HELLO: &str = "This is the admin port of a Quorate node. Redis clients connect to its client port.\n\n\
+                     GET    /healthz          is the process well?\n\
+                     GET    /readyz           does the node serve?\n\
+                     GET    /status           nodes, namespaces and volumes, as JSON\n\
+                     GET    /namespaces\n\
+                     POST   /namespaces/N     ?replicas=3&volumes=64&durability=sync&reads=lease\n\
+                     PATCH  /namespaces/N     ?reads=quorum\n\
+                     DELETE /namespaces/N\n";
+
+/// What the worker tells without being asked.
+#[derive(Debug)]
+pub(crate) struct Pulse {
+    origin: Instant,
+    /// Of the latest turn, since the origin.
+    turned_ms: AtomicU64,
+    is_ready: AtomicBool,
+}
+
+/// One request to the worker: the words behind `QUORATE`, and where the answer goes.
+pub(crate) struct Request {
+    pub(crate) words: Vec<Vec<u8>>,
+    pub(crate) answer: oneshot::Sender<Answer>,
+}
+
+#[derive(Clone)]
+struct Admin {
+    requests: SyncSender<Request>,
+    waker: Arc<Waker>,
+    pulse: Arc<Pulse>,
+}
+
+impl Pulse {
+    pub(crate) fn new() -> Pulse {
+        Pulse { origin: Instant::now(), turned_ms: AtomicU64::new(0), is_ready: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn beat(&self, is_ready: bool) {
+        self.turned_ms.store(self.origin.elapsed().as_millis() as u64, Ordering::Relaxed);
+        self.is_ready.store(is_ready, Ordering::Relaxed);
+    }
+
+    fn is_well(&self) -> bool {
+        let turned = Duration::from_millis(self.turned_ms.load(Ordering::Relaxed));
+        self.origin.elapsed().saturating_sub(turned) < TURN_WITHIN
+    }
+}
+
+/// Serves on a thread of its own. The worker is woken for each request.
+pub(crate) fn start(listener: TcpListener, waker: Arc<Waker>, pulse: Arc<Pulse>) -> io::Result<Receiver<Request>> {
+    let (requests, receiver) = sync_channel(REQUESTS_MAX);
+    let router = router(Admin { requests, waker, pulse });
+    listener.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+    let work = move || {
+        let served = runtime.block_on(async move {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            axum::serve(listener, router).await
+        });
+        if let Err(error) = served {
+            tracing::error!("the admin port is closed: {error}");
+        }
+    };
+    std::thread::Builder::new().name("admin".into()).spawn(work)?;
+    Ok(receiver)
+}
+
+fn router(admin: Admin) -> Router {
+    Router::new()
+        .route("/", get(|| async { HELLO }))
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/status", get(status))
+        .route("/namespaces", get(namespaces))
+        .route("/namespaces/{number}", post(create_namespace).patch(set_namespace).delete(drop_namespace))
+        .with_state(admin)
+}
+
+async fn healthz(State(admin): State<Admin>) -> Response {
+    verdict(admin.pulse.is_well(), "well\n", "the worker has not turned for 2 s\n")
+}
+
+async fn readyz(State(admin): State<Admin>) -> Response {
+    let is_ready = admin.pulse.is_well() && admin.pulse.is_ready.load(Ordering::Relaxed);
+    verdict(is_ready, "ready\n", "not ready: the node does not know the cluster yet\n")
+}
+
+fn verdict(is_good: bool, good: &'static str, bad: &'static str) -> Response {
+    if is_good { good.into_response() } else { (StatusCode::SERVICE_UNAVAILABLE, bad).into_response() }
+}
+
+async fn status(State(admin): State<Admin>) -> Response {
+    match admin.ask(&["STATUS", "JSON"]).await {
+        // It is JSON already.
+        Ok(AdminReply::Text(text)) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
+        other => respond(other),
+    }
+}
+
+async fn namespaces(State(admin): State<Admin>) -> Response {
+    respond(admin.ask(&["NAMESPACE", "LIST"]).await)
+}
+
+/// What can be said of a namespace; what is not said is the node's default.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    replicas: Option<String>,
+    volumes: Option<String>,
+    durability: Option<String>,
+    reads: Option<String>,
+}
+
+impl Settings {
+    fn words(&self) -> Vec<&str> {
+        let all = [
+            ("REPLICAS", &self.replicas),
+            ("VOLUMES", &self.volumes),
+            ("DURABILITY", &self.durability),
+            ("READS", &self.reads),
+        ];
+        all.into_iter().filter_map(|(name, value)| Some([name, value.as_deref()?])).flatten().collect()
+    }
+}
+
+async fn create_namespace(
+    State(admin): State<Admin>,
+    Path(number): Path<String>,
+    Query(settings): Query<Settings>,
+) -> Response {
+    let words = [vec!["NAMESPACE", "CREATE", &number], settings.words()].concat();
+    respond(admin.ask(&words).await)
+}
+
+async fn set_namespace(
+    State(admin): State<Admin>,
+    Path(number): Path<String>,
+    Query(settings): Query<Settings>,
+) -> Response {
+    let words = [vec!["NAMESPACE", "SET", &number], settings.words()].concat();
+    respond(admin.ask(&words).await)
+}
+
+async fn drop_namespace(State(admin): State<Admin>, Path(number): Path<String>) -> Response {
+    respond(admin.ask(&["NAMESPACE", "DROP", &number]).await)
+}
+
+/// Why there is no reply.
+#[derive(Debug)]
+enum NoReply {
+    /// Not executed: too much is being asked, or the node stops.
+    Busy,
+    Failed(Failure),
+    /// The worker has not answered in time.
+    Silent,
+}
+
+impl Admin {
+    async fn ask(&self, words: &[&str]) -> Result<AdminReply, NoReply> {
+        let words = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        let (answer, answered) = oneshot::channel();
+        match self.requests.try_send(Request { words, answer }) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => return Err(NoReply::Busy),
+        }
+        // A poll that is gone answers nobody, which is noticed below.
+        let _ = self.waker.wake();
+        match tokio::time::timeout(ANSWER_WITHIN, answered).await {
+            Err(_elapsed) => Err(NoReply::Silent),
+            Ok(Err(_dropped)) => Err(NoReply::Busy),
+            Ok(Ok(Answer::Admin(reply))) => Ok(reply),
+            Ok(Ok(Answer::Failed(failure))) => Err(NoReply::Failed(failure)),
+            Ok(Ok(Answer::Outcome(_))) => Ok(AdminReply::Ok),
+        }
+    }
+}
+
+fn respond(reply: Result<AdminReply, NoReply>) -> Response {
+    let error = |status: StatusCode, text: &str| (status, Json(json!({ "error": text }))).into_response();
+    let unavailable = |text: &str| error(StatusCode::SERVICE_UNAVAILABLE, text);
+    match reply {
+        Ok(AdminReply::Error(text)) => error(StatusCode::BAD_REQUEST, &text),
+        Ok(reply) => Json(to_json(reply)).into_response(),
+        Err(NoReply::Busy) => unavailable("not executed: the node is busy or stopping, try again"),
+        Err(NoReply::Failed(Failure::Timeout)) | Err(NoReply::Silent) => error(
+            StatusCode::GATEWAY_TIMEOUT,
+            "no answer in time: it may have been executed, look before you repeat it",
+        ),
+        Err(NoReply::Failed(Failure::NoQuorum)) => unavailable("not executed: too few nodes can be reached"),
+        Err(NoReply::Failed(Failure::Loading)) => unavailable("not executed: the node does not know the cluster yet"),
+        Err(NoReply::Failed(Failure::Overloaded)) => unavailable("not executed: too much is waiting, try again"),
+        Err(NoReply::Failed(Failure::NoNamespace)) => error(StatusCode::NOT_FOUND, "there is no such namespace"),
+    }
+}
+
+fn to_json(reply: AdminReply) -> Value {
+    match reply {
+        AdminReply::Ok => json!({ "ok": true }),
+        AdminReply::Text(text) | AdminReply::Error(text) => text.into(),
+        AdminReply::Int(number) => number.into(),
+        AdminReply::List(list) => list.into_iter().map(to_json).collect(),
+        AdminReply::Map(fields) => fields.into_iter().map(|(name, value)| (name, to_json(value))).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_become_the_words_of_the_command() {
+        let settings = Settings { volumes: Some("8".into()), reads: Some("quorum".into()), ..Settings::default() };
+        assert_eq!(settings.words(), ["VOLUMES", "8", "READS", "quorum"]);
+    }
+
+    #[test]
+    fn failures_say_whether_it_was_executed() {
+        assert_eq!(respond(Err(NoReply::Silent)).status(), StatusCode::GATEWAY_TIMEOUT);
+        assert_eq!(respond(Err(NoReply::Busy)).status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(respond(Ok(AdminReply::Error("ERR".into()))).status(), StatusCode::BAD_REQUEST);
+        assert_eq!(respond(Ok(AdminReply::Ok)).status(), StatusCode::OK);
+    }
+
+    #[test]
+    fn a_worker_that_stands_still_is_not_well() {
+        let mut pulse = Pulse::new();
+        pulse.beat(true);
+        assert!(pulse.is_well());
+        pulse.origin = Instant::now().checked_sub(TURN_WITHIN * 2).expect("the machine has run for seconds");
+        assert!(!pulse.is_well());
+    }
+}

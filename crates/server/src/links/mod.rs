@@ -1,0 +1,199 @@
+//! The links between this node and the others: whole frames out, whole frames in.
+//!
+//! Each node keeps one connection to every other for what it sends, and takes one from each for what it receives. Both
+//! begin with a greeting ([`hello`]). A connection that fails, stalls or holds too much is given up and made anew; what
+//! is lost with it is sent again by whoever misses it, so nothing here is retried.
+
+mod greeting;
+mod hello;
+mod incoming;
+mod outgoing;
+mod pins;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use mio::event::Event;
+use mio::net::TcpListener;
+use mio::{Registry, Waker};
+use quorate_node::Host;
+use quorate_protocol::{Instant, NodeId};
+use tracing::warn;
+
+use crate::config::Config;
+use crate::directory::{Identity, random_u64};
+use greeting::{Failed, Terms};
+use hello::Refusal;
+use incoming::Incoming;
+use outgoing::Outgoing;
+use pins::Pins;
+
+pub use pins::PinsError;
+
+/// How long a connection may take to be made, and then the greeting.
+const GREETING_US: u64 = 2_000_000;
+/// Refusals that are remembered so as to be logged once.
+const REFUSALS_MAX: usize = 256;
+
+pub(crate) struct Links {
+    common: Common,
+    outgoing: Vec<Outgoing>,
+    incoming: Incoming,
+}
+
+/// What links in both directions need.
+struct Common {
+    registry: Registry,
+    terms: Terms,
+    pins: Pins,
+    refusals: Refusals,
+    waker: Arc<Waker>,
+}
+
+impl Links {
+    pub(crate) fn new(
+        config: &Config,
+        identity: &Identity,
+        directory: &Path,
+        listener: TcpListener,
+        registry: Registry,
+        waker: Arc<Waker>,
+    ) -> Result<Links, PinsError> {
+        let pins = Pins::open(directory)?;
+        let terms = Terms::new(config, identity);
+        let others = config.cluster.nodes.iter().filter(|node| node.id != config.node.id);
+        let outgoing = others.enumerate().map(|(place, node)| Outgoing::new(place, node)).collect();
+        let incoming = Incoming::new(listener, config.cluster.nodes.len());
+        let common = Common { registry, terms, pins, refusals: Refusals::default(), waker };
+        Ok(Links { common, outgoing, incoming })
+    }
+
+    pub(crate) fn on_listener(&mut self) {
+        self.incoming.on_listener();
+    }
+
+    pub(crate) fn on_incoming(&mut self, place: usize, event: &Event) {
+        self.incoming.on_event(place, event);
+    }
+
+    pub(crate) fn on_outgoing(&mut self, place: usize, event: &Event) {
+        if let Some(link) = self.outgoing.get_mut(place) {
+            link.on_event(event);
+        }
+    }
+
+    /// Takes what the sockets hold, one read each.
+    pub(crate) fn read(&mut self, buffer: &mut [u8], now: Instant) {
+        self.incoming.accept(&mut self.common, now);
+        self.incoming.read(buffer);
+    }
+
+    /// Hands the host what was read, and tells it which links there are.
+    pub(crate) fn deliver(&mut self, host: &mut Host, now: Instant) {
+        for link in &mut self.outgoing {
+            link.advance(&mut self.common, host, now);
+        }
+        self.incoming.deliver(&mut self.common, host);
+    }
+
+    /// Sends a frame, if there is a link; it is lost otherwise.
+    pub(crate) fn send(&mut self, to: NodeId, frame: &[u8]) {
+        if let Some(link) = self.outgoing.iter_mut().find(|link| link.node() == to) {
+            link.send(frame);
+        }
+    }
+
+    /// Ends connections and greetings that take too long, and begins new ones.
+    pub(crate) fn tick(&mut self, host: &mut Host, now: Instant) {
+        for link in &mut self.outgoing {
+            link.tick(&mut self.common, host, now);
+        }
+        self.incoming.tick(&mut self.common, now);
+    }
+
+    /// When [`Links::tick`] has something to do, or a socket holds more than was read.
+    pub(crate) fn next_due(&self) -> Instant {
+        let outgoing = self.outgoing.iter().map(Outgoing::next_due).min().unwrap_or(Instant::MAX);
+        outgoing.min(self.incoming.next_due())
+    }
+
+    /// Links to other nodes that carry frames.
+    pub(crate) fn linked_count(&self) -> usize {
+        self.outgoing.iter().filter(|link| link.is_linked()).count()
+    }
+}
+
+impl Common {
+    /// Logs how a greeting failed, unless the same was logged before.
+    fn report(&mut self, claimed: Option<NodeId>, failed: &Failed) {
+        let (who, what) = match failed {
+            Failed::Refused(refusal) => ("refused a link", refusal.to_string()),
+            Failed::RefusedByPeer(reason) => ("a link was refused by the other node", reason.clone()),
+        };
+        // Anybody may connect and say nothing; that is no news.
+        if claimed.is_none() && *failed == Failed::Refused(Refusal::NotAPeer) {
+            tracing::debug!("{who}: {what}");
+        } else if self.refusals.is_news(claimed, &what) {
+            warn!("{who}: {what}");
+        }
+    }
+
+    fn report_frame(&mut self, from: NodeId, error: &quorate_node::frame::FrameError) {
+        if self.refusals.is_news(Some(from), &error.to_string()) {
+            warn!("the link from {from} is closed: {error}");
+        }
+    }
+}
+
+/// What was refused to whom, so that each is logged once, however often it is tried.
+#[derive(Default)]
+struct Refusals {
+    told: BTreeMap<Option<NodeId>, String>,
+}
+
+impl Refusals {
+    fn is_news(&mut self, node: Option<NodeId>, what: &str) -> bool {
+        if self.told.get(&node).is_some_and(|told| told == what) {
+            return false;
+        }
+        if self.told.len() >= REFUSALS_MAX {
+            self.told.clear();
+        }
+        self.told.insert(node, what.to_owned());
+        true
+    }
+
+    fn forget(&mut self, node: NodeId) {
+        self.told.remove(&Some(node));
+    }
+}
+
+fn nonce() -> io::Result<[u8; 16]> {
+    let mut nonce = [0; 16];
+    nonce[..8].copy_from_slice(&random_u64()?.to_le_bytes());
+    nonce[8..].copy_from_slice(&random_u64()?.to_le_bytes());
+    Ok(nonce)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_refusal_is_told_once_until_it_is_over() {
+        let mut refusals = Refusals::default();
+        let node = Some(NodeId(2));
+        assert!(refusals.is_news(node, "secret"));
+        assert!(!refusals.is_news(node, "secret"));
+        assert!(refusals.is_news(node, "cluster"));
+        assert!(refusals.is_news(Some(NodeId(3)), "cluster"));
+        refusals.forget(NodeId(2));
+        assert!(refusals.is_news(node, "cluster"));
+        for stranger in 0..3 * REFUSALS_MAX as u32 {
+            refusals.is_news(Some(NodeId(stranger)), "flood");
+        }
+        assert!(refusals.told.len() <= REFUSALS_MAX);
+    }
+}

@@ -1,0 +1,198 @@
+//! From a configuration to a node that serves.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use mio::net::TcpListener;
+use mio::{Interest, Poll, Waker};
+use quorate_checkpoint::{FjallSettings, FjallStore};
+use quorate_front::Front;
+use quorate_node::root::Durability;
+use quorate_node::{Forgotten, Host, HostSettings, OpenReport};
+use quorate_wal::file::FileStorage;
+use tracing::{error, info, warn};
+
+use crate::admin::{self, Pulse};
+use crate::config::Config;
+use crate::directory::{Directory, random_u64};
+use crate::links::Links;
+use crate::worker::{Checkpointer, Clients, Clocks, Disk, Facts, Orders, Pace, Source, State, Worker};
+use crate::{Node, ServerError, Stopper};
+
+/// A group is checkpointed after this many bytes of records, or this many slots: what recovery has to read again.
+const CHECKPOINT_BYTES: u64 = 16 << 20;
+const CHECKPOINT_SLOTS: u64 = 32_768;
+/// File descriptors that are not for clients: log, checkpoints, links, HTTP.
+const DESCRIPTORS_RESERVED: u64 = 512;
+/// Its presence says that the directory was written without waiting for the disk.
+const EPHEMERAL_MARK: &str = "ephemeral";
+
+pub(crate) fn start(mut config: Config) -> Result<Node, ServerError> {
+    config.limits.clients = clients_max(config.limits.clients);
+    let directory = Directory::open(&config.node.data_dir, config.cluster.id, config.node_id())?;
+    check_ephemeral(&config, directory.forgotten())?;
+    let mut clocks = Clocks::new();
+    let storage = open_storage(&config, &directory)?;
+    let store_path = directory.checkpoint_path();
+    let open_store = move || FjallStore::open(&store_path, &FjallSettings::default());
+    let store = open_store()?;
+    let seed = random()?;
+    let (mut host, report) = Host::open(settings(&config, &directory, seed), &storage, &store, clocks.read())?;
+    tell_of_start(&config, &directory, &report);
+
+    let poll = Poll::new().map_err(io("make a poll"))?;
+    let waker = Arc::new(Waker::new(poll.registry(), Source::Waker.token()).map_err(io("make a waker"))?);
+    let client_listener = listen(&poll, config.listen.client, "clients", "client", Source::ClientListener)?;
+    let peer_listener = listen(&poll, config.listen.peer, "the other nodes", "peer", Source::PeerListener)?;
+    let pulse = Arc::new(Pulse::new());
+    let admin_requests = listen_for_admin(config.listen.admin, &waker, &pulse)?;
+    let registry = || poll.registry().try_clone().map_err(io("share the poll"));
+    let data_dir = &config.node.data_dir;
+    let links = Links::new(&config, directory.identity(), data_dir, peer_listener, registry()?, waker.clone())?;
+    let clients = Clients::new(client_listener, registry()?, config.limits);
+    let checkpointer = Checkpointer::start(store, open_store, waker.clone()).map_err(io("start a thread"))?;
+    info!(clients = %config.listen.client, peers = %config.listen.peer, admin = %config.listen.admin, "listening");
+
+    let front_limits = quorate_front::Limits {
+        output_length_max: config.limits.output_buffer_bytes,
+        ..quorate_front::Limits::default()
+    };
+    let pace = if config.node.ephemeral { Pace::Never } else { Pace::EachTurn };
+    let disk = Disk::new(storage, host.log_mut(), pace);
+    let orders = Arc::new(Orders::default());
+    let worker = Worker {
+        poll,
+        orders: orders.clone(),
+        clocks,
+        directory,
+        is_ephemeral: config.node.ephemeral,
+        host,
+        front: Front::new(front_limits),
+        disk,
+        checkpointer,
+        clients,
+        links,
+        admin: admin_requests,
+        pulse,
+        facts: Facts::new(&config, seed),
+        state: State::new(),
+    };
+    let name = format!("worker-{}", config.node.name);
+    let worker = std::thread::Builder::new().name(name).spawn(move || worker.run()).map_err(io("start a thread"))?;
+    Ok(Node { stopper: Stopper { orders, waker }, worker })
+}
+
+fn io(action: &'static str) -> impl Fn(std::io::Error) -> ServerError {
+    move |source| ServerError::Io { action, source }
+}
+
+fn random() -> Result<u64, ServerError> {
+    random_u64().map_err(io("draw a random number"))
+}
+
+/// As many clients as the configuration says, or as there are descriptors for.
+fn clients_max(configured: usize) -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both calls read or write the rlimit that they are given.
+    let available = unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) != 0 {
+            return configured;
+        }
+        let before = limit.rlim_cur;
+        limit.rlim_cur = limit.rlim_max;
+        if libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) == 0 { limit.rlim_max } else { before }
+    };
+    let possible = usize::try_from(available.saturating_sub(DESCRIPTORS_RESERVED)).unwrap_or(usize::MAX).max(1);
+    if possible < configured {
+        warn!("at most {possible} clients can connect, not {configured}: this process may open {available} files");
+    }
+    configured.min(possible)
+}
+
+/// A directory that was written without waiting for the disk does not survive the machine.
+fn check_ephemeral(config: &Config, forgotten: Forgotten) -> Result<(), ServerError> {
+    let mark = config.node.data_dir.join(EPHEMERAL_MARK);
+    if mark.exists() && forgotten == Forgotten::Unsynced {
+        return Err(ServerError::EphemeralLost { path: config.node.data_dir.display().to_string() });
+    }
+    if config.node.ephemeral {
+        std::fs::write(&mark, "").map_err(io("mark the data directory as ephemeral"))?;
+    }
+    Ok(())
+}
+
+fn open_storage(config: &Config, directory: &Directory) -> Result<FileStorage, ServerError> {
+    // Direct writes are durable when they return: too slow where nobody waits for that.
+    let is_hurried = config.defaults.durability != Durability::Sync || config.node.ephemeral;
+    let path = directory.wal_path();
+    Ok(if is_hurried { FileStorage::open_buffered(&path)? } else { FileStorage::open(&path)? })
+}
+
+fn settings(config: &Config, directory: &Directory, seed: u64) -> HostSettings {
+    let identity = directory.identity();
+    let mut nodes = config.node_records();
+    // All nodes must begin with the same root, whatever the order in their files.
+    nodes.sort_by_key(|node| node.id);
+    HostSettings {
+        node: config.node_id(),
+        start: identity.start_number,
+        nodes,
+        defaults: config.settings(),
+        cluster: config.cluster.id.0,
+        timing: config.timing.peers(),
+        timeout_ms: config.timing.timeout_ms,
+        log: quorate_wal::Settings::new(identity.incarnation),
+        seed,
+        checkpoint_bytes: CHECKPOINT_BYTES,
+        checkpoint_slots: CHECKPOINT_SLOTS,
+        forgotten: directory.forgotten(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        observe: false,
+    }
+}
+
+fn tell_of_start(config: &Config, directory: &Directory, report: &OpenReport) {
+    let (path, start) = (config.node.data_dir.display(), directory.identity().start_number);
+    info!(
+        node = %config.node.name,
+        cluster = %config.cluster.id,
+        start,
+        groups = report.group_count,
+        records = report.record_count,
+        "started with the data in {path}"
+    );
+    if report.torn_bytes > 0 {
+        info!("{} bytes at the end of the log were never acknowledged and are cut off", report.torn_bytes);
+    }
+    for damage in &report.damage {
+        error!("the log is damaged: {damage}; the groups of this node neither vote nor serve");
+    }
+    if report.silent_count > 0 {
+        warn!("{} groups may have forgotten what they said: they neither vote nor serve", report.silent_count);
+    }
+}
+
+fn listen(
+    poll: &Poll,
+    address: SocketAddr,
+    what: &'static str,
+    key: &'static str,
+    source: Source,
+) -> Result<TcpListener, ServerError> {
+    let listening = TcpListener::bind(address).and_then(|mut listener| {
+        poll.registry().register(&mut listener, source.token(), Interest::READABLE)?;
+        Ok(listener)
+    });
+    listening.map_err(|source| ServerError::Listen { what, key, address, source })
+}
+
+fn listen_for_admin(
+    address: SocketAddr,
+    waker: &Arc<Waker>,
+    pulse: &Arc<Pulse>,
+) -> Result<std::sync::mpsc::Receiver<admin::Request>, ServerError> {
+    let refused = |source| ServerError::Listen { what: "HTTP", key: "admin", address, source };
+    let listener = std::net::TcpListener::bind(address).map_err(refused)?;
+    admin::start(listener, waker.clone(), pulse.clone()).map_err(io("serve HTTP"))
+}

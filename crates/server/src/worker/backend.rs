@@ -1,0 +1,275 @@
+//! The host as the front sees it: what a client asks becomes the host's, what the host answers becomes the front's.
+
+use std::mem::MaybeUninit;
+use std::time::Instant as SystemInstant;
+
+use quorate_front::{Backend, InfoSection, OperationId, Request, ServerInfo, Target as FrontTarget};
+use quorate_node::root::Durability;
+use quorate_node::{Host, Submission, Target};
+use quorate_object::Access;
+
+use crate::config::Config;
+
+/// What does not change while the node runs, for `INFO` and `CONFIG GET`.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    node_name: String,
+    node_id: u32,
+    run_id: String,
+    port: u16,
+    clients_max: usize,
+    volumes_default: u32,
+    started_at: SystemInstant,
+    config: Vec<(&'static str, String)>,
+}
+
+/// Plain counts since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) turns: u64,
+    pub(crate) flushes: u64,
+    pub(crate) frames_sent: u64,
+    pub(crate) frame_bytes_sent: u64,
+}
+
+/// One turn's view of the host.
+pub(crate) struct Entry<'a> {
+    pub(crate) host: &'a mut Host,
+    pub(crate) facts: &'a Facts,
+    pub(crate) counters: Counters,
+    /// The log can take writes.
+    pub(crate) has_space: bool,
+    /// Operations begun and not answered yet.
+    pub(crate) in_flight: &'a mut u64,
+    /// Operations that are answered at once; the front cannot be told while it submits.
+    pub(crate) refused: &'a mut Vec<(OperationId, quorate_front::Answer)>,
+}
+
+impl Facts {
+    pub(crate) fn new(config: &Config, run_id: u64) -> Facts {
+        let durable = !config.node.ephemeral && config.defaults.durability != Durability::Memory;
+        let word = |is_true: bool| if is_true { "yes" } else { "no" }.to_owned();
+        let listen = config.listen.client;
+        let values = vec![
+            (
+                "appendfsync",
+                if config.defaults.durability == Durability::Sync { "always" } else { "everysec" }.to_owned(),
+            ),
+            ("appendonly", word(durable)),
+            ("bind", listen.ip().to_string()),
+            ("cluster-enabled", word(false)),
+            ("databases", (quorate_node::root::NAMESPACE_NUMBER_MAX + 1).to_string()),
+            ("maxclients", config.limits.clients.to_string()),
+            ("maxmemory", "0".to_owned()),
+            ("maxmemory-policy", "noeviction".to_owned()),
+            ("port", listen.port().to_string()),
+            ("proto-max-bulk-len", quorate_front::Limits::default().object_length_max.to_string()),
+            ("save", String::new()),
+            ("tcp-keepalive", "0".to_owned()),
+            ("timeout", "0".to_owned()),
+        ];
+        Facts {
+            node_name: config.node.name.clone(),
+            node_id: config.node.id,
+            run_id: format!("{run_id:016x}{run_id:016x}{:08x}", config.node.id),
+            port: listen.port(),
+            clients_max: config.limits.clients,
+            volumes_default: config.defaults.volumes,
+            started_at: SystemInstant::now(),
+            config: values,
+        }
+    }
+}
+
+impl Entry<'_> {
+    fn refuse(&mut self, operation: OperationId, failure: quorate_front::Failure) {
+        self.refused.push((operation, quorate_front::Answer::Failed(failure)));
+    }
+}
+
+impl Backend for Entry<'_> {
+    fn submit(&mut self, request: Request<'_>) {
+        let Request { operation, predecessor, namespace, target } = request;
+        *self.in_flight += 1;
+        let (target, command) = match target {
+            FrontTarget::Admin { words } => {
+                return self.host.submit_admin(operation.0, words.get(1..).unwrap_or_default());
+            }
+            FrontTarget::Object { slot, command, .. } => (Target::Slot { namespace, slot }, command),
+            FrontTarget::Volume { index, command } => (Target::Volume { namespace, index }, command),
+        };
+        if !self.has_space && command.access() == Access::Write {
+            return self.refuse(operation, quorate_front::Failure::NoSpace);
+        }
+        let predecessor = predecessor.map(|predecessor| predecessor.0);
+        self.host.submit(Submission { number: operation.0, predecessor, target, command: &command });
+    }
+
+    fn namespace_exists(&self, namespace: u32) -> bool {
+        self.host.directory().map_or(namespace == 0, |directory| directory.namespaces.contains_key(&namespace))
+    }
+
+    fn namespaces(&self) -> Vec<u32> {
+        self.host.directory().map_or_else(|| vec![0], |directory| directory.namespaces.keys().copied().collect())
+    }
+
+    fn volumes(&self, namespace: u32) -> u32 {
+        let Some(directory) = self.host.directory() else {
+            // The node has never heard of the cluster's namespaces. The first is born with these.
+            return if namespace == 0 { self.facts.volumes_default } else { 0 };
+        };
+        directory.namespaces.get(&namespace).map_or(0, |namespace| namespace.volumes.len() as u32)
+    }
+
+    fn server_info(&self) -> ServerInfo {
+        let usage = Usage::read();
+        ServerInfo {
+            quorate_version: env!("CARGO_PKG_VERSION").to_owned(),
+            node_name: self.facts.node_name.clone(),
+            node_id: u64::from(self.facts.node_id),
+            run_id: self.facts.run_id.clone(),
+            process_id: std::process::id(),
+            port: self.facts.port,
+            uptime_s: self.facts.started_at.elapsed().as_secs(),
+            clients_max: self.facts.clients_max as u64,
+            memory_used_bytes: usage.resident_bytes,
+            memory_resident_bytes: usage.resident_bytes,
+            memory_peak_bytes: usage.peak_bytes,
+            memory_max_bytes: 0,
+            cpu_user_s: usage.user_s,
+            cpu_system_s: usage.system_s,
+            objects: Vec::new(),
+            loading: !self.host.is_ready(),
+            sections: vec![self.section()],
+        }
+    }
+
+    fn config(&self) -> Vec<(&'static str, String)> {
+        self.facts.config.clone()
+    }
+}
+
+impl Entry<'_> {
+    fn section(&self) -> InfoSection {
+        let (host, worker) = (self.host.counters(), self.counters);
+        let groups = self.host.groups().count() as u64;
+        let coordinated = self.host.groups().filter(|group| group.replica.is_coordinating()).count() as u64;
+        let fields = [
+            ("groups", groups),
+            ("groups_coordinated", coordinated),
+            ("turns", worker.turns),
+            ("log_flushes", worker.flushes),
+            ("frames_sent", worker.frames_sent),
+            ("frame_bytes_sent", worker.frame_bytes_sent),
+            ("slots_applied", host.slots_applied),
+            ("commands_applied", host.commands_applied),
+            ("reads_leased", host.reads_leased),
+            ("snapshots_sent", host.snapshots_sent),
+            ("snapshots_installed", host.snapshots_installed),
+            ("checkpoints", host.checkpoints),
+            ("groups_handed_over", host.handed_over),
+            ("operations_resent", host.resent),
+            ("operations_uncertain", host.uncertain),
+            ("peer_nonsense", host.nonsense),
+        ];
+        let fields = fields.map(|(name, value)| (name.to_owned(), value.to_string()));
+        InfoSection { title: "Quorate".to_owned(), fields: fields.into() }
+    }
+}
+
+/// What the host answers, as the front words it.
+pub(crate) fn answer(answer: quorate_node::Answer) -> quorate_front::Answer {
+    match answer {
+        quorate_node::Answer::Outcome(outcome) => quorate_front::Answer::Outcome(outcome),
+        quorate_node::Answer::Admin(reply) => quorate_front::Answer::Admin(admin_reply(reply)),
+        quorate_node::Answer::Failed(why) => quorate_front::Answer::Failed(failure(why)),
+    }
+}
+
+fn failure(failure: quorate_node::Failure) -> quorate_front::Failure {
+    use quorate_front::Failure;
+    match failure {
+        quorate_node::Failure::NoQuorum => Failure::NoQuorum,
+        quorate_node::Failure::Timeout => Failure::Timeout,
+        quorate_node::Failure::Loading => Failure::Loading,
+        quorate_node::Failure::Overloaded => {
+            Failure::Other("TRYAGAIN not executed: too many commands are waiting at this node, try again".to_owned())
+        }
+        quorate_node::Failure::NoNamespace => Failure::Other("ERR DB index is out of range".to_owned()),
+    }
+}
+
+fn admin_reply(reply: quorate_node::AdminReply) -> quorate_front::AdminReply {
+    use quorate_front::AdminReply;
+    match reply {
+        quorate_node::AdminReply::Ok => AdminReply::ok(),
+        quorate_node::AdminReply::Text(text) => AdminReply::Text(text),
+        quorate_node::AdminReply::Int(number) => AdminReply::Integer(number),
+        quorate_node::AdminReply::Error(text) => AdminReply::Error(text),
+        quorate_node::AdminReply::List(list) => AdminReply::Array(list.into_iter().map(admin_reply).collect()),
+        quorate_node::AdminReply::Map(fields) => {
+            AdminReply::Map(fields.into_iter().map(|(name, value)| (name, admin_reply(value))).collect())
+        }
+    }
+}
+
+/// What the process uses of the machine.
+struct Usage {
+    resident_bytes: u64,
+    peak_bytes: u64,
+    user_s: f64,
+    system_s: f64,
+}
+
+impl Usage {
+    fn read() -> Usage {
+        let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: the call writes an rusage to the pointer it is given. All bits zero are one, should it fail.
+        let usage = unsafe {
+            libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+            usage.assume_init()
+        };
+        let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+        Usage {
+            resident_bytes: resident_bytes().unwrap_or(0),
+            peak_bytes: usage.ru_maxrss.cast_unsigned() * 1024,
+            user_s: seconds(usage.ru_utime),
+            system_s: seconds(usage.ru_stime),
+        }
+    }
+}
+
+fn resident_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
+    // SAFETY: a plain system call.
+    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    Some(pages * u64::try_from(page_bytes).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_knows_what_it_uses() {
+        let usage = Usage::read();
+        assert!(usage.resident_bytes > 100_000, "{}", usage.resident_bytes);
+        assert!(usage.peak_bytes >= usage.resident_bytes / 2, "{}", usage.peak_bytes);
+    }
+
+    #[test]
+    fn administrative_replies_keep_their_shape() {
+        use quorate_node::AdminReply::{Int, List, Map, Ok, Text};
+        let reply = List(vec![Map(vec![("n".into(), Int(3)), ("name".into(), Text("n1".into()))]), Ok]);
+        let fields = vec![
+            ("n".to_owned(), quorate_front::AdminReply::Integer(3)),
+            ("name".to_owned(), quorate_front::AdminReply::Text("n1".into())),
+        ];
+        let expected = quorate_front::AdminReply::Array(vec![
+            quorate_front::AdminReply::Map(fields),
+            quorate_front::AdminReply::ok(),
+        ]);
+        assert_eq!(admin_reply(reply), expected);
+    }
+}

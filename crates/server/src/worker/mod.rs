@@ -1,0 +1,392 @@
+//! The thread that owns the groups, the clients and the links of a node, and turns.
+//!
+//! A turn takes what the sockets hold, reads the clocks, steps the host, sends what need not wait for the disk, writes
+//! and syncs the log once, and sends what did. It never blocks but for that sync and for want of anything to do.
+//! See [`quorate_node::host`] for the contract that its order keeps.
+
+mod backend;
+mod checkpointer;
+mod clients;
+mod clock;
+mod disk;
+mod source;
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use mio::{Events, Poll};
+use quorate_front::{Front, OperationId};
+use quorate_node::root::{Durability, INTERVAL_US};
+use quorate_node::{Answer, Host};
+use quorate_protocol::{Instant, NodeId};
+use quorate_wal::file::FileStorage;
+use tokio::sync::oneshot;
+use tracing::{info, warn};
+
+use crate::ServerError;
+use crate::admin::{self, Pulse};
+use crate::directory::Directory;
+use crate::links::Links;
+use backend::{Counters, Entry};
+
+pub(crate) use backend::Facts;
+pub(crate) use checkpointer::Checkpointer;
+pub(crate) use clients::Clients;
+pub(crate) use clock::Clocks;
+pub(crate) use disk::{Disk, Pace};
+pub(crate) use source::Source;
+
+/// Events taken from one poll; what is left comes with the next.
+const EVENTS_MAX: usize = 1024;
+/// What one read takes at most.
+const READ_BYTES: usize = 64 << 10;
+/// The longest sleep: whoever watches the worker sees it turn.
+const SLEEP_MAX_US: u64 = 500_000;
+/// While stopping, how often it is looked whether all is done.
+const STOPPING_SLEEP_US: u64 = 5_000;
+/// How long a stop waits for what is in flight, and for others to take over.
+const STOP_PATIENCE_US: u64 = 5_000_000;
+/// How often the log is told what changed in the cluster.
+const NEWS_US: u64 = 100_000;
+/// Operations that were asked for over HTTP have this bit; those of clients are numbered from 1.
+const ADMIN: u64 = 1 << 62;
+
+/// What the worker is told from outside.
+#[derive(Debug, Default)]
+pub(crate) struct Orders(AtomicU8);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    Go = 0,
+    /// Hand over, answer, flush, end.
+    Stop = 1,
+    /// End at once, as a crash would.
+    Kill = 2,
+}
+
+impl Orders {
+    pub(crate) fn give(&self, order: Order) {
+        self.0.fetch_max(order as u8, Ordering::Relaxed);
+    }
+
+    fn read(&self) -> Order {
+        match self.0.load(Ordering::Relaxed) {
+            0 => Order::Go,
+            1 => Order::Stop,
+            _ => Order::Kill,
+        }
+    }
+}
+
+pub(crate) struct Worker {
+    pub(crate) poll: Poll,
+    pub(crate) orders: Arc<Orders>,
+    pub(crate) clocks: Clocks,
+    pub(crate) directory: Directory,
+    pub(crate) is_ephemeral: bool,
+    pub(crate) host: Host,
+    pub(crate) front: Front,
+    pub(crate) disk: Disk<FileStorage>,
+    pub(crate) checkpointer: Checkpointer,
+    pub(crate) clients: Clients,
+    pub(crate) links: Links,
+    pub(crate) admin: Receiver<admin::Request>,
+    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) facts: Facts,
+    pub(crate) state: State,
+}
+
+/// What the worker keeps from turn to turn.
+pub(crate) struct State {
+    buffer: Vec<u8>,
+    counters: Counters,
+    answers: Vec<(u64, Answer)>,
+    refused: Vec<(OperationId, quorate_front::Answer)>,
+    /// Clients' operations that are not answered.
+    in_flight: u64,
+    admin_next: u64,
+    admins: HashMap<u64, oneshot::Sender<Answer>>,
+    /// The version of the directory that the following two were read from.
+    directory_version: u64,
+    /// Some groups speak of what is merely written: it must be, before they do.
+    writes_before_speaking: bool,
+    has_memory_namespaces: bool,
+    news_at: Instant,
+    suspected: Vec<NodeId>,
+    snapshots_installed: u64,
+    stopping: Option<Stopping>,
+}
+
+#[derive(Clone, Copy)]
+struct Stopping {
+    until: Instant,
+    /// Groups that nobody else can coordinate.
+    coordinated_min: usize,
+}
+
+impl State {
+    pub(crate) fn new() -> State {
+        State {
+            buffer: vec![0; READ_BYTES],
+            counters: Counters::default(),
+            answers: Vec::new(),
+            refused: Vec::new(),
+            in_flight: 0,
+            admin_next: ADMIN,
+            admins: HashMap::new(),
+            directory_version: 0,
+            writes_before_speaking: false,
+            has_memory_namespaces: false,
+            news_at: Instant(0),
+            suspected: Vec::new(),
+            snapshots_installed: 0,
+            stopping: None,
+        }
+    }
+}
+
+impl Worker {
+    /// Turns until it is told to end, or cannot go on.
+    pub(crate) fn run(mut self) -> Result<(), ServerError> {
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        let ended = loop {
+            match self.orders.read() {
+                Order::Kill => break Ok(Order::Kill),
+                Order::Stop if self.is_stopped() => break Ok(Order::Stop),
+                _ => {}
+            }
+            if let Err(error) = self.turn(&mut events) {
+                break Err(error);
+            }
+        };
+        match ended {
+            Ok(Order::Stop) => self.end_cleanly(),
+            Ok(_) => Ok(self.checkpointer.end()?),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn turn(&mut self, events: &mut Events) -> Result<(), ServerError> {
+        self.wait(events)?;
+        self.read();
+        // Behind the reads: a lease that holds now held while these requests waited in their sockets.
+        let moment = self.clocks.read();
+        let now = moment.now;
+        self.host.begin(moment);
+        self.links.deliver(&mut self.host, now);
+        self.take_clients(now, moment.wall.0);
+        self.take_admin();
+        self.take_stored()?;
+        self.begin_stop(now);
+        self.links.tick(&mut self.host, now);
+        self.clients.tick(&mut self.front, now);
+        self.host.end(self.disk.storage());
+        self.follow_directory();
+        if !self.state.writes_before_speaking {
+            self.speak(now);
+        }
+        self.flush(now)?;
+        self.speak(now);
+        self.state.counters.turns += 1;
+        self.pulse.beat(self.host.is_ready());
+        self.tell_news(now);
+        Ok(())
+    }
+
+    fn wait(&mut self, events: &mut Events) -> Result<(), ServerError> {
+        let now = self.clocks.now();
+        let asleep_max_us = if self.state.stopping.is_some() { STOPPING_SLEEP_US } else { SLEEP_MAX_US };
+        let mut due = now.after_us(asleep_max_us).min(self.host.next_turn_at()).min(self.links.next_due());
+        due = due.min(self.disk.next_due(self.host.log_mut()));
+        if self.state.stopping.is_none() {
+            due = due.min(self.clients.next_due());
+        }
+        let timeout = Duration::from_micros(due.0.saturating_sub(now.0));
+        match self.poll.poll(events, Some(timeout)) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                return Err(ServerError::Io { action: "wait for sockets", source: error });
+            }
+            _ => {}
+        }
+        for event in events.iter() {
+            match Source::of(event.token()) {
+                Source::Waker => {}
+                Source::ClientListener => self.clients.on_listener(),
+                Source::PeerListener => self.links.on_listener(),
+                Source::Client(place) => self.clients.on_event(place, event),
+                Source::Incoming(place) => self.links.on_incoming(place, event),
+                Source::Outgoing(place) => self.links.on_outgoing(place, event),
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self) {
+        let now = self.clocks.now();
+        self.links.read(&mut self.state.buffer, now);
+        if self.state.stopping.is_none() {
+            self.clients.read(&mut self.state.buffer);
+        }
+    }
+
+    fn take_clients(&mut self, now: Instant, now_ms: u64) {
+        if self.state.stopping.is_some() {
+            return;
+        }
+        self.clients.accept(&mut self.front, now, now_ms);
+        self.host.set_client_count(self.clients.count() as u64);
+        let mut entry = Entry {
+            host: &mut self.host,
+            facts: &self.facts,
+            counters: self.state.counters,
+            has_space: self.disk.has_space(),
+            in_flight: &mut self.state.in_flight,
+            refused: &mut self.state.refused,
+        };
+        self.clients.offer(&mut self.front, &mut entry, now_ms);
+    }
+
+    fn take_admin(&mut self) {
+        while let Ok(admin::Request { words, answer }) = self.admin.try_recv() {
+            self.state.admins.retain(|_, waiting| !waiting.is_closed());
+            self.state.admin_next += 1;
+            self.state.admins.insert(self.state.admin_next, answer);
+            self.host.submit_admin(self.state.admin_next, &words);
+        }
+    }
+
+    fn take_stored(&mut self) -> Result<(), ServerError> {
+        while let Some(number) = self.checkpointer.take_finished()? {
+            self.host.stored(number);
+            self.disk.trim(self.host.log_mut())?;
+        }
+        Ok(())
+    }
+
+    /// What the namespaces ask for decides when the log is written and synced.
+    fn follow_directory(&mut self) {
+        let Some(directory) = self.host.directory() else { return };
+        if directory.version == self.state.directory_version {
+            return;
+        }
+        self.state.directory_version = directory.version;
+        let has =
+            |durability| directory.namespaces.values().any(|namespace| namespace.settings.durability == durability);
+        self.state.writes_before_speaking = has(Durability::Interval);
+        self.state.has_memory_namespaces = has(Durability::Memory);
+        if !self.is_ephemeral {
+            let nobody_waits = has(Durability::Interval) && !has(Durability::Sync);
+            let interval = Pace::Every { interval_us: INTERVAL_US };
+            self.disk.set_pace(if nobody_waits { interval } else { Pace::EachTurn });
+        }
+    }
+
+    /// Sends the frames and answers that may leave now.
+    fn speak(&mut self, now: Instant) {
+        let (links, counters) = (&mut self.links, &mut self.state.counters);
+        self.host.take_frames(|to, frame| {
+            counters.frames_sent += 1;
+            counters.frame_bytes_sent += frame.len() as u64;
+            links.send(to, frame);
+        });
+        self.host.take_answers(&mut self.state.answers);
+        for (number, answer) in self.state.answers.drain(..) {
+            if number & ADMIN != 0 {
+                if let Some(waiting) = self.state.admins.remove(&number) {
+                    // Whoever asked may have given up.
+                    let _ = waiting.send(answer);
+                }
+                continue;
+            }
+            self.state.in_flight -= 1;
+            if let Some(connection) = self.front.completed(OperationId(number), backend::answer(answer)) {
+                self.clients.touch(connection);
+            }
+        }
+        for (operation, answer) in self.state.refused.drain(..) {
+            self.state.in_flight -= 1;
+            if let Some(connection) = self.front.completed(operation, answer) {
+                self.clients.touch(connection);
+            }
+        }
+        self.clients.write(&mut self.front, now);
+    }
+
+    fn flush(&mut self, now: Instant) -> Result<(), ServerError> {
+        self.checkpointer.hand_over(self.host.take_batches());
+        if let Some(durable) = self.disk.flush(self.host.log_mut(), now)? {
+            self.state.counters.flushes += 1;
+            self.host.flushed(durable);
+        }
+        Ok(())
+    }
+
+    /// Tells the log of the process what has changed since it was last looked.
+    fn tell_news(&mut self, now: Instant) {
+        if now < self.state.news_at {
+            return;
+        }
+        self.state.news_at = now.after_us(NEWS_US);
+        let suspected: Vec<NodeId> = self.host.peers().filter(|&node| self.host.is_suspected(node)).collect();
+        for node in suspected.iter().filter(|node| !self.state.suspected.contains(node)) {
+            warn!("{node} is suspected: nothing was heard of it for too long");
+        }
+        for node in self.state.suspected.iter().filter(|node| !suspected.contains(node)) {
+            info!("{node} is heard of again");
+        }
+        self.state.suspected = suspected;
+        let installed = self.host.counters().snapshots_installed;
+        if installed > self.state.snapshots_installed {
+            info!("{} groups caught up by snapshots", installed - self.state.snapshots_installed);
+            self.state.snapshots_installed = installed;
+        }
+    }
+
+    fn begin_stop(&mut self, now: Instant) {
+        if self.state.stopping.is_some() || self.orders.read() != Order::Stop {
+            return;
+        }
+        self.clients.stop_listening();
+        let coordinated = self.coordinated_count();
+        let handed = if self.links.linked_count() > 0 { self.host.hand_over_all() } else { 0 };
+        info!("stopping: {handed} groups are handed over, {} commands are in flight", self.state.in_flight);
+        let coordinated_min = coordinated.saturating_sub(handed);
+        self.state.stopping = Some(Stopping { until: now.after_us(STOP_PATIENCE_US), coordinated_min });
+    }
+
+    fn is_stopped(&self) -> bool {
+        let Some(stopping) = self.state.stopping else { return false };
+        let is_answered = self.state.in_flight == 0 && self.clients.is_all_sent();
+        let is_handed_over = self.coordinated_count() <= stopping.coordinated_min;
+        (is_answered && is_handed_over) || stopping.until <= self.clocks.now()
+    }
+
+    fn coordinated_count(&self) -> usize {
+        self.host.groups().filter(|group| group.replica.is_coordinating()).count()
+    }
+
+    /// Makes everything durable, and says so where the next start looks.
+    fn end_cleanly(mut self) -> Result<(), ServerError> {
+        if let Some(durable) = self.disk.flush_all(self.host.log_mut())? {
+            self.host.flushed(durable);
+        }
+        let now = self.clocks.now();
+        self.speak(now);
+        // What the last flush set off is durable as well, or nobody was told of it.
+        self.disk.flush_all(self.host.log_mut())?;
+        self.checkpointer.hand_over(self.host.take_batches());
+        self.checkpointer.end()?;
+        let keeps_all = self.disk.has_space() && !self.state.has_memory_namespaces;
+        if !keeps_all {
+            info!("stopped; the next start takes what only memory held for forgotten");
+            return Ok(());
+        }
+        self.directory.stop_cleanly()?;
+        info!("stopped");
+        Ok(())
+    }
+}
