@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use quorate_protocol::{Instant, NodeId, Stamp};
+use quorate_protocol::{Instant, NodeId, Slot, Stamp};
 
 use crate::envelope::Envelope;
 use crate::frame::Access;
@@ -34,6 +34,10 @@ pub struct Operation {
     pub successor: Option<u64>,
     /// Not sent while its predecessor is unanswered.
     pub parked: bool,
+    /// It will be sent again soon: a second wish for that changes nothing.
+    pub retrying: bool,
+    /// The read before it saw the group's history up to here: an answer from before is too old.
+    pub not_before: Slot,
     pub envelope: Vec<u8>,
     pub sent_to: Option<NodeId>,
     pub sent_at: Instant,
@@ -153,8 +157,8 @@ impl Access {
     /// Whether a command must not leave before the one before it on its connection and object is answered.
     ///
     /// A write behind a write leaves at once: it names its predecessor, and is not executed before it. A read behind a
-    /// read leaves at once too: an answer that overtakes is thrown away, and the read is sent again. A read and a write
-    /// know nothing of each other, so the second waits.
+    /// read leaves at once too: an answer that overtakes, or is from before what the first one saw, is thrown away, and
+    /// the read is sent again. A read and a write know nothing of each other, so the second waits.
     pub(crate) fn waits_for(self, predecessor: Access) -> bool {
         self.is_read() != predecessor.is_read()
     }
@@ -182,6 +186,8 @@ mod tests {
             predecessor: 0,
             successor: None,
             parked: false,
+            retrying: false,
+            not_before: Slot(0),
             envelope: vec![0; 32],
             sent_to: None,
             sent_at: Instant(0),

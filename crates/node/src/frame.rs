@@ -9,7 +9,7 @@
 
 use quorate_object::Outcome;
 use quorate_protocol::wire::{Malformed, Reader, Wire};
-use quorate_protocol::{Epoch, GroupId, NodeId, Stamp, paxos, peers};
+use quorate_protocol::{Epoch, GroupId, NodeId, Slot, Stamp, paxos, peers};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The layout that this release speaks.
@@ -41,11 +41,7 @@ pub enum Message<'a> {
         access: Access,
         envelope: &'a [u8],
     },
-    Reply {
-        start: u32,
-        number: u64,
-        outcome: &'a [u8],
-    },
+    Reply { start: u32, number: u64, position: Position, outcome: &'a [u8] },
     Bounced {
         start: u32,
         number: u64,
@@ -78,6 +74,15 @@ pub enum Message<'a> {
         nonce: u64,
         bytes: &'a [u8],
     },
+}
+
+/// Where in its group's history an answer was given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// Every slot below it had been executed; for a write, this slot and no later one.
+    pub slot: Slot,
+    /// The members known to have accepted the slot, as positions among the group's members; none for a read.
+    pub acknowledgers: u16,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,9 +222,8 @@ impl Message<'_> {
                 out.extend_from_slice(envelope);
                 kind::REQUEST
             }
-            Message::Reply { start, number, outcome } => {
-                out.extend_from_slice(&start.to_le_bytes());
-                out.extend_from_slice(&number.to_le_bytes());
+            Message::Reply { start, number, position, outcome } => {
+                position.encode_reply_head(*start, *number, out);
                 out.extend_from_slice(outcome);
                 kind::REPLY
             }
@@ -262,11 +266,10 @@ impl Message<'_> {
 }
 
 /// Appends a reply without an intermediate copy of its outcome.
-pub fn encode_reply(start: u32, number: u64, outcome: &Outcome, out: &mut Vec<u8>) {
+pub fn encode_reply(start: u32, number: u64, position: Position, outcome: &Outcome, out: &mut Vec<u8>) {
     let at = out.len();
     out.extend_from_slice(&[kind::REPLY, 0, 0, 0, 0]);
-    out.extend_from_slice(&start.to_le_bytes());
-    out.extend_from_slice(&number.to_le_bytes());
+    position.encode_reply_head(start, number, out);
     outcome.encode(out);
     let length = (out.len() - at - 5) as u32;
     out[at + 1..at + 5].copy_from_slice(&length.to_le_bytes());
@@ -319,7 +322,11 @@ fn decode_body(kind: u8, body: &[u8]) -> Result<Option<Message<'_>>, Malformed> 
             };
             Message::Request { group, epoch, access, envelope: r.bytes(r.remaining())? }
         }
-        kind::REPLY => Message::Reply { start: r.u32()?, number: r.u64()?, outcome: r.bytes(r.remaining())? },
+        kind::REPLY => {
+            let (start, number) = (r.u32()?, r.u64()?);
+            let position = Position { slot: Slot(r.u64()?), acknowledgers: r.u16()? };
+            Message::Reply { start, number, position, outcome: r.bytes(r.remaining())? }
+        }
         kind::BOUNCED => Message::Bounced { start: r.u32()?, number: r.u64()?, why: Bounce::decode(r)? },
         kind::REPLICA => {
             Message::Replica { group: GroupId(r.u64()?), epoch: Epoch(r.u32()?), message: paxos::Message::decode(r)? }
@@ -344,6 +351,15 @@ fn decode_body(kind: u8, body: &[u8]) -> Result<Option<Message<'_>>, Malformed> 
     };
     reader.finish()?;
     Ok(Some(message))
+}
+
+impl Position {
+    fn encode_reply_head(self, start: u32, number: u64, out: &mut Vec<u8>) {
+        out.extend_from_slice(&start.to_le_bytes());
+        out.extend_from_slice(&number.to_le_bytes());
+        out.extend_from_slice(&self.slot.0.to_le_bytes());
+        out.extend_from_slice(&self.acknowledgers.to_le_bytes());
+    }
 }
 
 impl Bounce {
@@ -397,7 +413,12 @@ mod tests {
             Message::Peers(peers::Message::Heartbeat { sent_at: quorate_protocol::Instant(1) }),
             Message::Peers(peers::Message::Grant { sent_at: quorate_protocol::Instant(1), number: 2 }),
             Message::Request { group, epoch, access: Access::ReadQuorum, envelope: b"envelope" },
-            Message::Reply { start: 1, number: 2, outcome: b"" },
+            Message::Reply {
+                start: 1,
+                number: 2,
+                position: Position { slot: Slot(3), acknowledgers: 5 },
+                outcome: b"",
+            },
             Message::Bounced { start: 1, number: 2, why: Bounce::NotCoordinator { coordinator: Some(NodeId(3)) } },
             Message::Bounced { start: 1, number: 2, why: Bounce::NotCoordinator { coordinator: None } },
             Message::Bounced { start: 1, number: 2, why: Bounce::Stopped },

@@ -40,7 +40,8 @@ enum Short {
 }
 
 impl Results {
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.kept.len()
     }
 

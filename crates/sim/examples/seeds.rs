@@ -1,12 +1,37 @@
-use quorate_sim::{run::run_seed, world::Settings};
+use quorate_sim::{
+    run::run_seed,
+    world::{Settings, World},
+};
 fn main() {
     let args: Vec<u64> = std::env::args().skip(1).map(|a| a.parse().unwrap()).collect();
     for seed in args[0]..args.get(1).copied().unwrap_or(args[0] + 1) {
         let mut settings = Settings::of_seed(seed);
         if let Some(&calls) = args.get(2) {
             settings.calls = calls;
-            settings.crashes_min = 0;
-            settings.partitions_min = 0;
+            settings.crashes_min = 5;
+            settings.partitions_min = 2;
+        }
+        if std::env::var("DUMP").is_ok() {
+            let mut world = World::new(settings);
+            let rest = world.run();
+            println!("rest {rest} now {} calls {}", world.now_us(), world.history().records().len());
+            for node in world.nodes() {
+                let Some(host) = node.host() else {
+                    println!("down");
+                    continue;
+                };
+                println!(
+                    "{:?} dir {:?} suspects {:?} {:?}",
+                    host.settings().node,
+                    host.directory().map(|d| d.version),
+                    host.peers().filter(|&n| host.is_suspected(n)).collect::<Vec<_>>(),
+                    host.counters()
+                );
+                for g in host.groups() {
+                    println!("  {:?} {:?} {:?}", g.id(), g.state, g.replica.status());
+                }
+            }
+            continue;
         }
         let report = run_seed(settings);
         println!("{report}\n   {:?}", report.sometimes);

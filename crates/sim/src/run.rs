@@ -10,6 +10,10 @@ use crate::world::{FaultCounts, ORIGIN_MS, Settings, Sometimes, World};
 /// How far group time may be from true time: what the wall clocks are off, what a stamp may be ahead, and drift.
 const SKEW_MS: u64 = 2_500;
 
+/// How long after it was sent a call of unknown fate may still take effect: its deadline, and how far clocks are apart.
+/// A value accepted before its deadline may be decided later, but only where nothing else was executed in between.
+const UNKNOWN_EFFECT_US: u64 = 12_000_000;
+
 /// What a run showed.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -66,7 +70,7 @@ fn judge(world: &World, at_rest: bool) -> Option<String> {
         return Some(format!("liveness: {} us after the start the cluster has not come to rest", world.now_us()));
     }
     convergence::assert_same_state(world.nodes());
-    let bounds = Bounds { origin_ms: ORIGIN_MS as i64, skew_ms: SKEW_MS, ..Bounds::default() };
+    let bounds = Bounds { origin_ms: ORIGIN_MS as i64, skew_ms: SKEW_MS, unknown_effect_us: Some(UNKNOWN_EFFECT_US), ..Bounds::default() };
     match check::linearizability::check(world.history(), &bounds) {
         Verdict::Linearizable => None,
         verdict => Some(verdict.to_string()),

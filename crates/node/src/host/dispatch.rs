@@ -2,13 +2,13 @@
 
 use quorate_object::Outcome;
 use quorate_protocol::quorum::QuorumSystem;
-use quorate_protocol::{Epoch, GroupId, NodeId, Stamp};
+use quorate_protocol::{Epoch, GroupId, NodeId, Slot, Stamp};
 
 use super::directory::Missing;
 use super::{Answer, Failure, Host, Submission, Timer, access_of, next_random};
 use crate::entry::{Operation, Operations, Purpose, Target};
 use crate::envelope::{Envelope, Ticket};
-use crate::frame::{Access, Bounce, Message};
+use crate::frame::{Access, Bounce, Message, Position};
 use crate::root::Reads;
 
 /// An operation that came back is sent again after this, and a little at random.
@@ -78,7 +78,7 @@ impl Host {
         let mut parked = false;
         if let Some(before) = self.operations(number).find_mut(predecessor) {
             before.successor = Some(number);
-            parked = access.waits_for(before.access);
+            parked = before.parked || access.waits_for(before.access);
         }
         let operations = self.operations(number);
         let mut envelope = operations.buffer();
@@ -91,6 +91,8 @@ impl Host {
             predecessor,
             successor: None,
             parked,
+            retrying: false,
+            not_before: Slot(0),
             envelope,
             sent_to: None,
             sent_at,
@@ -187,12 +189,12 @@ impl Host {
         true
     }
 
-    pub(super) fn handle_reply(&mut self, start: u32, number: u64, outcome: &[u8]) {
+    pub(super) fn handle_reply(&mut self, start: u32, number: u64, position: Position, outcome: &[u8]) {
         if start != self.settings.start {
             return;
         }
         match Outcome::decode(outcome) {
-            Ok(outcome) => self.complete(number, Answer::Outcome(outcome)),
+            Ok(outcome) => self.complete_at(number, position.slot, outcome),
             Err(_) => self.counters.nonsense += 1,
         }
     }
@@ -219,7 +221,8 @@ impl Host {
                 self.retry_later(number);
             }
             Bounce::OutOfOrder => {
-                self.dispatch(predecessor);
+                // Copies of it may be on their way; if it is lost, it goes again before this one.
+                self.retry_after(predecessor, RETRY_US);
                 self.retry_later(number);
             }
             Bounce::Overloaded | Bounce::Stopped => self.retry_later(number),
@@ -228,7 +231,20 @@ impl Host {
 
     fn retry_later(&mut self, number: u64) {
         let wait_us = RETRY_US + next_random(&mut self.random) % RETRY_US;
-        self.timers.set(self.clock.now().after_us(wait_us), Timer::Retry { number });
+        self.retry_after(number, wait_us);
+    }
+
+    fn retry_after(&mut self, number: u64, wait_us: u64) {
+        let Some(operation) = self.operations(number).find_mut(number) else { return };
+        if !std::mem::replace(&mut operation.retrying, true) {
+            self.timers.set(self.clock.now().after_us(wait_us), Timer::Retry { number });
+        }
+    }
+
+    pub(super) fn retry(&mut self, number: u64) {
+        let Some(operation) = self.operations(number).find_mut(number) else { return };
+        operation.retrying = false;
+        self.dispatch(number);
     }
 
     /// Sends everything again that went to a node and was not answered, in order.
@@ -274,11 +290,22 @@ impl Host {
         }
     }
 
-    /// An operation has its answer. Later answers to it find nothing.
-    pub(super) fn complete(&mut self, number: u64, answer: Answer) {
-        if self.has_overtaken(number) && matches!(answer, Answer::Outcome(_)) {
+    /// An operation was executed, or a read answered, at this slot.
+    pub(super) fn complete_at(&mut self, number: u64, slot: Slot, outcome: Outcome) {
+        if self.is_out_of_order(number, slot) {
             return;
         }
+        let operations = self.operations(number);
+        if let Some(successor) = operations.find_mut(number).and_then(|operation| operation.successor)
+            && let Some(successor) = operations.find_mut(successor)
+        {
+            successor.not_before = slot;
+        }
+        self.complete(number, Answer::Outcome(outcome));
+    }
+
+    /// An operation has its answer. Later answers to it find nothing.
+    pub(super) fn complete(&mut self, number: u64, answer: Answer) {
         let Some(operation) = self.operations(number).take(number) else {
             self.counters.answered_again += 1;
             return;
@@ -293,16 +320,21 @@ impl Host {
 }
 
 impl Host {
-    /// Whether a read's answer has come before that of the read before it: it may be older than what that one will
-    /// see. It is parked, to be sent again.
-    fn has_overtaken(&mut self, number: u64) -> bool {
+    /// Whether a read's answer cannot be used: it came before that of the read before it, and may be older than what
+    /// that one will see, or it is older. The read is sent again, once the one before it is answered.
+    fn is_out_of_order(&mut self, number: u64, slot: Slot) -> bool {
         let Some(operation) = self.operations(number).find_mut(number) else { return false };
-        let (access, predecessor) = (operation.access, operation.predecessor);
-        let overtaken = access != Access::Write && predecessor != 0 && self.operations(number).contains(predecessor);
+        let (access, predecessor, too_old) = (operation.access, operation.predecessor, slot < operation.not_before);
+        if access == Access::Write || predecessor == 0 {
+            return false;
+        }
+        let overtaken = self.operations(number).contains(predecessor);
         if overtaken && let Some(operation) = self.operations(number).find_mut(number) {
             operation.parked = true;
+        } else if too_old {
+            self.retry_after(number, 0);
         }
-        overtaken
+        overtaken || too_old
     }
 
     /// The operation before this one is answered.
@@ -310,7 +342,7 @@ impl Host {
         let Some(number) = number else { return };
         let Some(operation) = self.operations(number).find_mut(number) else { return };
         if std::mem::take(&mut operation.parked) {
-            self.timers.set(self.clock.now(), Timer::Retry { number });
+            self.retry_after(number, 0);
         }
     }
 }

@@ -161,7 +161,7 @@ pub struct Host {
     /// What was executed, if somebody observes: a hash of each value.
     executed: Vec<(GroupId, quorate_protocol::Slot, u64)>,
     /// Commands of local operations that were applied in this step.
-    applied: Vec<(u64, crate::machine::Verdict)>,
+    applied: Vec<(u64, quorate_protocol::Slot, crate::machine::Verdict)>,
     catch_ups: Vec<(u32, NodeId, quorate_protocol::Slot)>,
     transfers: transfer::Transfers,
     sweep: VecDeque<(u32, NodeId)>,
@@ -339,7 +339,7 @@ impl Host {
             Message::Request { group, epoch, access, envelope } => {
                 self.handle_request(from, group, epoch, access, envelope)
             }
-            Message::Reply { start, number, outcome } => self.handle_reply(start, number, outcome),
+            Message::Reply { start, number, position, outcome } => self.handle_reply(start, number, position, outcome),
             Message::Bounced { start, number, why } => self.handle_bounced(from, start, number, why),
             Message::Replica { group, epoch, message } => match self.find(group) {
                 Some(index) if self.groups[index as usize].configuration.epoch == epoch => {

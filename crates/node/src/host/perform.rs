@@ -1,12 +1,12 @@
 //! Performing a replica's effects, in their order.
 
 use quorate_protocol::wire::Wire;
-use quorate_protocol::{After, Effect, Event, Proposal, Refusal, Slot, Value, paxos};
+use quorate_protocol::{After, Effect, Event, Proposal, Refusal, Value, paxos};
 use quorate_wal::Kind;
 
 use super::{Answer, Failure, Host, Timer};
 use crate::envelope::Envelope;
-use crate::frame::{Bounce, Message, encode_reply};
+use crate::frame::{Bounce, Message, Position, encode_reply};
 use crate::machine::Verdict;
 use crate::planted::{self, Planted};
 use crate::root::Durability;
@@ -18,7 +18,10 @@ impl Host {
             match effect {
                 Effect::Persist(record) => self.persist(index, &record),
                 Effect::Send { to, message, after } => self.send(index, to, message, after),
-                Effect::Decided { slot, value, .. } => self.apply(index, slot, &value),
+                Effect::Decided { slot, value, acknowledgers } => {
+                    let position = Position { slot, acknowledgers: acknowledgers as u16 };
+                    self.apply(index, position, &value);
+                }
                 Effect::Readable { token } => self.answer_read(index, token as u32),
                 Effect::Refused { proposal, why } => self.refuse(index, &proposal, why),
                 Effect::CatchUp { peer, from } => self.catch_ups.push((index, peer, from)),
@@ -90,7 +93,8 @@ impl Host {
         }
     }
 
-    fn apply(&mut self, index: u32, slot: Slot, value: &Value) {
+    fn apply(&mut self, index: u32, position: Position, value: &Value) {
+        let slot = position.slot;
         self.counters.slots_applied += 1;
         self.clock.observe(value.stamp);
         let group = &mut self.groups[index as usize];
@@ -106,13 +110,13 @@ impl Host {
             counters.out_of_order += u64::from(matches!(verdict, Verdict::OutOfOrder));
             if ticket.node == me {
                 if ticket.start == start {
-                    applied.push((ticket.number, verdict));
+                    applied.push((ticket.number, slot, verdict));
                 }
             } else if coordinating && let Some(lane) = outbox.lane(ticket.node) {
                 match bounce_of(&verdict) {
                     None => {
                         if let Verdict::Executed(outcome) | Verdict::Again(outcome) = &verdict {
-                            encode_reply(ticket.start, ticket.number, outcome, lane);
+                            encode_reply(ticket.start, ticket.number, position, outcome, lane);
                         }
                     }
                     Some(why) => {
@@ -131,9 +135,9 @@ impl Host {
     /// Answers the operations of this node's own clients that were just applied.
     fn finish_applied(&mut self) {
         let mut applied = std::mem::take(&mut self.applied);
-        for (number, verdict) in applied.drain(..) {
+        for (number, slot, verdict) in applied.drain(..) {
             match verdict {
-                Verdict::Executed(outcome) | Verdict::Again(outcome) => self.complete(number, Answer::Outcome(outcome)),
+                Verdict::Executed(outcome) | Verdict::Again(outcome) => self.complete_at(number, slot, outcome),
                 Verdict::Expired => self.complete(number, Answer::Failed(Failure::Timeout)),
                 Verdict::OutOfOrder => {
                     let (me, start) = (self.settings.node, self.settings.start);

@@ -5,7 +5,7 @@ use quorate_protocol::{Epoch, Event, GroupId, NodeId, Payload, Proposal, Stamp};
 
 use super::Host;
 use crate::envelope::{Envelope, Ticket};
-use crate::frame::{Access, Bounce, encode_reply};
+use crate::frame::{Access, Bounce, Position, encode_reply};
 use crate::planted::{self, Planted};
 
 /// Commands are proposed in slots of at most about this size.
@@ -112,15 +112,17 @@ impl Host {
 
     fn finish_read(&mut self, index: u32, token: u32) {
         let Some(read) = self.reads.try_remove(token as usize) else { return };
-        let outcome = self.groups[index as usize].machine.read(&read.command);
+        let group = &self.groups[index as usize];
+        let outcome = group.machine.read(&read.command);
+        let position = Position { slot: group.replica.next_slot(), acknowledgers: 0 };
         self.counters.reads_leased += u64::from(read.access == Access::ReadLease);
         let Ticket { node, start, number } = read.ticket;
         if node != self.settings.node {
             if let Some(lane) = self.outbox.lane(node) {
-                encode_reply(start, number, &outcome, lane);
+                encode_reply(start, number, position, &outcome, lane);
             }
         } else if start == self.settings.start {
-            self.complete(number, super::Answer::Outcome(outcome));
+            self.complete_at(number, position.slot, outcome);
         }
     }
 

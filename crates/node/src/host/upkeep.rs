@@ -38,7 +38,7 @@ impl Host {
                 }
                 Timer::Expiry { index, group } => self.expire(index, group),
                 Timer::Forget { index, group } => self.forget_results(index, group),
-                Timer::Retry { number } => self.dispatch(number),
+                Timer::Retry { number } => self.retry(number),
                 Timer::Heartbeat => self.beat(),
                 Timer::Directory => self.ask_for_directory(),
                 Timer::Status { nonce } => self.try_finish_status(nonce, true),

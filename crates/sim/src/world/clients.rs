@@ -59,9 +59,13 @@ impl Clients {
         self.last_reads = Some(self.workload.last_reads());
     }
 
-    /// The node is gone: nobody will learn what became of the calls that it had.
-    pub fn lose_node(&mut self, node: usize, history: &mut History, sometimes: &mut Sometimes) {
-        for client in self.list.iter_mut().filter(|client| client.node == node) {
+    /// The node is gone: nobody will learn what became of the calls that it had. Names the clients that had some.
+    pub fn lose_node(&mut self, node: usize, history: &mut History, sometimes: &mut Sometimes) -> Vec<usize> {
+        let mut bereft = Vec::new();
+        for (which, client) in self.list.iter_mut().enumerate().filter(|(_, client)| client.node == node) {
+            if !client.open.is_empty() {
+                bereft.push(which);
+            }
             for open in client.open.drain(..) {
                 sometimes.unknown_outcome += 1;
                 if let (Some(reads), record) = (&mut self.last_reads, history.record(open.id)) {
@@ -71,6 +75,7 @@ impl Clients {
             self.connections += 1;
             client.connection = Connection(self.connections);
         }
+        bereft
     }
 
     /// Records an answer. Names the client if it has all its answers now.

@@ -24,24 +24,24 @@ impl World {
             return;
         }
         match self.random.below(100) {
-            0..35 => {
+            0..40 => {
                 let node = self.pick_node();
                 self.crash(node);
             }
-            35..40 => {
+            40..45 => {
                 self.faults.all_at_once += 1;
                 for node in 0..self.nodes.len() {
                     self.crash(node);
                 }
             }
-            40..60 => self.partition(),
-            60..80 => {
+            45..62 => self.partition(),
+            62..80 => {
                 let node = self.pick_node();
                 self.pause(node);
             }
             _ => self.network.change_weather(),
         }
-        let next_us = self.random.range(100_000..2_500_000);
+        let next_us = self.random.range(100_000..2_000_000);
         self.plan(next_us, Event::Fault);
     }
 

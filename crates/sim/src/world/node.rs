@@ -133,7 +133,7 @@ impl Node {
             cluster: 77,
             timing: Timing::default(),
             timeout_ms: 5_000,
-            log: quorate_wal::Settings { log_id: 7, segment_bytes: 64 * 1024 },
+            log: quorate_wal::Settings { log_id: 7, segment_bytes: 256 * 1024 },
             seed: self.random.next_u64(),
             checkpoint_bytes: 64 * 1024,
             checkpoint_slots: self.checkpoint_slots,
@@ -229,7 +229,9 @@ impl World {
         } else {
             node.storage.restart();
         }
-        self.clients.lose_node(at, &mut self.history, &mut self.sometimes);
+        for client in self.clients.lose_node(at, &mut self.history, &mut self.sometimes) {
+            self.plan(1_000, Event::Client { client });
+        }
     }
 
     pub(super) fn plan_turn(&mut self, at: usize, delay_us: u64) {
@@ -333,7 +335,7 @@ impl World {
         }
         if let Some(submission) = flush {
             let delay_us =
-                if node.random.chance(20) { node.random.range(1_000..30_000) } else { node.random.range(60..300) };
+                if node.random.chance(20) { node.random.range(1_000..30_000) } else { node.random.range(60..1_500) };
             self.plan(delay_us, Event::Flushed { node: at, life, lsn: submission.lsn });
         }
         self.finish_turn(at, host);
@@ -375,7 +377,7 @@ impl World {
         if let Some(client) =
             self.clients.answer(at, number, answer, self.now_us + delay_us, &mut self.history, &mut self.sometimes)
         {
-            let think_us = delay_us + self.random.delay(1_000);
+            let think_us = delay_us + self.random.delay(20_000);
             self.plan(think_us, Event::Client { client });
         }
     }
