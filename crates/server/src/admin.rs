@@ -8,6 +8,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use axum::extract::{Path, Query, State};
@@ -75,23 +76,51 @@ impl Pulse {
     }
 }
 
-/// Serves on a thread of its own. The worker is woken for each request.
-pub(crate) fn start(listener: TcpListener, waker: Arc<Waker>, pulse: Arc<Pulse>) -> io::Result<Receiver<Request>> {
-    let (requests, receiver) = sync_channel(REQUESTS_MAX);
-    let router = router(Admin { requests, waker, pulse });
-    listener.set_nonblocking(true)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-    let work = move || {
-        let served = runtime.block_on(async move {
+/// The worker's end of the admin port. Dropping it closes the port.
+pub(crate) struct Port {
+    requests: Receiver<Request>,
+    /// Dropped to end the thread.
+    open: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Port {
+    /// Serves on a thread of its own. The worker is woken for each request.
+    pub(crate) fn open(listener: TcpListener, waker: Arc<Waker>, pulse: Arc<Pulse>) -> io::Result<Port> {
+        let (sender, requests) = sync_channel(REQUESTS_MAX);
+        let router = router(Admin { requests: sender, waker, pulse });
+        listener.set_nonblocking(true)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        let (open, closed) = oneshot::channel::<()>();
+        let serve = async move {
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            axum::serve(listener, router).await
-        });
-        if let Err(error) = served {
-            tracing::error!("the admin port is closed: {error}");
+            tokio::select! {
+                served = axum::serve(listener, router) => served,
+                _ = closed => Ok(()),
+            }
+        };
+        let work = move || {
+            if let Err(error) = runtime.block_on(serve) {
+                tracing::error!("the admin port is closed: {error}");
+            }
+        };
+        let thread = std::thread::Builder::new().name("admin".into()).spawn(work)?;
+        Ok(Port { requests, open: Some(open), thread: Some(thread) })
+    }
+
+    pub(crate) fn next_request(&mut self) -> Option<Request> {
+        self.requests.try_recv().ok()
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        self.open.take();
+        if let Some(thread) = self.thread.take() {
+            // It has said so already, if it panicked.
+            let _ = thread.join();
         }
-    };
-    std::thread::Builder::new().name("admin".into()).spawn(work)?;
-    Ok(receiver)
+    }
 }
 
 fn router(admin: Admin) -> Router {

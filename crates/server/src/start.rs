@@ -45,7 +45,7 @@ pub(crate) fn start(mut config: Config) -> Result<Node, ServerError> {
     let client_listener = listen(&poll, config.listen.client, "clients", "client", Source::ClientListener)?;
     let peer_listener = listen(&poll, config.listen.peer, "the other nodes", "peer", Source::PeerListener)?;
     let pulse = Arc::new(Pulse::new());
-    let admin_requests = listen_for_admin(config.listen.admin, &waker, &pulse)?;
+    let admin = listen_for_admin(config.listen.admin, &waker, &pulse)?;
     let registry = || poll.registry().try_clone().map_err(io("share the poll"));
     let data_dir = &config.node.data_dir;
     let links = Links::new(&config, directory.identity(), data_dir, peer_listener, registry()?, waker.clone())?;
@@ -72,7 +72,7 @@ pub(crate) fn start(mut config: Config) -> Result<Node, ServerError> {
         checkpointer,
         clients,
         links,
-        admin: admin_requests,
+        admin,
         pulse,
         facts: Facts::new(&config, seed),
         state: State::new(),
@@ -187,12 +187,8 @@ fn listen(
     listening.map_err(|source| ServerError::Listen { what, key, address, source })
 }
 
-fn listen_for_admin(
-    address: SocketAddr,
-    waker: &Arc<Waker>,
-    pulse: &Arc<Pulse>,
-) -> Result<std::sync::mpsc::Receiver<admin::Request>, ServerError> {
+fn listen_for_admin(address: SocketAddr, waker: &Arc<Waker>, pulse: &Arc<Pulse>) -> Result<admin::Port, ServerError> {
     let refused = |source| ServerError::Listen { what: "HTTP", key: "admin", address, source };
     let listener = std::net::TcpListener::bind(address).map_err(refused)?;
-    admin::start(listener, waker.clone(), pulse.clone()).map_err(io("serve HTTP"))
+    admin::Port::open(listener, waker.clone(), pulse.clone()).map_err(io("serve HTTP"))
 }

@@ -15,7 +15,6 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use mio::{Events, Poll};
@@ -94,7 +93,7 @@ pub(crate) struct Worker {
     pub(crate) checkpointer: Checkpointer,
     pub(crate) clients: Clients,
     pub(crate) links: Links,
-    pub(crate) admin: Receiver<admin::Request>,
+    pub(crate) admin: admin::Port,
     pub(crate) pulse: Arc<Pulse>,
     pub(crate) facts: Facts,
     pub(crate) state: State,
@@ -251,7 +250,7 @@ impl Worker {
     }
 
     fn take_admin(&mut self) {
-        while let Ok(admin::Request { words, answer }) = self.admin.try_recv() {
+        while let Some(admin::Request { words, answer }) = self.admin.next_request() {
             self.state.admins.retain(|_, waiting| !waiting.is_closed());
             self.state.admin_next += 1;
             self.state.admins.insert(self.state.admin_next, answer);

@@ -1,0 +1,180 @@
+//! Clusters of nodes on threads of the test's process, and a client that speaks raw RESP.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use quorate_server::config::{Cluster, ClusterId, Config, Defaults, Limits, Listen, Log, Member, Node, Secret, Timing};
+
+/// How long anything may take before a test fails.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+static DIRECTORIES: AtomicU32 = AtomicU32::new(0);
+
+/// Nodes of one cluster, each started or not.
+pub struct Nodes {
+    pub configs: Vec<Config>,
+    running: Vec<Option<quorate_server::Node>>,
+    directory: PathBuf,
+}
+
+impl Nodes {
+    pub fn new(count: usize) -> Nodes {
+        let number = DIRECTORIES.fetch_add(1, Ordering::Relaxed);
+        let directory = std::env::temp_dir().join(format!("quorate-server-{}-{number}", std::process::id()));
+        let listens: Vec<Listen> = free_ports(count);
+        let member = |(index, listen): (usize, &Listen)| Member {
+            id: index as u32 + 1,
+            name: format!("n{}", index + 1),
+            client: listen.client.into(),
+            peer: listen.peer.into(),
+            admin: listen.admin.into(),
+        };
+        let cluster = Cluster {
+            id: ClusterId(0xc0ffee),
+            secret: Secret::new("known to all of the cluster".into()),
+            nodes: listens.iter().enumerate().map(member).collect(),
+        };
+        let config = |(index, listen): (usize, &Listen)| Config {
+            node: Node {
+                id: index as u32 + 1,
+                name: format!("n{}", index + 1),
+                data_dir: directory.join(format!("node-{}", index + 1)),
+                ephemeral: false,
+            },
+            listen: *listen,
+            cluster: cluster.clone(),
+            defaults: Defaults { volumes: 8, ..Defaults::default() },
+            timing: Timing::default(),
+            limits: Limits::default(),
+            log: Log::default(),
+        };
+        let configs = listens.iter().enumerate().map(config).collect();
+        Nodes { configs, running: (0..count).map(|_| None).collect(), directory }
+    }
+
+    pub fn started(count: usize) -> Nodes {
+        let mut nodes = Nodes::new(count);
+        (0..count).for_each(|index| nodes.start(index));
+        nodes
+    }
+
+    pub fn start(&mut self, index: usize) {
+        self.running[index] = Some(quorate_server::Node::start(self.configs[index].clone()).expect("the node starts"));
+    }
+
+    /// Ends the node as a crash of its process would.
+    pub fn kill(&mut self, index: usize) {
+        let node = self.running[index].take().expect("the node runs");
+        node.stopper().kill();
+        node.wait().expect("it ends without an error");
+    }
+
+    pub fn stop(&mut self, index: usize) {
+        let node = self.running[index].take().expect("the node runs");
+        node.stopper().stop();
+        node.wait().expect("it stops cleanly");
+    }
+
+    pub fn client(&self, index: usize) -> Client {
+        Client::connect(self.configs[index].listen.client)
+    }
+
+    /// What the node's HTTP answers to a request line such as `GET /readyz`: status and body.
+    pub fn http(&self, index: usize, request: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.configs[index].listen.admin).expect("HTTP is served");
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        let status = response.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("a status");
+        let body = response.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        (status, body.to_owned())
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        for node in self.running.iter_mut().filter_map(Option::take) {
+            node.stopper().kill();
+            let _ = node.wait();
+        }
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Ports that were free a moment ago; held all at once, so that none comes twice.
+fn free_ports(count: usize) -> Vec<Listen> {
+    let listeners: Vec<TcpListener> =
+        (0..3 * count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port")).collect();
+    let address = |index: usize| listeners[index].local_addr().expect("it is bound");
+    let listen =
+        |node: usize| Listen { client: address(3 * node), peer: address(3 * node + 1), admin: address(3 * node + 2) };
+    (0..count).map(listen).collect()
+}
+
+pub struct Client {
+    pub stream: TcpStream,
+    received: Vec<u8>,
+}
+
+impl Client {
+    pub fn connect(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).expect("clients are served");
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client { stream, received: Vec::new() }
+    }
+
+    pub fn send(&mut self, words: &[&str]) {
+        let mut request = Vec::new();
+        quorate_resp::write_request(&mut request, words);
+        self.stream.write_all(&request).unwrap();
+    }
+
+    /// The next line that arrives, without its end.
+    pub fn line(&mut self) -> String {
+        loop {
+            if let Some(at) = self.received.windows(2).position(|bytes| bytes == b"\r\n") {
+                let line = String::from_utf8_lossy(&self.received[..at]).into_owned();
+                self.received.drain(..at + 2);
+                return line;
+            }
+            let mut buffer = [0; 4096];
+            let length = self.stream.read(&mut buffer).expect("an answer in time");
+            assert!(length > 0, "the node closed the connection behind {:?}", self.received);
+            self.received.extend_from_slice(&buffer[..length]);
+        }
+    }
+
+    /// One command and the first line of its reply, or the second for a bulk string.
+    pub fn call(&mut self, words: &[&str]) -> String {
+        self.send(words);
+        let line = self.line();
+        if line.starts_with('$') && line != "$-1" { self.line() } else { line }
+    }
+
+    /// Repeats a command until its reply is no passing refusal.
+    pub fn call_until_served(&mut self, words: &[&str]) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let reply = self.call(words);
+            let is_passing = ["-NOQUORUM", "-LOADING", "-TRYAGAIN"].iter().any(|code| reply.starts_with(code));
+            if !is_passing || Instant::now() > deadline {
+                return reply;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Waits until something holds.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what} within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,5 @@
+//! Whole nodes on real sockets and disks, on threads of this process.
+
+mod cluster;
+mod common;
+mod limits;
