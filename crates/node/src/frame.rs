@@ -41,7 +41,12 @@ pub enum Message<'a> {
         access: Access,
         envelope: &'a [u8],
     },
-    Reply { start: u32, number: u64, position: Position, outcome: &'a [u8] },
+    Reply {
+        start: u32,
+        number: u64,
+        position: Position,
+        outcome: &'a [u8],
+    },
     Bounced {
         start: u32,
         number: u64,

@@ -11,14 +11,23 @@ pub enum Planted {
     PipelineOrderIgnored,
     /// What waits for the disk does not wait.
     DurableSentAtOnce,
-    /// The commands of one batch are executed in another order on a replica that restores them from its log.
-    BatchReordered,
     /// A checkpoint claims one slot more than it holds.
     CheckpointAhead,
     /// A read past a deadline is answered before the expiry is decided.
     ExpiryIgnored,
     /// A snapshot leaves out what was executed before it.
     SnapshotWithoutResults,
+}
+
+impl Planted {
+    pub const ALL: [Planted; 6] = [
+        Planted::SessionForgotten,
+        Planted::PipelineOrderIgnored,
+        Planted::DurableSentAtOnce,
+        Planted::CheckpointAhead,
+        Planted::ExpiryIgnored,
+        Planted::SnapshotWithoutResults,
+    ];
 }
 
 #[cfg(feature = "planted")]

@@ -70,7 +70,12 @@ fn judge(world: &World, at_rest: bool) -> Option<String> {
         return Some(format!("liveness: {} us after the start the cluster has not come to rest", world.now_us()));
     }
     convergence::assert_same_state(world.nodes());
-    let bounds = Bounds { origin_ms: ORIGIN_MS as i64, skew_ms: SKEW_MS, unknown_effect_us: Some(UNKNOWN_EFFECT_US), ..Bounds::default() };
+    let bounds = Bounds {
+        origin_ms: ORIGIN_MS as i64,
+        skew_ms: SKEW_MS,
+        unknown_effect_us: Some(UNKNOWN_EFFECT_US),
+        ..Bounds::default()
+    };
     match check::linearizability::check(world.history(), &bounds) {
         Verdict::Linearizable => None,
         verdict => Some(verdict.to_string()),

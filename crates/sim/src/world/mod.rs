@@ -128,6 +128,41 @@ pub struct Sometimes {
     pub handed_over: u64,
 }
 
+impl Sometimes {
+    /// Every count with what it counts.
+    pub fn counts(&self) -> [(&'static str, u64); 12] {
+        [
+            ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
+            ("a snapshot was installed", self.snapshot_installed),
+            ("a member caught up from the log", self.learned_from_log),
+            ("a log had a torn tail", self.torn_tail),
+            ("a promise was refused because of a lease", self.lease_refused),
+            ("a read took a quorum round", self.read_without_lease),
+            ("a command sent again was answered from what was kept", self.answered_from_window),
+            ("a command was refused because it overtook", self.out_of_order_refused),
+            ("a group was checkpointed", self.checkpointed),
+            ("a segment of a log was removed", self.log_segment_removed),
+            ("the fate of a call stayed unknown", self.unknown_outcome),
+            ("a coordinator handed over", self.handed_over),
+        ]
+    }
+
+    pub fn add(&mut self, more: &Sometimes) {
+        self.coordinator_changed_in_flight += more.coordinator_changed_in_flight;
+        self.snapshot_installed += more.snapshot_installed;
+        self.learned_from_log += more.learned_from_log;
+        self.torn_tail += more.torn_tail;
+        self.lease_refused += more.lease_refused;
+        self.read_without_lease += more.read_without_lease;
+        self.answered_from_window += more.answered_from_window;
+        self.out_of_order_refused += more.out_of_order_refused;
+        self.checkpointed += more.checkpointed;
+        self.log_segment_removed += more.log_segment_removed;
+        self.unknown_outcome += more.unknown_outcome;
+        self.handed_over += more.handed_over;
+    }
+}
+
 pub struct World {
     settings: Settings,
     random: Random,

@@ -146,9 +146,9 @@ impl Node {
 
     /// What this node's hosts have seen, the present one's and those before it.
     pub(super) fn add_to(&self, sometimes: &mut Sometimes) {
-        add(sometimes, &self.lost);
+        sometimes.add(&self.lost);
         if let Some(host) = &self.host {
-            add(sometimes, &seen_by(host));
+            sometimes.add(&seen_by(host));
         }
     }
 }
@@ -167,21 +167,6 @@ fn seen_by(host: &Host) -> Sometimes {
         handed_over: counters.handed_over,
         ..Sometimes::default()
     }
-}
-
-fn add(into: &mut Sometimes, more: &Sometimes) {
-    into.coordinator_changed_in_flight += more.coordinator_changed_in_flight;
-    into.snapshot_installed += more.snapshot_installed;
-    into.learned_from_log += more.learned_from_log;
-    into.torn_tail += more.torn_tail;
-    into.lease_refused += more.lease_refused;
-    into.read_without_lease += more.read_without_lease;
-    into.answered_from_window += more.answered_from_window;
-    into.out_of_order_refused += more.out_of_order_refused;
-    into.checkpointed += more.checkpointed;
-    into.log_segment_removed += more.log_segment_removed;
-    into.unknown_outcome += more.unknown_outcome;
-    into.handed_over += more.handed_over;
 }
 
 impl World {
@@ -221,7 +206,7 @@ impl World {
     pub(super) fn stop_node(&mut self, at: usize, power: bool) {
         let node = &mut self.nodes[at];
         let Some(host) = node.host.take() else { return };
-        add(&mut node.lost, &seen_by(&host));
+        node.lost.add(&seen_by(&host));
         if power {
             let random = &mut node.random;
             node.storage.crash(&mut || random.next_u64());

@@ -1,0 +1,42 @@
+//! Bugs planted in the protocol and in the host, one at a time: the general checks must find each within the seeds that
+//! CI runs anyway, and nothing without one.
+#![cfg(feature = "planted")]
+
+use quorate_node::planted as in_host;
+use quorate_protocol::planted as in_protocol;
+use quorate_sim::run::run_seed;
+use quorate_sim::world::Settings;
+
+/// CI's sweep. A mutation that needs more would be missed there.
+const SEEDS: std::ops::RangeInclusive<u64> = 1..=200;
+
+/// The first seed that finds something, and what.
+fn first_found() -> Option<(u64, String)> {
+    SEEDS.into_iter().find_map(|seed| run_seed(Settings::of_seed(seed)).failure.map(|failure| (seed, failure)))
+}
+
+#[test]
+fn every_planted_bug_is_found_and_none_where_there_is_none() {
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut missed = Vec::new();
+    let mut report = |name: String| match first_found() {
+        Some((seed, failure)) => {
+            let line = failure.lines().next().unwrap_or_default();
+            println!("{name}: seed {seed}: {}", &line[..line.len().min(150)]);
+        }
+        None => missed.push(name),
+    };
+    for planted in in_protocol::Planted::ALL {
+        in_protocol::select(Some(planted));
+        report(format!("{planted:?}"));
+    }
+    in_protocol::select(None);
+    for planted in in_host::Planted::ALL {
+        in_host::select(Some(planted));
+        report(format!("{planted:?}"));
+    }
+    in_host::select(None);
+    assert!(missed.is_empty(), "not found within seeds {SEEDS:?}: {missed:?}");
+    let healthy = SEEDS.take(20).find_map(|seed| run_seed(Settings::of_seed(seed)).failure);
+    assert_eq!(healthy, None, "a check fails without any bug planted");
+}
