@@ -34,6 +34,8 @@ pub(super) struct Directory {
     /// Questions to the root so far, and whether the last one is under way.
     question: u64,
     asking: bool,
+    /// The latest question that was answered.
+    answered: u64,
     /// Another one is to follow it.
     asking_anew: bool,
 }
@@ -47,7 +49,15 @@ pub(super) enum Missing {
 impl Directory {
     pub(super) fn new(root_members: Vec<NodeId>) -> Directory {
         let root = Place { group: ROOT, epoch: ROOT_EPOCH, members: root_members, hint: None };
-        Directory { state: None, root, places: BTreeMap::new(), question: 0, asking: false, asking_anew: false }
+        Directory {
+            state: None,
+            root,
+            places: BTreeMap::new(),
+            question: 0,
+            asking: false,
+            answered: 0,
+            asking_anew: false,
+        }
     }
 
     pub(super) fn state(&self) -> Option<&RootState> {
@@ -56,6 +66,11 @@ impl Directory {
 
     pub(super) fn version(&self) -> u64 {
         self.state.as_ref().map_or(0, |state| state.version)
+    }
+
+    /// Whether this question to the root has been answered, and the answer followed.
+    pub(super) fn has_answer_to(&self, question: u64) -> bool {
+        self.answered >= question
     }
 
     pub(super) fn namespace(&self, number: u32) -> Option<&Namespace> {
@@ -158,6 +173,7 @@ impl Host {
                 return;
             }
         }
+        self.directory.answered = self.directory.question;
         self.finish_waiting_admins(self.directory.question);
         if std::mem::take(&mut self.directory.asking_anew) {
             self.ask_for_directory();
