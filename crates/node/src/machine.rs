@@ -89,10 +89,13 @@ impl Machine {
         }
     }
 
-    pub fn read(&self, command: &[u8]) -> Outcome {
+    /// Reads at `now`, up to which nothing is due: the time that is left to an object is counted from then, however long
+    /// ago the last slot was.
+    pub fn read(&self, command: &[u8], now: Stamp) -> Outcome {
+        let now = self.time.max(now);
         match &self.content {
             Content::Objects(objects) => match Command::decode(command) {
-                Ok(command) if command.access() == Access::Read => objects.read(&command, self.time.0),
+                Ok(command) if command.access() == Access::Read => objects.read(&command, now.0),
                 _ => malformed(),
             },
             Content::Root(root) => RootCommand::decode(command).map_or_else(malformed, |command| root.read(&command)),
@@ -170,4 +173,77 @@ impl Machine {
 /// Only a node of a newer release could have asked for it.
 fn malformed() -> Outcome {
     Outcome::Error("ERR this node does not know the command: ask a node of the newer version".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate_object::{Condition, Expiry, SetAnswer, TtlUnit};
+    use quorate_protocol::{NodeId, Payload};
+
+    fn command(command: &Command<'_>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        command.encode(&mut bytes);
+        bytes
+    }
+
+    fn slot(stamp: u64, number: u64, predecessor: u32, deadline: u64, asked: &Command<'_>) -> Value {
+        let mut bytes = Vec::new();
+        let ticket = Ticket { node: NodeId(1), start: 1, number };
+        let write = |out: &mut Vec<u8>| asked.encode(out);
+        Envelope::encode(ticket, Stamp(deadline), predecessor, write, &mut bytes);
+        Value { stamp: Stamp(stamp), seed: 1, content: ValueContent::Commands(Payload::from(&bytes[..])) }
+    }
+
+    fn verdict(machine: &mut Machine, value: &Value) -> String {
+        let mut verdicts = Vec::new();
+        machine.apply(value, |_, verdict| verdicts.push(format!("{verdict:?}")));
+        verdicts.join(", ")
+    }
+
+    fn machine() -> Machine {
+        Machine::new(Content::Objects(Box::new(Objects::new([7; 16]))))
+    }
+
+    const INCR: Command<'_> = Command::IncrBy { key: b"n", delta: 1 };
+
+    #[test]
+    fn a_command_sent_again_is_executed_once() {
+        let mut machine = machine();
+        assert_eq!(verdict(&mut machine, &slot(100, 1, 0, 5100, &INCR)), "Executed(Int(1))");
+        assert_eq!(verdict(&mut machine, &slot(200, 1, 0, 5100, &INCR)), "Again(Int(1))");
+        assert_eq!(verdict(&mut machine, &slot(5101, 1, 0, 5100, &INCR)), "Expired");
+        assert_eq!(machine.read(&command(&Command::Get { key: b"n" }), Stamp(0)), Outcome::Bulk(b"1".to_vec()));
+    }
+
+    #[test]
+    fn a_command_is_not_executed_before_the_one_before_it() {
+        let mut machine = machine();
+        assert_eq!(verdict(&mut machine, &slot(100, 2, 1, 5100, &INCR)), "OutOfOrder");
+        assert_eq!(verdict(&mut machine, &slot(100, 1, 0, 5100, &INCR)), "Executed(Int(1))");
+        assert_eq!(verdict(&mut machine, &slot(100, 2, 1, 5100, &INCR)), "Executed(Int(2))");
+    }
+
+    #[test]
+    fn the_time_left_to_an_object_runs_on_in_a_quiet_group() {
+        let mut machine = machine();
+        let set = Command::Set {
+            key: b"k",
+            value: b"v",
+            condition: Condition::Always,
+            expiry: Expiry::AtMs(10_000),
+            answer: SetAnswer::Ok,
+        };
+        assert_eq!(verdict(&mut machine, &slot(1000, 1, 0, 5100, &set)), "Executed(Ok)");
+        let ttl = command(&Command::Ttl { key: b"k", unit: TtlUnit::Milliseconds });
+        assert_eq!(machine.read(&ttl, Stamp(4000)), Outcome::Int(6000));
+        assert!(machine.is_due(&ttl, Stamp(10_000)) && !machine.is_due(&ttl, Stamp(9999)));
+    }
+
+    #[test]
+    fn what_no_release_wrote_is_answered_and_harmless() {
+        let mut machine = machine();
+        assert_eq!(machine.read(b"\xff\xff", Stamp(0)), malformed());
+        assert_eq!(machine.read(&command(&INCR), Stamp(0)), malformed(), "a write is no read");
+    }
 }

@@ -181,10 +181,11 @@ impl Host {
         let group = &self.groups[index as usize];
         let mut command = Vec::new();
         submission.command.encode(&mut command);
-        if !group.is_alive() || group.machine.is_due(&command, self.clock.stamp()) {
+        let now = self.clock.stamp();
+        if !group.is_alive() || group.machine.is_due(&command, now) {
             return false;
         }
-        let outcome = group.machine.read(&command);
+        let outcome = group.machine.read(&command, now);
         self.answers.push((submission.number, Answer::Outcome(outcome)));
         true
     }

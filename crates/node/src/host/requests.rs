@@ -16,8 +16,8 @@ pub struct Read {
     ticket: Ticket,
     access: Access,
     command: Vec<u8>,
-    /// Group time must have come this far first, so that what expired by then has expired here.
-    not_before: Stamp,
+    /// The time of the read: whatever expires by then must have expired here first.
+    at: Stamp,
 }
 
 impl Host {
@@ -45,8 +45,12 @@ impl Host {
         match access {
             Access::Write => self.gather(index, bytes),
             Access::ReadLease | Access::ReadQuorum => {
-                let read =
-                    Read { ticket: envelope.ticket, access, command: envelope.command.to_vec(), not_before: Stamp(0) };
+                let read = Read {
+                    ticket: envelope.ticket,
+                    access,
+                    command: envelope.command.to_vec(),
+                    at: self.clock.stamp(),
+                };
                 let token = self.reads.insert(read) as u64;
                 let mode = if access == Access::ReadQuorum { ReadMode::Quorum } else { ReadMode::Lease };
                 self.todo.push_back((index, Event::Proposed(Proposal::Read { token, mode })));
@@ -83,9 +87,8 @@ impl Host {
     pub(super) fn answer_read(&mut self, index: u32, token: u32) {
         let group = &mut self.groups[index as usize];
         let Some(read) = self.reads.get_mut(token as usize) else { return };
-        let now = self.clock.stamp();
-        if group.machine.is_due(&read.command, now) && !planted::is(Planted::ExpiryIgnored) {
-            read.not_before = now;
+        read.at = self.clock.stamp();
+        if group.machine.is_due(&read.command, read.at) && !planted::is(Planted::ExpiryIgnored) {
             group.due_reads.push(token);
             self.todo.push_back((index, Event::Proposed(Proposal::Mark)));
             return;
@@ -102,7 +105,7 @@ impl Host {
         let time = group.machine.time();
         let (ready, waiting) = std::mem::take(&mut group.due_reads)
             .into_iter()
-            .partition(|&token| self.reads.get(token as usize).is_none_or(|read| read.not_before <= time));
+            .partition(|&token| self.reads.get(token as usize).is_none_or(|read| read.at <= time));
         group.due_reads = waiting;
         let ready: Vec<u32> = ready;
         for token in ready {
@@ -113,7 +116,7 @@ impl Host {
     fn finish_read(&mut self, index: u32, token: u32) {
         let Some(read) = self.reads.try_remove(token as usize) else { return };
         let group = &self.groups[index as usize];
-        let outcome = group.machine.read(&read.command);
+        let outcome = group.machine.read(&read.command, read.at);
         let position = Position { slot: group.replica.next_slot(), acknowledgers: 0 };
         self.counters.reads_leased += u64::from(read.access == Access::ReadLease);
         let Ticket { node, start, number } = read.ticket;

@@ -97,7 +97,12 @@ impl Clients {
         self.answered += 1;
         let call = history.record(open.id).call.clone();
         match &fate {
-            Fate::Unknown => sometimes.unknown_outcome += 1,
+            // It may still take effect, and after what the client does next: nothing orders the two any more.
+            Fate::Unknown => {
+                sometimes.unknown_outcome += 1;
+                self.connections += 1;
+                self.list[which].connection = Connection(self.connections);
+            }
             Fate::Answered { answer, .. } => self.workload.observe(&call, answer),
             Fate::NotExecuted => {}
         }
@@ -109,7 +114,7 @@ impl Clients {
         if fate != Fate::Unknown {
             history.settle(open.id, fate);
         }
-        client.open.is_empty().then_some(which)
+        self.list[which].open.is_empty().then_some(which)
     }
 }
 
