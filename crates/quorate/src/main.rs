@@ -14,6 +14,7 @@ mod failure;
 mod namespace;
 mod node;
 mod output;
+mod sim;
 mod status;
 mod up;
 
@@ -44,6 +45,7 @@ enum Command {
     Namespace(namespace::Options),
     Cli(cli::Options),
     Bench(bench::Options),
+    Sim(sim::Options),
 }
 
 fn main() -> ExitCode {
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         Command::Namespace(options) => namespace::run(&options),
         Command::Cli(options) => cli::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Sim(options) => sim::run(&options),
     };
     result.unwrap_or_else(|Failure(message)| {
         output::complain(&message);

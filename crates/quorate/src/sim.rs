@@ -1,0 +1,110 @@
+//! `quorate sim`: runs seeds of the deterministic simulator.
+
+use std::io::Write;
+use std::ops::RangeInclusive;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use quorate_sim::run::{Report, run_seed};
+use quorate_sim::world::{Settings, Sometimes};
+
+use crate::failure::Failure;
+
+/// Run a cluster in an imagined world that follows from a seed: crashes, torn writes, partitions, pauses, drifting clocks
+///
+/// Every seed is judged: no two replicas disagree, no acknowledged write is lost, every client's history is
+/// linearizable, and once the faults are over every call is answered.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("which").required(true))]
+pub struct Options {
+    /// Run one seed and tell what it did
+    #[arg(long, group = "which")]
+    seed: Option<u64>,
+    /// Run the seeds from A to B, both included
+    #[arg(long, group = "which", value_name = "A..B", value_parser = parse_range)]
+    seeds: Option<RangeInclusive<u64>>,
+    /// Stop beginning new seeds after this many minutes
+    #[arg(long, value_name = "MINUTES")]
+    minutes: Option<u64>,
+    /// Run each seed twice and compare the traces
+    #[arg(long)]
+    twice: bool,
+}
+
+fn parse_range(text: &str) -> Result<RangeInclusive<u64>, String> {
+    let bounds = text.split_once("..").and_then(|(first, last)| {
+        Some((first.parse::<u64>().ok()?, last.trim_start_matches('=').parse::<u64>().ok()?))
+    });
+    match bounds {
+        Some((first, last)) if first <= last => Ok(first..=last),
+        _ => Err("seeds are given as A..B, with A no larger than B, such as 1..200".into()),
+    }
+}
+
+/// Runs the seeds. The exit status is 1 if one of them failed.
+pub fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let seeds = options.seeds.clone().or(options.seed.map(|seed| seed..=seed)).unwrap_or(1..=1);
+    // A broken invariant is reported with its seed; where in the code it was noticed is for `--seed` to tell.
+    if options.seed.is_none() {
+        std::panic::set_hook(Box::new(|_| {}));
+    }
+    let deadline = options.minutes.map(|minutes| Instant::now() + Duration::from_secs(minutes * 60));
+    let (mut passed, mut failed) = (0, Vec::new());
+    let mut reached = Sometimes::default();
+    for seed in seeds {
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            break;
+        }
+        let report = judge(seed, options.twice);
+        reached.add(&report.sometimes);
+        if report.failure.is_some() {
+            println!("{report}");
+            failed.push(seed);
+        } else {
+            passed += 1;
+            if options.seed.is_some() {
+                println!("{report}");
+            }
+        }
+        if (passed + failed.len()) % 100 == 0 {
+            eprint!("\r{passed} passed, {} failed", failed.len());
+            let _ = std::io::stderr().flush();
+        }
+    }
+    eprint!("\r");
+    println!("reached, over all seeds:");
+    for (name, count) in reached.counts() {
+        println!("  {count:>9}  {name}");
+    }
+    println!("{passed} passed, {} failed", failed.len());
+    for seed in &failed {
+        println!("replay: quorate sim --seed {seed}");
+    }
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn judge(seed: u64, twice: bool) -> Report {
+    let mut report = run_seed(Settings::of_seed(seed));
+    if twice && report.failure.is_none() {
+        let again = run_seed(Settings::of_seed(seed)).trace_hash;
+        if again != report.trace_hash {
+            report.failure = Some(format!("determinism: run again, its trace is {again:016x}"));
+        }
+    }
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_told_from_nonsense() {
+        assert_eq!(parse_range("3..9"), Ok(3..=9));
+        assert_eq!(parse_range("3..=9"), Ok(3..=9));
+        for text in ["", "3", "9..3", "a..b", "3-9"] {
+            assert!(parse_range(text).is_err(), "{text}");
+        }
+    }
+}
