@@ -7,6 +7,8 @@ use tracing::{error, info};
 
 /// How often a submission is tried again for which there was no space.
 const SPACE_RETRY_US: u64 = 200_000;
+/// Bytes of records that may gather meanwhile.
+const BACKLOG_BYTES_MAX: u64 = 64 << 20;
 
 /// When what was written is made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub(crate) struct Disk<S> {
     /// What waits for space.
     waiting: Option<Submission>,
     retry_at: Instant,
+    /// Bytes of records that had been appended when there was no space any more.
+    backlog_from: u64,
     /// Written and not yet durable, up to here.
     unsynced: Option<Lsn>,
     synced_at: Instant,
@@ -39,6 +43,7 @@ impl<S: Storage> Disk<S> {
             pace,
             waiting: None,
             retry_at: Instant(0),
+            backlog_from: 0,
             unsynced: None,
             synced_at: Instant(0),
             submitted: log.appended(),
@@ -55,6 +60,11 @@ impl<S: Storage> Disk<S> {
 
     pub(crate) fn has_space(&self) -> bool {
         self.waiting.is_none()
+    }
+
+    /// Whether so much waits for space that nothing more may be appended.
+    pub(crate) fn is_backed_up(&self, log: &Wal) -> bool {
+        !self.has_space() && log.statistics().record_bytes - self.backlog_from > BACKLOG_BYTES_MAX
     }
 
     /// Writes what was appended since. How far the log is durable now, if that is news.
@@ -75,6 +85,7 @@ impl<S: Storage> Disk<S> {
                 Err(StorageError::NoSpace { .. }) => {
                     if had_space {
                         error!("no space left for the log: writes are refused until there is, reads go on");
+                        self.backlog_from = log.statistics().record_bytes;
                     }
                     self.waiting = Some(submission);
                     self.retry_at = now.after_us(SPACE_RETRY_US);
@@ -168,6 +179,21 @@ mod tests {
         let settings = Settings { log_id: 7, segment_bytes: SEGMENT_BYTES_MIN };
         Wal::open(&disk.storage, settings, |record| recovered.push(record.bytes.to_vec())).unwrap();
         assert_eq!(recovered, [&b"first"[..], b"second"]);
+    }
+
+    #[test]
+    fn what_waits_for_space_is_bounded() {
+        let (mut disk, mut log) = disk(Pace::EachTurn);
+        disk.storage.set_capacity(0);
+        let record = vec![7; BACKLOG_BYTES_MAX as usize / 8];
+        for slot in 0..16 {
+            log.append(1, Kind::Slot(slot), &record);
+            assert_eq!(disk.flush(&mut log, Instant(0)).unwrap(), None);
+            assert_eq!(disk.is_backed_up(&log), slot >= 8, "after slot {slot}");
+        }
+        disk.storage.set_capacity(u64::MAX);
+        disk.flush(&mut log, Instant(SPACE_RETRY_US)).unwrap().expect("there is space");
+        assert!(!disk.is_backed_up(&log));
     }
 
     #[test]

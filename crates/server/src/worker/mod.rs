@@ -199,8 +199,11 @@ impl Worker {
     fn wait(&mut self, events: &mut Events) -> Result<(), ServerError> {
         let now = self.clocks.now();
         let asleep_max_us = if self.state.stopping.is_some() { STOPPING_SLEEP_US } else { SLEEP_MAX_US };
-        let mut due = now.after_us(asleep_max_us).min(self.host.next_turn_at()).min(self.links.next_due());
+        let mut due = now.after_us(asleep_max_us).min(self.host.next_turn_at());
         due = due.min(self.disk.next_due(self.host.log_mut()));
+        if !self.disk.is_backed_up(self.host.log_mut()) {
+            due = due.min(self.links.next_due());
+        }
         if self.state.stopping.is_none() {
             due = due.min(self.clients.next_due());
         }
@@ -226,7 +229,10 @@ impl Worker {
 
     fn read(&mut self) {
         let now = self.clocks.now();
-        self.links.read(&mut self.state.buffer, now);
+        // What other nodes send is mostly to be logged. A node that cannot is soon suspected, and others take over.
+        if !self.disk.is_backed_up(self.host.log_mut()) {
+            self.links.read(&mut self.state.buffer, now);
+        }
         if self.state.stopping.is_none() {
             self.clients.read(&mut self.state.buffer);
         }

@@ -114,10 +114,10 @@ fn a_node_whose_directory_was_emptied_is_refused() {
 #[test]
 fn a_port_in_use_is_named() {
     let mut nodes = Nodes::new(1);
-    let _taken = std::net::TcpListener::bind(nodes.configs[0].listen.client).unwrap();
+    let taken = std::net::TcpListener::bind(nodes.configs[0].listen.client).unwrap();
     let refused = quorate_server::Node::start(nodes.configs[0].clone()).expect_err("the port is taken").to_string();
     assert!(refused.contains(&nodes.configs[0].listen.client.to_string()), "{refused}");
-    drop(_taken);
+    drop(taken);
     nodes.start(0);
 }
 

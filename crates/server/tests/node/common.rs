@@ -85,10 +85,10 @@ impl Nodes {
     /// What the node's HTTP answers to a request line such as `GET /readyz`: status and body.
     pub fn http(&self, index: usize, request: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.configs[index].listen.admin).expect("HTTP is served");
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        write!(stream, "{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).expect("it is open");
+        write!(stream, "{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").expect("it is read");
         let mut response = String::new();
-        stream.read_to_string(&mut response).unwrap();
+        stream.read_to_string(&mut response).expect("a response in time");
         let status = response.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("a status");
         let body = response.split_once("\r\n\r\n").map_or("", |(_, body)| body);
         (status, body.to_owned())
@@ -123,15 +123,15 @@ pub struct Client {
 impl Client {
     pub fn connect(address: SocketAddr) -> Client {
         let stream = TcpStream::connect(address).expect("clients are served");
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).expect("it is open");
+        stream.set_nodelay(true).expect("it is open");
         Client { stream, received: Vec::new() }
     }
 
     pub fn send(&mut self, words: &[&str]) {
         let mut request = Vec::new();
         quorate_resp::write_request(&mut request, words);
-        self.stream.write_all(&request).unwrap();
+        self.stream.write_all(&request).expect("it is read");
     }
 
     /// The next line that arrives, without its end.
