@@ -43,6 +43,8 @@ pub struct Operation {
     pub sent_at: Instant,
     /// Copies sent that may have been executed, for all that we have heard.
     pub copies_at_large: u32,
+    /// How often it was sent.
+    pub attempts: u32,
     /// Answers other than the plain one that somebody waits for.
     pub purpose: Purpose,
 }
@@ -77,7 +79,7 @@ impl Operations {
     }
 
     pub fn is_full(&self) -> bool {
-        self.ring.len() >= OPERATION_COUNT_MAX
+        self.count >= OPERATION_COUNT_MAX || self.ring.len() >= 8 * OPERATION_COUNT_MAX
     }
 
     pub fn number_next(&self) -> u64 {
@@ -192,6 +194,7 @@ mod tests {
             sent_to: None,
             sent_at: Instant(0),
             copies_at_large: 0,
+            attempts: 0,
             purpose: Purpose::Client,
         }
     }

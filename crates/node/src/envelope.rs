@@ -11,6 +11,9 @@ use quorate_protocol::{NodeId, Stamp};
 /// Bytes of an envelope before its command.
 pub const HEADER_BYTES: usize = 32;
 
+/// No command is larger: it is logged in one record, with what shares its slot.
+pub const ENVELOPE_BYTES_MAX: usize = 20 << 20;
+
 /// Names one operation for ever: the node a client is connected to, the durable count of that node's starts, and a
 /// number that is not used twice within a start. Whoever comes to know the outcome can answer straight to that node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,7 +1,7 @@
 //! What nodes say to each other, as bytes.
 //!
 //! ```text
-//! frame:   length u32 | checksum u64 | version u8 | node u32 | start u32 | stamp u64 | directory u64 | messages ...
+//! frame:   length u32 | checksum u64 | version u8 | node u32 | start u32 | sequence u64 | stamp u64 | directory u64 | messages ...
 //! message: kind u8 | length u32 | body ...
 //! ```
 //! Little-endian. `length` counts what follows it; the checksum (xxh3-64) covers what follows *it*. One frame carries
@@ -19,12 +19,14 @@ pub const FRAME_BYTES_MAX: usize = 64 << 20;
 
 const LENGTH_BYTES: usize = 4;
 const CHECKSUM_BYTES: usize = 8;
-const HEADER_BYTES: usize = LENGTH_BYTES + CHECKSUM_BYTES + 1 + 4 + 4 + 8 + 8;
+const HEADER_BYTES: usize = LENGTH_BYTES + CHECKSUM_BYTES + 1 + 4 + 4 + 8 + 8 + 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     pub node: NodeId,
     pub start: u32,
+    /// Counts the sender's frames since its start, so that one that arrives twice is known.
+    pub sequence: u64,
     /// The sender's hybrid clock.
     pub stamp: Stamp,
     /// The version of the sender's directory.
@@ -112,6 +114,8 @@ pub enum Bounce {
     Expired,
     Overloaded,
     Stopped,
+    /// Its deadline is further ahead than an honest clock would set it: the entry node's clock is off.
+    NotBelieved,
     /// The coordinator lost its ballot with the command in flight: it may still be executed, once.
     Uncertain {
         coordinator: Option<NodeId>,
@@ -164,6 +168,7 @@ pub fn encode_frame(header: &Header, messages: &[u8], out: &mut Vec<u8>) {
     out.push(FRAME_VERSION);
     out.extend_from_slice(&header.node.0.to_le_bytes());
     out.extend_from_slice(&header.start.to_le_bytes());
+    out.extend_from_slice(&header.sequence.to_le_bytes());
     out.extend_from_slice(&header.stamp.0.to_le_bytes());
     out.extend_from_slice(&header.directory.to_le_bytes());
     out.extend_from_slice(messages);
@@ -183,8 +188,9 @@ pub fn decode_frame(bytes: &[u8]) -> Result<(Header, &[u8]), FrameError> {
         let checksum = reader.u64()?;
         let version = reader.u8()?;
         let node = NodeId(reader.u32()?);
-        let (start, stamp, directory) = (reader.u32()?, Stamp(reader.u64()?), reader.u64()?);
-        Ok::<_, Malformed>((checksum, version, Header { node, start, stamp, directory }))
+        let (start, sequence) = (reader.u32()?, reader.u64()?);
+        let (stamp, directory) = (Stamp(reader.u64()?), reader.u64()?);
+        Ok::<_, Malformed>((checksum, version, Header { node, start, sequence, stamp, directory }))
     };
     let (checksum, version, header) = header().map_err(|_| FrameError::Malformed)?;
     if checksum != xxh3_64(&bytes[LENGTH_BYTES + CHECKSUM_BYTES..]) {
@@ -278,6 +284,19 @@ pub fn encode_reply(start: u32, number: u64, position: Position, outcome: &Outco
     outcome.encode(out);
     let length = (out.len() - at - 5) as u32;
     out[at + 1..at + 5].copy_from_slice(&length.to_le_bytes());
+}
+
+/// The length of the whole messages at the beginning of `bytes`, the first one and as many more as fit into `size`.
+pub fn whole_messages(bytes: &[u8], size: usize) -> usize {
+    let mut length = 0;
+    while let Some((head, _)) = bytes.get(length..).and_then(|rest| rest.split_first_chunk::<5>()) {
+        let next = length + 5 + u32::from_le_bytes([head[1], head[2], head[3], head[4]]) as usize;
+        if length > 0 && next > size {
+            break;
+        }
+        length = next;
+    }
+    length.min(bytes.len())
 }
 
 /// The messages of a frame, in order. Ends early, with an error, at bytes that are none.
@@ -376,6 +395,7 @@ impl Bounce {
             Bounce::Expired => (3, 0),
             Bounce::Overloaded => (4, 0),
             Bounce::Stopped => (5, 0),
+            Bounce::NotBelieved => (7, 0),
             Bounce::Uncertain { coordinator } => (6, coordinator.map_or(u32::MAX, |node| node.0)),
         };
         out.push(tag);
@@ -392,6 +412,7 @@ impl Bounce {
             3 => Bounce::Expired,
             4 => Bounce::Overloaded,
             5 => Bounce::Stopped,
+            7 => Bounce::NotBelieved,
             6 => Bounce::Uncertain { coordinator },
             tag => return Err(Malformed::UnknownTag { of: "bounce", tag }),
         })
@@ -402,7 +423,7 @@ impl Bounce {
 mod tests {
     use super::*;
 
-    const HEADER: Header = Header { node: NodeId(2), start: 3, stamp: Stamp(4), directory: 5 };
+    const HEADER: Header = Header { node: NodeId(2), start: 3, sequence: 6, stamp: Stamp(4), directory: 5 };
 
     fn frame(messages: &[Message<'_>]) -> Vec<u8> {
         let mut bytes = Vec::new();

@@ -18,6 +18,7 @@ mod outbox;
 pub mod planted;
 mod results;
 pub mod root;
+mod seen;
 pub mod status;
 mod timers;
 

@@ -32,7 +32,14 @@ pub enum Verdict {
     Expired,
     /// The command before it on its connection has not been executed. Not executed either: to be sent again in order.
     OutOfOrder,
+    /// Not executed: too much is kept of what was, until its deadlines have passed.
+    Full,
 }
+
+/// The longest name of an object.
+pub const KEY_BYTES_MAX: usize = 64_000;
+/// What a group keeps of outcomes at most, in memory. Beyond it commands are refused, on all replicas alike.
+const RESULTS_BYTES_MAX: usize = 64 << 20;
 
 impl Machine {
     pub fn new(content: Content) -> Machine {
@@ -49,6 +56,10 @@ impl Machine {
 
     pub fn content(&self) -> &Content {
         &self.content
+    }
+
+    pub fn content_mut(&mut self) -> &mut Content {
+        &mut self.content
     }
 
     pub fn objects_mut(&mut self) -> Option<&mut Objects> {
@@ -100,6 +111,15 @@ impl Machine {
             },
             Content::Root(root) => RootCommand::decode(command).map_or_else(malformed, |command| root.read(&command)),
         }
+    }
+
+    pub fn results_mut(&mut self) -> &mut Results {
+        &mut self.results
+    }
+
+    /// A machine at this time that has executed what `results` keeps.
+    pub fn restored(time: Stamp, results: Results, content: Content) -> Machine {
+        Machine { time, results, content }
     }
 
     /// The part of the state that is neither objects nor the protocol's.
@@ -155,8 +175,12 @@ impl Machine {
                 return Verdict::OutOfOrder;
             }
         }
+        if self.results.bytes() > RESULTS_BYTES_MAX {
+            return Verdict::Full;
+        }
         let outcome = match &mut self.content {
             Content::Objects(objects) => match Command::decode(envelope.command) {
+                Ok(command) if command.key().is_some_and(|key| key.len() > KEY_BYTES_MAX) => malformed(),
                 Ok(command) => objects.run(&command, self.time.0, seed),
                 Err(_) => malformed(),
             },

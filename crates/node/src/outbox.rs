@@ -5,10 +5,12 @@ use std::collections::VecDeque;
 use quorate_protocol::NodeId;
 use quorate_wal::Lsn;
 
-use crate::frame::{Header, Message, encode_frame};
+use crate::frame::{Header, Message, encode_frame, whole_messages};
 
-/// A lane that nobody empties is cut here: what is lost is sent again by who misses it.
+/// A lane that nobody empties takes no more than this: what is lost is sent again by who misses it.
 pub const LANE_BYTES_MAX: usize = 64 << 20;
+/// A lane's messages travel in frames of about this size at most, far below what a peer refuses.
+const FRAME_BYTES: usize = 16 << 20;
 
 #[derive(Default)]
 pub struct Outbox {
@@ -16,6 +18,8 @@ pub struct Outbox {
     spare: Vec<Vec<u8>>,
     /// Messages that a full lane did not take.
     pub dropped_count: u64,
+    /// Frames made since the start: each has a number of its own.
+    frames_sent: u64,
 }
 
 struct Lane {
@@ -24,6 +28,12 @@ struct Lane {
     now: Vec<u8>,
     /// Encoded messages by the flush that they wait for, oldest first.
     held: VecDeque<(Lsn, Vec<u8>)>,
+}
+
+impl Lane {
+    fn held_bytes(&self) -> usize {
+        self.held.iter().map(|(_, bytes)| bytes.len()).sum()
+    }
 }
 
 impl Outbox {
@@ -52,6 +62,10 @@ impl Outbox {
     /// A message that waits until the log is durable up to `lsn`.
     pub fn send_once_durable(&mut self, node: NodeId, lsn: Lsn, message: &Message<'_>) {
         let Some(lane) = self.lanes.iter_mut().find(|lane| lane.node == node) else { return };
+        if lane.held_bytes() > LANE_BYTES_MAX {
+            self.dropped_count += 1;
+            return;
+        }
         if lane.held.back().is_none_or(|(last, _)| *last != lsn) {
             lane.held.push_back((lsn, self.spare.pop().unwrap_or_default()));
         }
@@ -74,13 +88,16 @@ impl Outbox {
     pub fn take_frames(&mut self, header: &Header, mut each: impl FnMut(NodeId, &[u8])) {
         let mut frame = self.spare.pop().unwrap_or_default();
         for lane in &mut self.lanes {
-            if lane.now.is_empty() {
-                continue;
+            let mut rest = &lane.now[..];
+            while !rest.is_empty() {
+                let (messages, more) = rest.split_at(whole_messages(rest, FRAME_BYTES));
+                self.frames_sent += 1;
+                frame.clear();
+                encode_frame(&Header { sequence: self.frames_sent, ..*header }, messages, &mut frame);
+                each(lane.node, &frame);
+                rest = more;
             }
-            frame.clear();
-            encode_frame(header, &lane.now, &mut frame);
             lane.now.clear();
-            each(lane.node, &frame);
         }
         frame.clear();
         self.spare.push(frame);
@@ -94,7 +111,7 @@ mod tests {
     use quorate_protocol::Stamp;
 
     fn nonces(outbox: &mut Outbox) -> Vec<u64> {
-        let header = Header { node: NodeId(1), start: 1, stamp: Stamp(1), directory: 1 };
+        let header = Header { node: NodeId(1), start: 1, sequence: 0, stamp: Stamp(1), directory: 1 };
         let mut nonces = Vec::new();
         outbox.take_frames(&header, |_, frame| {
             for message in messages(decode_frame(frame).unwrap().1) {
@@ -103,6 +120,25 @@ mod tests {
             }
         });
         nonces
+    }
+
+    #[test]
+    fn a_long_lane_travels_in_several_frames_with_numbers_of_their_own() {
+        let mut outbox = Outbox::default();
+        outbox.add(NodeId(2));
+        let bytes = vec![7; FRAME_BYTES / 2];
+        for nonce in 0..5 {
+            outbox.send(NodeId(2), &Message::StatusAnswer { nonce, bytes: &bytes });
+        }
+        let header = Header { node: NodeId(1), start: 1, sequence: 0, stamp: Stamp(1), directory: 1 };
+        let mut received = Vec::new();
+        outbox.take_frames(&header, |_, frame| {
+            assert!(frame.len() <= FRAME_BYTES + 100, "{}", frame.len());
+            let (header, bytes) = decode_frame(frame).unwrap();
+            received.push((header.sequence, messages(bytes).count()));
+        });
+        assert_eq!(received.iter().map(|(_, count)| count).sum::<usize>(), 5);
+        assert!(received.windows(2).all(|pair| pair[0].0 < pair[1].0), "{received:?}");
     }
 
     #[test]

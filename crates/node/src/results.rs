@@ -21,7 +21,14 @@ pub struct Results {
     /// The number of the first one kept, counting all that ever were: positions in `index` never move.
     base: u64,
     index: HashTable<u64>,
+    /// What is kept beside the entries themselves.
+    outcome_bytes: usize,
+    /// The positions that checkpoints hold, in runs: the first of each and the one after its last.
+    saved: VecDeque<(u64, u64)>,
 }
+
+/// A run of saved results is closed when it has grown to this.
+const RUN_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Debug)]
 struct Kept {
@@ -45,6 +52,61 @@ impl Results {
         self.kept.len()
     }
 
+    /// The memory that is taken, about.
+    pub fn bytes(&self) -> usize {
+        self.kept.len() * (size_of::<Kept>() + 12) + self.outcome_bytes
+    }
+
+    /// The position of the oldest one kept: what a checkpoint must remember beside the runs.
+    pub fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Visits what has come since the last call as runs of results, each under a number of its own, and the numbers of
+    /// runs of which nothing is kept any more.
+    pub fn take_unsaved(&mut self, mut each: impl FnMut(u64, Option<&[u8]>)) {
+        while let Some(&(first, end)) = self.saved.front().filter(|(_, end)| *end <= self.base) {
+            debug_assert!(first < end);
+            each(first, None);
+            self.saved.pop_front();
+        }
+        let end = self.base + self.kept.len() as u64;
+        let mut first = self.saved.back().map_or(self.base, |(_, end)| *end).max(self.base);
+        let mut run = Vec::new();
+        for position in first..end {
+            self.kept[(position - self.base) as usize].encode(&mut run);
+            if run.len() >= RUN_BYTES || position + 1 == end {
+                each(first, Some(&run));
+                self.saved.push_back((first, position + 1));
+                first = position + 1;
+                run.clear();
+            }
+        }
+    }
+
+    /// Nothing is saved any more: the next call of [`Results::take_unsaved`] visits everything.
+    pub fn forget_saved(&mut self) {
+        self.saved.clear();
+    }
+
+    /// Takes back a run, in the order of their numbers. `base` is what [`Results::base`] was at the checkpoint.
+    pub fn restore_run(&mut self, base: u64, first: u64, bytes: &[u8]) -> Result<(), Malformed> {
+        if self.kept.is_empty() {
+            self.base = base;
+        }
+        let mut reader = Reader::new(bytes);
+        let mut position = first;
+        while reader.remaining() > 0 {
+            let (ticket, deadline, outcome) = Kept::decode(&mut reader)?;
+            if position >= base {
+                self.keep(ticket, deadline, &outcome);
+            }
+            position += 1;
+        }
+        self.saved.push_back((first, position));
+        Ok(())
+    }
+
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
@@ -65,7 +127,9 @@ impl Results {
     /// Keeps what a ticket, not kept so far, was answered.
     pub fn keep(&mut self, ticket: Ticket, deadline: Stamp, outcome: &Outcome) {
         let position = self.base + self.kept.len() as u64;
-        self.kept.push_back(Kept { ticket, deadline, outcome: Short::from(outcome) });
+        let outcome = Short::from(outcome);
+        self.outcome_bytes += outcome.bytes();
+        self.kept.push_back(Kept { ticket, deadline, outcome });
         let (kept, base) = (&self.kept, self.base);
         self.index.insert_unique(hash(ticket), position, |&position| hash(kept[(position - base) as usize].ticket));
     }
@@ -76,6 +140,7 @@ impl Results {
             let position = self.base;
             let Some(kept) = self.kept.pop_front() else { return };
             self.base += 1;
+            self.outcome_bytes -= kept.outcome.bytes();
             if let Ok(found) = self.index.find_entry(hash(kept.ticket), |&at| at == position) {
                 found.remove();
             }
@@ -88,27 +153,13 @@ impl Results {
 
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&(self.kept.len() as u32).to_le_bytes());
-        for kept in &self.kept {
-            out.extend_from_slice(&kept.ticket.node.0.to_le_bytes());
-            out.extend_from_slice(&kept.ticket.start.to_le_bytes());
-            out.extend_from_slice(&kept.ticket.number.to_le_bytes());
-            out.extend_from_slice(&kept.deadline.0.to_le_bytes());
-            let length_at = out.len();
-            out.extend_from_slice(&[0; 4]);
-            kept.outcome.expand().encode(out);
-            let length = (out.len() - length_at - 4) as u32;
-            out[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
-        }
+        self.kept.iter().for_each(|kept| kept.encode(out));
     }
 
     pub fn decode(reader: &mut Reader<'_>) -> Result<Results, Malformed> {
         let mut results = Results::default();
         for _ in 0..reader.u32()? {
-            let ticket = Ticket { node: NodeId(reader.u32()?), start: reader.u32()?, number: reader.u64()? };
-            let deadline = Stamp(reader.u64()?);
-            let length = reader.u32()? as usize;
-            let outcome =
-                Outcome::decode(reader.bytes(length)?).map_err(|_| Malformed::UnknownTag { of: "outcome", tag: 0 })?;
+            let (ticket, deadline, outcome) = Kept::decode(reader)?;
             results.keep(ticket, deadline, &outcome);
         }
         Ok(results)
@@ -120,7 +171,37 @@ impl Results {
     }
 }
 
+impl Kept {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.ticket.node.0.to_le_bytes());
+        out.extend_from_slice(&self.ticket.start.to_le_bytes());
+        out.extend_from_slice(&self.ticket.number.to_le_bytes());
+        out.extend_from_slice(&self.deadline.0.to_le_bytes());
+        let length_at = out.len();
+        out.extend_from_slice(&[0; 4]);
+        self.outcome.expand().encode(out);
+        let length = (out.len() - length_at - 4) as u32;
+        out[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<(Ticket, Stamp, Outcome), Malformed> {
+        let ticket = Ticket { node: NodeId(reader.u32()?), start: reader.u32()?, number: reader.u64()? };
+        let deadline = Stamp(reader.u64()?);
+        let length = reader.u32()? as usize;
+        let outcome =
+            Outcome::decode(reader.bytes(length)?).map_err(|_| Malformed::UnknownTag { of: "outcome", tag: 0 })?;
+        Ok((ticket, deadline, outcome))
+    }
+}
+
 impl Short {
+    fn bytes(&self) -> usize {
+        match self {
+            Short::Other(bytes) => bytes.len(),
+            Short::Ok | Short::Nil | Short::Int(_) => 0,
+        }
+    }
+
     fn expand(&self) -> Outcome {
         match self {
             Short::Ok => Outcome::Ok,
@@ -188,6 +269,36 @@ mod tests {
         results.keep(ticket(1), Stamp(100), &Outcome::Ok);
         assert!(!results.contains(Ticket { start: 2, ..ticket(1) }));
         assert!(!results.contains(Ticket { node: NodeId(2), ..ticket(1) }));
+    }
+
+    #[test]
+    fn checkpoints_hold_what_is_kept_and_write_only_what_is_new() {
+        let mut results = Results::default();
+        let mut store = std::collections::BTreeMap::new();
+        let mut written = 0;
+        for round in 0..50u64 {
+            for number in round * 100..(round + 1) * 100 {
+                results.keep(ticket(number), Stamp(number), &Outcome::Int(number as i64));
+            }
+            results.forget_before(Stamp((round * 100).saturating_sub(1000)));
+            results.take_unsaved(|run, bytes| match bytes {
+                Some(bytes) => {
+                    written += 1;
+                    store.insert(run, bytes.to_vec());
+                }
+                None => assert!(store.remove(&run).is_some(), "run {run} was never saved"),
+            });
+        }
+        assert_eq!((written, store.len()), (50, 11));
+        let mut restored = Results::default();
+        for (run, bytes) in &store {
+            restored.restore_run(results.base(), *run, bytes).unwrap();
+        }
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        results.encode(&mut before);
+        restored.encode(&mut after);
+        assert_eq!(before, after);
+        assert_eq!((restored.base(), restored.bytes()), (results.base(), results.bytes()));
     }
 
     #[test]

@@ -14,6 +14,9 @@ fn main() {
         if std::env::var("DUMP").is_ok() {
             let mut world = World::new(settings);
             let rest = world.run();
+            if let Ok(o) = std::env::var("OBJECT") { let o: u16 = o.parse().unwrap();
+                let (a, b): (u64, u64) = (std::env::var("FROM").unwrap().parse().unwrap(), std::env::var("TO").unwrap().parse().unwrap());
+                for r in world.history().records() { if r.call.object.0 == o && r.invoked_us >= a && r.invoked_us < b { println!("{} {:?} {:?} {:?}", r.invoked_us, r.connection, r.call.action, r.fate); } } continue; }
             println!("rest {rest} now {} calls {}", world.now_us(), world.history().records().len());
             for node in world.nodes() {
                 let Some(host) = node.host() else {

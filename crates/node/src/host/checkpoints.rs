@@ -5,7 +5,7 @@
 
 use quorate_checkpoint::Batch;
 use quorate_protocol::wire::{Malformed, Reader, Wire};
-use quorate_protocol::{Configuration, Epoch, GroupId, NodeId, Slot, paxos::Position, quorum::QuorumSystem};
+use quorate_protocol::{Configuration, Epoch, GroupId, NodeId, Slot, Stamp, paxos::Position, quorum::QuorumSystem};
 use quorate_wal::Lsn;
 
 use super::Host;
@@ -26,8 +26,17 @@ const SEGMENTS_KEPT: u64 = 4;
 
 /// What to do once a batch is stored.
 pub(super) enum Stored {
-    Births(Vec<u32>),
-    Checkpoint { index: u32, group: GroupId, next_slot: Slot, appended: Lsn },
+    /// Groups born here, and groups dropped, whose records the log may forget once their deletion is durable.
+    Directory {
+        births: Vec<u32>,
+        dropped: Vec<GroupId>,
+    },
+    Checkpoint {
+        index: u32,
+        group: GroupId,
+        next_slot: Slot,
+        appended: Lsn,
+    },
     Snapshot(Box<super::transfer::Installing>),
 }
 
@@ -51,7 +60,10 @@ impl Host {
         let Some((expected, then)) = self.storing.under_way.pop_front() else { return };
         assert_eq!(expected, number, "batches are stored in order");
         match then {
-            Stored::Births(births) => self.finish_births(births),
+            Stored::Directory { births, dropped } => {
+                dropped.iter().for_each(|group| self.wal.forget(group.0));
+                self.finish_births(births);
+            }
             Stored::Checkpoint { index, group, next_slot, appended } => {
                 if self.find(group) == Some(index) {
                     self.groups[index as usize].checkpoint.under_way = false;
@@ -68,7 +80,8 @@ impl Host {
         let mut under_way = self.storing.under_way.len();
         let wanted = std::mem::take(&mut self.checkpoint_wanted);
         for index in wanted {
-            if under_way >= UNDER_WAY_MAX {
+            let busy = self.groups.get(index as usize).is_some_and(|group| group.checkpoint.under_way);
+            if under_way >= UNDER_WAY_MAX || busy {
                 self.checkpoint_wanted.push(index);
             } else if self.start_checkpoint(index) {
                 under_way += 1;
@@ -83,9 +96,14 @@ impl Host {
         }
         for group in self.wal.oldest_groups(UNDER_WAY_MAX) {
             if let Some(index) = self.find(GroupId(group)) {
-                self.groups[index as usize].checkpoint.urgent = true;
-                self.checkpoint_wanted.push(index);
+                self.want_checkpoint_now(index);
             }
+        }
+    }
+
+    pub(super) fn want_checkpoint_now(&mut self, index: u32) {
+        if !std::mem::replace(&mut self.groups[index as usize].checkpoint.urgent, true) {
+            self.checkpoint_wanted.push(index);
         }
     }
 
@@ -94,9 +112,8 @@ impl Host {
         let (bytes, slots) = (self.settings.checkpoint_bytes, self.settings.checkpoint_slots);
         let group = &mut self.groups[index as usize];
         let executed = group.replica.next_slot().0.saturating_sub(group.checkpoint.next_slot.0);
-        if (group.checkpoint.bytes >= bytes || executed >= slots) && !group.checkpoint.urgent {
-            group.checkpoint.urgent = true;
-            self.checkpoint_wanted.push(index);
+        if group.checkpoint.bytes >= bytes || executed >= slots {
+            self.want_checkpoint_now(index);
         }
     }
 
@@ -124,26 +141,74 @@ impl Host {
 
 fn put_changes(group: &mut Group, batch: &mut Batch) {
     let id = group.id().0;
+    // An emptied group's range is cleared as a whole, and the runs stand in it too.
+    let flushed = group.machine.objects_mut().is_some_and(|objects| objects.was_flushed());
+    if flushed {
+        batch.clear_objects(id);
+        group.machine.results_mut().forget_saved();
+    }
+    put_results(&mut group.machine, id, batch);
     if let Content::Root(root) = group.machine.content() {
-        batch.put_object(id, ROOT_OBJECT, root.encode());
+        batch.put_object(id, &name_of(ROOT_OBJECT), root.encode());
         return;
     }
     let Some(objects) = group.machine.objects_mut() else { return };
-    if objects.was_flushed() {
-        batch.clear_objects(id);
-    }
     objects.take_dirty(|key, object| match object {
-        Some(bytes) => batch.put_object(id, key, bytes.to_vec()),
-        None => batch.delete_object(id, key),
+        Some(bytes) => batch.put_object(id, &name_of(key), bytes.to_vec()),
+        None => batch.delete_object(id, &name_of(key)),
     });
 }
 
 /// Puts everything that a machine holds into a batch: for a birth, or a snapshot from a peer.
-pub(super) fn put_content(machine: &Machine, group: GroupId, batch: &mut Batch) {
+pub(super) fn put_content(machine: &mut Machine, group: GroupId, batch: &mut Batch) {
     batch.clear_objects(group.0);
+    put_results(machine, group.0, batch);
     match machine.content() {
-        Content::Root(root) => batch.put_object(group.0, ROOT_OBJECT, root.encode()),
-        Content::Objects(objects) => objects.for_each(|key, bytes| batch.put_object(group.0, key, bytes.to_vec())),
+        Content::Root(root) => batch.put_object(group.0, &name_of(ROOT_OBJECT), root.encode()),
+        Content::Objects(objects) => {
+            objects.for_each(|key, bytes| batch.put_object(group.0, &name_of(key), bytes.to_vec()))
+        }
+    }
+}
+
+/// What was executed is stored in runs beside the objects, so that a checkpoint writes only what is new of it too.
+fn put_results(machine: &mut Machine, group: u64, batch: &mut Batch) {
+    machine.results_mut().take_unsaved(|run, bytes| {
+        let mut name = vec![RUN_NAME];
+        name.extend_from_slice(&run.to_be_bytes());
+        match bytes {
+            Some(bytes) => batch.put_object(group, &name, bytes.to_vec()),
+            None => batch.delete_object(group, &name),
+        }
+    });
+}
+
+/// Names in the store begin with what they name.
+const OBJECT_NAME: u8 = 0;
+const RUN_NAME: u8 = 1;
+
+fn name_of(key: &[u8]) -> Vec<u8> {
+    let mut name = Vec::with_capacity(key.len() + 1);
+    name.push(OBJECT_NAME);
+    name.extend_from_slice(key);
+    name
+}
+
+/// What a name in the store names.
+pub(super) enum Name<'a> {
+    Object(&'a [u8]),
+    Run(u64),
+}
+
+pub(super) fn take_name(name: &[u8]) -> Result<Name<'_>, Malformed> {
+    match name.split_first() {
+        Some((&OBJECT_NAME, key)) => Ok(Name::Object(key)),
+        Some((&RUN_NAME, run)) => {
+            let run = run.try_into().map_err(|_| Malformed::Truncated)?;
+            Ok(Name::Run(u64::from_be_bytes(run)))
+        }
+        Some((&tag, _)) => Err(Malformed::UnknownTag { of: "name in a checkpoint", tag }),
+        None => Err(Malformed::Truncated),
     }
 }
 
@@ -170,21 +235,23 @@ pub(super) fn encode_meta_of(group: &Group, mut position: Position, machine: &Ma
     }
     position.encode(out);
     out.extend_from_slice(&group.hash_key);
-    machine.encode_head(out);
+    out.extend_from_slice(&machine.time().0.to_le_bytes());
+    out.extend_from_slice(&machine.results().base().to_le_bytes());
 }
 
 /// A group's meta record, taken apart.
-pub(super) struct Meta<'a> {
+pub(super) struct Meta {
     pub configuration: Configuration,
     pub namespace: u32,
     pub durability: Durability,
     pub position: Position,
     pub hash_key: [u8; 16],
-    /// The machine's head follows.
-    pub rest: Reader<'a>,
+    pub time: Stamp,
+    /// See [`crate::results::Results::base`].
+    pub results_base: u64,
 }
 
-pub(super) fn decode_meta(group: GroupId, bytes: &[u8]) -> Result<Meta<'_>, Malformed> {
+pub(super) fn decode_meta(group: GroupId, bytes: &[u8]) -> Result<Meta, Malformed> {
     let mut reader = Reader::new(bytes);
     let version = reader.u8()?;
     if version != META_VERSION {
@@ -203,9 +270,11 @@ pub(super) fn decode_meta(group: GroupId, bytes: &[u8]) -> Result<Meta<'_>, Malf
     let position = Position::decode(&mut reader)?;
     let mut hash_key = [0; 16];
     hash_key.copy_from_slice(reader.bytes(16)?);
+    let (time, results_base) = (Stamp(reader.u64()?), reader.u64()?);
+    reader.finish()?;
     let quorum = QuorumSystem::Majority;
     let configuration = Configuration { group, epoch, members: members.into(), quorum };
-    Ok(Meta { configuration, namespace, durability, position, hash_key, rest: reader })
+    Ok(Meta { configuration, namespace, durability, position, hash_key, time, results_base })
 }
 
 pub(super) fn root_object() -> &'static [u8] {

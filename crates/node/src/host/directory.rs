@@ -110,6 +110,14 @@ impl Directory {
         }
     }
 
+    /// This node has no part in the group that it was believed to coordinate: the next member is asked.
+    pub(super) fn distrust(&mut self, target: Target, node: NodeId) {
+        let Ok(place) = self.resolve(target) else { return };
+        let Some(at) = place.members.iter().position(|&member| member == node) else { return };
+        let next = place.members[(at + 1) % place.members.len()];
+        self.set_hint(target, next);
+    }
+
     pub(super) fn set_hint(&mut self, target: Target, node: NodeId) {
         let place = match target {
             Target::Root => Some(&mut self.root),
@@ -207,10 +215,10 @@ impl Host {
         let known: std::collections::BTreeSet<u64> = state.volumes().map(|(_, _, volume)| volume.group).collect();
         let dropped: Vec<GroupId> =
             self.index.keys().copied().filter(|group| *group != ROOT && !known.contains(&group.0)).collect();
-        for group in dropped {
+        for &group in &dropped {
             self.drop_group(group, &mut batch);
         }
-        self.store(batch, Stored::Births(births));
+        self.store(batch, Stored::Directory { births, dropped });
         for node in &state.nodes {
             self.meet_node(NodeId(node.id));
         }
@@ -218,12 +226,12 @@ impl Host {
     }
 
     /// Puts a new group among the others and into `batch`; it speaks once the batch is stored.
-    pub(super) fn bear(&mut self, group: Group, batch: &mut quorate_checkpoint::Batch) -> u32 {
+    pub(super) fn bear(&mut self, mut group: Group, batch: &mut quorate_checkpoint::Batch) -> u32 {
         let id = group.id();
         let mut meta = Vec::new();
         super::checkpoints::encode_meta(&group, &mut meta);
         batch.put_meta(id.0, meta);
-        super::checkpoints::put_content(&group.machine, id, batch);
+        super::checkpoints::put_content(&mut group.machine, id, batch);
         let index = self.groups.insert(group) as u32;
         self.index.insert(id, index);
         index
@@ -235,7 +243,7 @@ impl Host {
                 && group.state == GroupState::Unborn
             {
                 group.state = GroupState::Alive;
-                self.todo.push_back((index, Event::Woken));
+                self.plan(index, Event::Woken);
             }
         }
     }
@@ -243,9 +251,9 @@ impl Host {
     fn drop_group(&mut self, group: GroupId, batch: &mut quorate_checkpoint::Batch) {
         let Some(index) = self.index.remove(&group) else { return };
         self.groups.remove(index as usize);
-        self.wal.forget(group.0);
         batch.delete_group(group.0);
         self.transfers.forget(group);
+        self.bounce_reads_of(group);
     }
 
     pub(super) fn meet_node(&mut self, node: NodeId) {

@@ -7,12 +7,15 @@ use quorate_protocol::{Epoch, GroupId, NodeId, Slot, Stamp};
 use super::directory::Missing;
 use super::{Answer, Failure, Host, Submission, Timer, access_of, next_random};
 use crate::entry::{Operation, Operations, Purpose, Target};
-use crate::envelope::{Envelope, Ticket};
+use crate::envelope::{ENVELOPE_BYTES_MAX, Envelope, Ticket};
 use crate::frame::{Access, Bounce, Message, Position};
+use crate::machine::KEY_BYTES_MAX;
 use crate::root::Reads;
 
 /// An operation that came back is sent again after this, and a little at random.
 const RETRY_US: u64 = 10_000;
+/// ... and after twice as long each time, up to 2 to this power times as long.
+const RETRY_DOUBLINGS_MAX: u32 = 4;
 /// An operation of which nothing is heard is sent again after this.
 pub const RESEND_US: u64 = 1_000_000;
 /// Numbers of the node's own operations have this bit.
@@ -44,6 +47,10 @@ impl Host {
             }
             Target::Root => Reads::Lease,
         };
+        if submission.command.key().is_some_and(|key| key.len() > KEY_BYTES_MAX) {
+            let refusal = format!("ERR the key is longer than {KEY_BYTES_MAX} bytes");
+            return self.answers.push((number, Answer::Outcome(Outcome::Error(refusal))));
+        }
         let access = access_of(submission.command, reads);
         if reads == Reads::Local && access != Access::Write && self.read_locally(&submission) {
             return;
@@ -83,6 +90,10 @@ impl Host {
         let operations = self.operations(number);
         let mut envelope = operations.buffer();
         Envelope::encode(ticket, deadline, 0, command, &mut envelope);
+        if envelope.len() > ENVELOPE_BYTES_MAX {
+            let refusal = format!("ERR the command is larger than {ENVELOPE_BYTES_MAX} bytes");
+            return self.answers.push((number, Answer::Outcome(Outcome::Error(refusal))));
+        }
         operations.insert(Operation {
             number,
             target,
@@ -97,6 +108,7 @@ impl Host {
             sent_to: None,
             sent_at,
             copies_at_large: 0,
+            attempts: 0,
             purpose,
         });
         if !parked {
@@ -125,6 +137,7 @@ impl Host {
                 operation.sent_to = Some(route.coordinator);
                 operation.sent_at = now;
                 operation.copies_at_large += 1;
+                operation.attempts = operation.attempts.saturating_add(1);
                 let envelope = std::mem::take(&mut operation.envelope);
                 self.send_request(&route, access, &envelope);
                 // A local request may have been answered already.
@@ -162,8 +175,8 @@ impl Host {
             return Err(NoRoute::NoQuorum);
         }
         let believed = match self.find(place.group) {
-            Some(index) => self.groups[index as usize].replica.coordinator(),
-            None => place.hint.unwrap_or(members[0]),
+            Some(index) if self.groups[index as usize].is_alive() => self.groups[index as usize].replica.coordinator(),
+            _ => place.hint.unwrap_or(members[0]),
         };
         let at = members.iter().position(|&member| member == believed).unwrap_or(0);
         // Where the coordinator is gone, the next live member in order takes over.
@@ -205,7 +218,8 @@ impl Host {
             return;
         }
         let Some(operation) = self.operations(number).find_mut(number) else { return };
-        if !matches!(why, Bounce::Uncertain { .. } | Bounce::Expired) {
+        // Two coordinators, one after the other, may both tell of one copy that it overtook.
+        if !matches!(why, Bounce::Uncertain { .. } | Bounce::Expired | Bounce::OutOfOrder) {
             operation.copies_at_large = operation.copies_at_large.saturating_sub(1);
         }
         let (predecessor, target) = (operation.predecessor, operation.target);
@@ -218,7 +232,8 @@ impl Host {
                 self.retry_later(number);
             }
             Bounce::UnknownGroup => {
-                self.ask_for_directory();
+                self.meet_unknown_group();
+                self.directory.distrust(target, from);
                 self.retry_later(number);
             }
             Bounce::OutOfOrder => {
@@ -226,12 +241,14 @@ impl Host {
                 self.retry_after(predecessor, RETRY_US);
                 self.retry_later(number);
             }
-            Bounce::Overloaded | Bounce::Stopped => self.retry_later(number),
+            Bounce::Overloaded | Bounce::Stopped | Bounce::NotBelieved => self.retry_later(number),
         }
     }
 
     fn retry_later(&mut self, number: u64) {
-        let wait_us = RETRY_US + next_random(&mut self.random) % RETRY_US;
+        let Some(operation) = self.operations(number).find_mut(number) else { return };
+        let base_us = RETRY_US << operation.attempts.min(RETRY_DOUBLINGS_MAX);
+        let wait_us = base_us + next_random(&mut self.random) % base_us;
         self.retry_after(number, wait_us);
     }
 
@@ -267,7 +284,10 @@ impl Host {
     /// Sends again what has been silent for too long.
     pub(super) fn resend_silent(&mut self) {
         let now = self.clock.now();
-        let silent = |operation: &&Operation| operation.sent_at.after_us(RESEND_US) <= now;
+        let silent = |operation: &&Operation| {
+            let patience_us = RESEND_US << operation.attempts.saturating_sub(1).min(2);
+            !operation.parked && operation.sent_at.after_us(patience_us) <= now
+        };
         let numbers: Vec<u64> =
             self.clients.iter().chain(self.internals.iter()).filter(silent).map(|operation| operation.number).collect();
         for number in numbers {

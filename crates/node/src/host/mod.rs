@@ -139,6 +139,8 @@ pub struct Host {
     peers: Peers,
     started_at: Instant,
     linked: Vec<NodeId>,
+    /// Which frames of each node have arrived.
+    seen: HashMap<NodeId, crate::seen::Seen, FixedState>,
     /// Connected clients, as the environment last said.
     client_count: u64,
     /// When each node was last found to be suspected no more: coordination returns to it only after a while.
@@ -155,7 +157,9 @@ pub struct Host {
     outbox: Outbox,
     /// A replica's messages to itself that wait for the disk.
     held: VecDeque<(Lsn, u32, GroupId, paxos::Message)>,
-    todo: VecDeque<(u32, Event<paxos::Message>)>,
+    todo: VecDeque<(u32, GroupId, Event<paxos::Message>)>,
+    /// Within [`Host::run`].
+    running: bool,
     effects: Effects<paxos::Paxos>,
     gathered: Vec<u32>,
     /// What was executed, if somebody observes: a hash of each value.
@@ -179,6 +183,8 @@ pub struct Host {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
     pub nonsense: u64,
+    /// Frames that had arrived before, or so late that nobody can tell.
+    pub frames_repeated: u64,
     pub stamps_not_believed: u64,
     pub reads_leased: u64,
     pub slots_applied: u64,
@@ -227,6 +233,11 @@ impl Host {
             self.counters.nonsense += 1;
             return Ok(());
         }
+        let seen = self.seen.entry(from).or_default();
+        if !seen.is_new(header.start, header.sequence) {
+            self.counters.frames_repeated += 1;
+            return Ok(());
+        }
         if !self.clock.observe(header.stamp) {
             self.counters.stamps_not_believed += 1;
         }
@@ -267,7 +278,8 @@ impl Host {
             let wait_ms = (deadline.0 + 1).saturating_sub(self.clock.stamp().0);
             self.clock.now().after_us(wait_ms * 1000)
         });
-        let busy_at = if self.sweep.is_empty() { Instant::MAX } else { self.clock.now() };
+        let idle = self.sweep.is_empty() && self.catch_ups.is_empty();
+        let busy_at = if idle { Instant::MAX } else { self.clock.now() };
         self.timers.next_at().unwrap_or(Instant::MAX).min(overdue_at).min(busy_at)
     }
 
@@ -276,6 +288,7 @@ impl Host {
         let header = Header {
             node: self.settings.node,
             start: self.settings.start,
+            sequence: 0,
             stamp: self.clock.stamp(),
             directory: self.directory.version(),
         };
@@ -344,7 +357,7 @@ impl Host {
             Message::Replica { group, epoch, message } => match self.find(group) {
                 Some(index) if self.groups[index as usize].configuration.epoch == epoch => {
                     if self.groups[index as usize].is_alive() {
-                        self.todo.push_back((index, Event::Received { from, message }));
+                        self.plan(index, Event::Received { from, message });
                     }
                 }
                 _ => self.meet_unknown_group(),
@@ -379,11 +392,24 @@ impl Host {
         }
     }
 
-    /// Steps replicas until nothing is left that one of them told itself or another here.
+    /// Steps replicas until nothing is left that one of them told itself or another here. Called from within a step it
+    /// leaves that to the outer call: the effects of one step are all performed before the next.
     fn run(&mut self) {
-        while let Some((index, event)) = self.todo.pop_front() {
-            self.step(index, event);
+        if std::mem::replace(&mut self.running, true) {
+            return;
         }
+        while let Some((index, group, event)) = self.todo.pop_front() {
+            if self.groups.get(index as usize).is_some_and(|found| found.id() == group) {
+                self.step(index, event);
+            }
+        }
+        self.running = false;
+    }
+
+    /// Plans a step of a group's replica.
+    fn plan(&mut self, index: u32, event: Event<paxos::Message>) {
+        let group = self.groups[index as usize].id();
+        self.todo.push_back((index, group, event));
     }
 
     fn step(&mut self, index: u32, event: Event<paxos::Message>) {

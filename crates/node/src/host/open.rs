@@ -11,7 +11,7 @@ use quorate_protocol::{Configuration, Effects, GroupId, NodeId, Replica, paxos};
 use quorate_wal::{Kind, Lsn, Storage, Wal};
 use slab::Slab;
 
-use super::checkpoints::{Stored, decode_meta};
+use super::checkpoints::{Name, Stored, decode_meta, take_name};
 use super::directory::{Directory, RECORD};
 use super::dispatch::{INTERNAL, ROOT_EPOCH};
 use super::group::{CheckpointState, Group, GroupState, ROOT_NAMESPACE};
@@ -21,6 +21,7 @@ use crate::clock::{HybridClock, Moment};
 use crate::entry::Operations;
 use crate::machine::{Content, Machine};
 use crate::outbox::Outbox;
+use crate::results::Results;
 use crate::root::{Durability, ROOT, RootState, root_members};
 use crate::timers::Timers;
 
@@ -95,6 +96,7 @@ impl Host {
             started_at: moment.now,
             settings,
             linked: Vec::new(),
+            seen: HashMap::default(),
             client_count: 0,
             recovered_at: HashMap::default(),
             groups: Slab::new(),
@@ -109,6 +111,7 @@ impl Host {
             outbox: Outbox::default(),
             held: VecDeque::new(),
             todo: VecDeque::new(),
+            running: false,
             effects: Effects::default(),
             gathered: Vec::new(),
             executed: Vec::new(),
@@ -133,7 +136,7 @@ impl Host {
         let index = self.groups.insert(group) as u32;
         self.index.insert(id, index);
         self.wal.release(id.0, released.0, lsn);
-        self.todo.push_back((index, quorate_protocol::Event::Woken));
+        self.plan(index, quorate_protocol::Event::Woken);
         self.arm_timers_after_apply(index);
     }
 
@@ -150,7 +153,7 @@ impl Host {
         let group = Group::new(configuration, ROOT_NAMESPACE, Durability::Sync, [0; 16], machine, self.settings.node);
         let mut batch = quorate_checkpoint::Batch::new();
         let index = self.bear(group, &mut batch);
-        self.store(batch, Stored::Births(vec![index]));
+        self.store(batch, Stored::Directory { births: vec![index], dropped: Vec::new() });
     }
 }
 
@@ -175,21 +178,23 @@ fn restore_checkpoints(settings: &HostSettings, store: &impl Store) -> Result<Ve
 
 fn restore_group(me: NodeId, id: GroupId, bytes: &[u8], store: &impl Store) -> Result<Group, OpenError> {
     let unreadable = |reason: String| OpenError::Checkpoint { group: id.0, reason };
-    let mut meta = decode_meta(id, bytes).map_err(|malformed| unreadable(malformed.to_string()))?;
+    let meta = decode_meta(id, bytes).map_err(|malformed| unreadable(malformed.to_string()))?;
     if !meta.configuration.contains(me) {
         return Err(unreadable(format!("{me} is not among its members")));
     }
     let mut content = empty_content(id, meta.hash_key);
-    let mut malformed = None;
-    store.for_each(id.0, &mut |key, object| {
-        if let Err(error) = restore_object(&mut content, key, object) {
-            malformed = Some(error);
+    let mut results = Results::default();
+    let mut restored = Ok(());
+    store.for_each(id.0, &mut |name, bytes| {
+        if restored.is_ok() {
+            restored = take_name(name).and_then(|name| match name {
+                Name::Object(key) => restore_object(&mut content, key, bytes),
+                Name::Run(run) => results.restore_run(meta.results_base, run, bytes),
+            });
         }
     })?;
-    if let Some(error) = malformed {
-        return Err(unreadable(error.to_string()));
-    }
-    let machine = Machine::decode_head(content, &mut meta.rest).map_err(|error| unreadable(error.to_string()))?;
+    restored.map_err(|error| unreadable(error.to_string()))?;
+    let machine = Machine::restored(meta.time, results, content);
     let mut group = Group::new(meta.configuration, meta.namespace, meta.durability, meta.hash_key, machine, me);
     group.replica.restore(paxos::Record::Checkpoint(meta.position));
     group.checkpoint = CheckpointState { next_slot: meta.position.next_slot, ..CheckpointState::default() };

@@ -68,7 +68,7 @@ impl Host {
             if wait {
                 self.held.push_back((group.lsn, index, group.id(), message));
             } else {
-                self.todo.push_back((index, Event::Received { from: to, message }));
+                self.plan(index, Event::Received { from: to, message });
             }
             return;
         }
@@ -88,7 +88,7 @@ impl Host {
         while self.held.front().is_some_and(|(lsn, ..)| *lsn <= durable) {
             let Some((_, index, group, message)) = self.held.pop_front() else { break };
             if self.groups.get(index as usize).is_some_and(|found| found.id() == group) {
-                self.todo.push_back((index, Event::Received { from: self.settings.node, message }));
+                self.plan(index, Event::Received { from: self.settings.node, message });
             }
         }
     }
@@ -109,7 +109,8 @@ impl Host {
             counters.answered_from_window += u64::from(matches!(verdict, Verdict::Again(_)));
             counters.out_of_order += u64::from(matches!(verdict, Verdict::OutOfOrder));
             if ticket.node == me {
-                if ticket.start == start {
+                // Of a command that overtook, the coordinator tells: it is counted once as not executed.
+                if ticket.start == start && (coordinating || bounce_of(&verdict).is_none()) {
                     applied.push((ticket.number, slot, verdict));
                 }
             } else if coordinating && let Some(lane) = outbox.lane(ticket.node) {
@@ -139,9 +140,11 @@ impl Host {
             match verdict {
                 Verdict::Executed(outcome) | Verdict::Again(outcome) => self.complete_at(number, slot, outcome),
                 Verdict::Expired => self.complete(number, Answer::Failed(Failure::Timeout)),
-                Verdict::OutOfOrder => {
+                Verdict::OutOfOrder | Verdict::Full => {
                     let (me, start) = (self.settings.node, self.settings.start);
-                    self.handle_bounced(me, start, number, Bounce::OutOfOrder);
+                    if let Some(why) = bounce_of(&verdict) {
+                        self.handle_bounced(me, start, number, why);
+                    }
                 }
             }
         }
@@ -185,5 +188,6 @@ fn bounce_of(verdict: &Verdict) -> Option<Bounce> {
         Verdict::Executed(_) | Verdict::Again(_) => None,
         Verdict::Expired => Some(Bounce::Expired),
         Verdict::OutOfOrder => Some(Bounce::OutOfOrder),
+        Verdict::Full => Some(Bounce::Uncertain { coordinator: None }),
     }
 }

@@ -4,7 +4,8 @@ use quorate_protocol::effect::ReadMode;
 use quorate_protocol::{Epoch, Event, GroupId, NodeId, Payload, Proposal, Stamp};
 
 use super::Host;
-use crate::envelope::{Envelope, Ticket};
+use crate::clock::STAMP_AHEAD_MAX_MS;
+use crate::envelope::{ENVELOPE_BYTES_MAX, Envelope, Ticket};
 use crate::frame::{Access, Bounce, Position, encode_reply};
 use crate::planted::{self, Planted};
 
@@ -13,6 +14,7 @@ pub const SLOT_BYTES_MAX: usize = 1 << 20;
 
 /// A read on its way to being answered here.
 pub struct Read {
+    group: GroupId,
     ticket: Ticket,
     access: Access,
     command: Vec<u8>,
@@ -32,6 +34,11 @@ impl Host {
             }
         };
         let Ticket { start, number, .. } = envelope.ticket;
+        let latest_ms = self.clock.stamp().0 + self.settings.timeout_ms + STAMP_AHEAD_MAX_MS;
+        if bytes.len() > ENVELOPE_BYTES_MAX || envelope.deadline.0 > latest_ms {
+            self.counters.stamps_not_believed += 1;
+            return self.bounce(from, start, number, Bounce::NotBelieved);
+        }
         let alive = |host: &Host, index: u32| {
             let group = &host.groups[index as usize];
             group.is_alive() && group.configuration.epoch == epoch
@@ -46,6 +53,7 @@ impl Host {
             Access::Write => self.gather(index, bytes),
             Access::ReadLease | Access::ReadQuorum => {
                 let read = Read {
+                    group,
                     ticket: envelope.ticket,
                     access,
                     command: envelope.command.to_vec(),
@@ -53,7 +61,7 @@ impl Host {
                 };
                 let token = self.reads.insert(read) as u64;
                 let mode = if access == Access::ReadQuorum { ReadMode::Quorum } else { ReadMode::Lease };
-                self.todo.push_back((index, Event::Proposed(Proposal::Read { token, mode })));
+                self.plan(index, Event::Proposed(Proposal::Read { token, mode }));
             }
         }
     }
@@ -66,18 +74,21 @@ impl Host {
         } else if group.gathered.len() + envelope.len() > SLOT_BYTES_MAX {
             let payload = Payload::from(&group.gathered[..]);
             group.gathered.clear();
-            self.todo.push_back((index, Event::Proposed(Proposal::Commands(payload))));
+            self.plan(index, Event::Proposed(Proposal::Commands(payload)));
         }
-        group.gathered.extend_from_slice(envelope);
+        self.groups[index as usize].gathered.extend_from_slice(envelope);
     }
 
     pub(super) fn propose_gathered(&mut self) {
         while !self.gathered.is_empty() {
             for index in std::mem::take(&mut self.gathered) {
                 let Some(group) = self.groups.get_mut(index as usize) else { continue };
+                if group.gathered.is_empty() {
+                    continue;
+                }
                 let payload = Payload::from(&group.gathered[..]);
                 group.gathered.clear();
-                self.todo.push_back((index, Event::Proposed(Proposal::Commands(payload))));
+                self.plan(index, Event::Proposed(Proposal::Commands(payload)));
             }
             self.run();
         }
@@ -90,7 +101,9 @@ impl Host {
         read.at = self.clock.stamp();
         if group.machine.is_due(&read.command, read.at) && !planted::is(Planted::ExpiryIgnored) {
             group.due_reads.push(token);
-            self.todo.push_back((index, Event::Proposed(Proposal::Mark)));
+            if group.due_reads.len() == 1 {
+                self.plan(index, Event::Proposed(Proposal::Mark));
+            }
             return;
         }
         self.finish_read(index, token);
@@ -108,6 +121,10 @@ impl Host {
             .partition(|&token| self.reads.get(token as usize).is_none_or(|read| read.at <= time));
         group.due_reads = waiting;
         let ready: Vec<u32> = ready;
+        // Those that came while the mark was on its way need one of their own.
+        if !ready.is_empty() && !self.groups[index as usize].due_reads.is_empty() {
+            self.plan(index, Event::Proposed(Proposal::Mark));
+        }
         for token in ready {
             self.finish_read(index, token);
         }
@@ -126,6 +143,15 @@ impl Host {
             }
         } else if start == self.settings.start {
             self.complete_at(number, position.slot, outcome);
+        }
+    }
+
+    /// The group is gone, and with it whoever would have answered.
+    pub(super) fn bounce_reads_of(&mut self, group: GroupId) {
+        let of_group: Vec<u32> =
+            self.reads.iter().filter(|(_, read)| read.group == group).map(|(token, _)| token as u32).collect();
+        for token in of_group {
+            self.bounce_read(token, Bounce::UnknownGroup);
         }
     }
 

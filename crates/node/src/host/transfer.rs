@@ -15,6 +15,8 @@ use crate::machine::{Content, Machine};
 use crate::planted::{self, Planted};
 use crate::root::RootState;
 
+/// Catch-up from the log is served up to so many bytes a turn: the rest waits for the next one.
+const CATCH_UP_BYTES_PER_TURN: usize = 8 << 20;
 /// Decided values are sent in messages of about this size.
 const LEARN_BYTES_MAX: usize = 1 << 20;
 /// A snapshot travels in parts of this size, one at a time.
@@ -76,19 +78,25 @@ impl Transfers {
 
 impl Host {
     pub(super) fn serve_catch_ups(&mut self, storage: &impl Storage) {
+        let mut budget = CATCH_UP_BYTES_PER_TURN;
         for (index, peer, from) in std::mem::take(&mut self.catch_ups) {
+            if budget == 0 {
+                self.catch_ups.push((index, peer, from));
+                continue;
+            }
             let Some(group) = self.groups.get(index as usize) else { continue };
             if peer == self.settings.node || !group.is_alive() || from >= group.replica.next_slot() {
                 continue;
             }
-            if !self.send_learned(index, peer, from, storage) {
-                self.start_snapshot(index, peer);
+            match self.send_learned(index, peer, from, storage) {
+                0 => self.start_snapshot(index, peer),
+                bytes => budget = budget.saturating_sub(bytes),
             }
         }
     }
 
-    /// Sends decided values from the log. False if it does not have the first of them any more.
-    fn send_learned(&mut self, index: u32, peer: NodeId, from: Slot, storage: &impl Storage) -> bool {
+    /// Sends decided values from the log. How many bytes; none if it does not have the first of them any more.
+    fn send_learned(&mut self, index: u32, peer: NodeId, from: Slot, storage: &impl Storage) -> usize {
         let group = &self.groups[index as usize];
         let (id, next_slot) = (group.id(), group.replica.next_slot());
         let mut slots = Vec::new();
@@ -107,13 +115,13 @@ impl Host {
             slot = slot.next();
         }
         if slots.is_empty() {
-            return false;
+            return 0;
         }
         self.counters.learned_sent += 1;
         let message = paxos::Message::Learn { slots, next_slot };
         let epoch = self.groups[index as usize].configuration.epoch;
         self.outbox.send(peer, &Message::Replica { group: id, epoch, message });
-        true
+        bytes.max(1)
     }
 
     fn start_snapshot(&mut self, index: u32, peer: NodeId) {
@@ -209,15 +217,19 @@ impl Host {
 
     /// A snapshot is stored before the replica stands on it: what it then says, it will not have forgotten.
     fn store_snapshot(&mut self, group: GroupId, epoch: Epoch, bytes: &[u8]) {
-        let Ok((position, machine)) = decode_snapshot(group, bytes) else {
+        let Ok((position, mut machine)) = decode_snapshot(group, bytes) else {
             self.counters.nonsense += 1;
             return;
         };
         let Some(index) = self.find(group) else { return };
+        // One batch of a group at a time: the store must not mix this state with a checkpoint of the one before it.
+        if std::mem::replace(&mut self.groups[index as usize].checkpoint.under_way, true) {
+            return;
+        }
         let found = &self.groups[index as usize];
         let mut meta = Vec::new();
         let mut batch = Batch::new();
-        put_content(&machine, group, &mut batch);
+        put_content(&mut machine, group, &mut batch);
         // The promise is this replica's own; the rest of the position is the snapshot's.
         let position = paxos::Position { promised: found.replica.position().promised, ..position };
         super::checkpoints::encode_meta_of(found, position, &machine, &mut meta);
@@ -231,20 +243,19 @@ impl Host {
     pub(super) fn install(&mut self, installing: Installing) {
         let Some(index) = self.find(installing.group) else { return };
         let group = &mut self.groups[index as usize];
+        group.checkpoint.under_way = false;
         if group.configuration.epoch != installing.epoch {
             return;
         }
         if group.replica.next_slot() >= installing.position.next_slot {
-            group.checkpoint.urgent = true;
-            self.checkpoint_wanted.push(index);
-            return;
+            return self.want_checkpoint_now(index);
         }
         group.machine = installing.machine;
         group.checkpoint.next_slot = installing.position.next_slot;
         group.replica.restore(paxos::Record::Checkpoint(installing.position));
         self.counters.snapshots_installed += 1;
         self.wal.release(installing.group.0, installing.position.next_slot.0, quorate_wal::Lsn(0));
-        self.todo.push_back((index, Event::Woken));
+        self.plan(index, Event::Woken);
         self.arm_timers_after_apply(index);
         self.answer_due_reads(index);
     }
@@ -255,6 +266,7 @@ fn encode_snapshot(group: &Group) -> Vec<u8> {
     encode_meta(group, &mut bytes);
     let meta_length = bytes.len() as u32;
     bytes.splice(0..0, meta_length.to_le_bytes());
+    group.machine.encode_head(&mut bytes);
     let mut put = |key: &[u8], object: &[u8]| {
         bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
         bytes.extend_from_slice(key);
@@ -271,15 +283,14 @@ fn encode_snapshot(group: &Group) -> Vec<u8> {
 fn decode_snapshot(group: GroupId, bytes: &[u8]) -> Result<(paxos::Position, Machine), Malformed> {
     let mut reader = Reader::new(bytes);
     let meta_length = reader.u32()? as usize;
-    let mut meta = decode_meta(group, reader.bytes(meta_length)?)?;
-    let mut content = empty_content(group, meta.hash_key);
+    let meta = decode_meta(group, reader.bytes(meta_length)?)?;
+    let mut machine = Machine::decode_head(empty_content(group, meta.hash_key), &mut reader)?;
     while reader.remaining() > 0 {
         let key_length = reader.u32()? as usize;
         let key = reader.bytes(key_length)?;
         let object_length = reader.u32()? as usize;
-        restore_object(&mut content, key, reader.bytes(object_length)?)?;
+        restore_object(machine.content_mut(), key, reader.bytes(object_length)?)?;
     }
-    let mut machine = Machine::decode_head(content, &mut meta.rest)?;
     if planted::is(Planted::SnapshotWithoutResults) {
         machine.forget_results();
     }

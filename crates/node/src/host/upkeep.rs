@@ -1,6 +1,6 @@
 //! What happens by the clock: heartbeats, suspicion, retries, expiry, the return of coordination.
 
-use quorate_protocol::{Event, GroupId, NodeId, Proposal, Stamp};
+use quorate_protocol::{Event, GroupId, Instant, NodeId, Proposal, Stamp};
 
 use super::{Host, Timer};
 use crate::frame::Message;
@@ -29,14 +29,14 @@ impl Host {
 
     pub(super) fn fire_timers(&mut self) {
         let now = self.clock.now();
-        while let Some((_, timer)) = self.timers.take_due(now) {
+        while let Some((at, timer)) = self.timers.take_due(now) {
             match timer {
                 Timer::Group { index, group } => {
                     if self.is_alive(index, group) {
-                        self.todo.push_back((index, Event::Woken));
+                        self.plan(index, Event::Woken);
                     }
                 }
-                Timer::Expiry { index, group } => self.expire(index, group),
+                Timer::Expiry { index, group } => self.expire(index, group, at),
                 Timer::Forget { index, group } => self.forget_results(index, group),
                 Timer::Retry { number } => self.retry(number),
                 Timer::Heartbeat => self.beat(),
@@ -90,7 +90,7 @@ impl Host {
             let Some((index, node)) = self.sweep.pop_front() else { return };
             let Some(group) = self.groups.get(index as usize) else { continue };
             if group.is_alive() && self.peers.is_suspected(node) {
-                self.todo.push_back((index, Event::Suspected(node)));
+                self.plan(index, Event::Suspected(node));
             }
         }
     }
@@ -107,12 +107,12 @@ impl Host {
             .groups
             .iter()
             .filter(|(_, group)| group.preferred() != self.settings.node && group.replica.is_coordinating())
-            .filter(|(_, group)| steady(group.preferred()))
+            .filter(|(_, group)| steady(group.preferred()) && group.replica.has_answered(group.preferred()))
             .map(|(index, group)| (index as u32, group.preferred()))
             .take(BALANCE_COUNT)
             .collect();
         for (index, to) in away {
-            self.todo.push_back((index, Event::Proposed(Proposal::HandOver { to })));
+            self.plan(index, Event::Proposed(Proposal::HandOver { to }));
         }
     }
 
@@ -126,7 +126,7 @@ impl Host {
         if let Some(expiry) = group.machine.next_expiry() {
             let wait_ms = expiry.0.saturating_sub(stamp.0).max(EXPIRY_STEP_MS);
             let at = now.after_us(wait_ms.saturating_mul(1000));
-            if group.expiry_timer.is_none_or(|armed| at < armed) {
+            if group.expiry_timer.is_none_or(|armed| at.after_us(EXPIRY_STEP_MS * 1000) < armed) {
                 group.expiry_timer = Some(at);
                 self.timers.set(at, Timer::Expiry { index, group: id });
             }
@@ -138,22 +138,26 @@ impl Host {
     }
 
     /// The coordinator moves group time past the next expiry; the others look again later, should it be gone.
-    fn expire(&mut self, index: u32, group: GroupId) {
+    fn expire(&mut self, index: u32, group: GroupId, at: Instant) {
         if !self.is_alive(index, group) {
             return;
         }
         let (now, stamp) = (self.clock.now(), self.clock.stamp());
         let found = &mut self.groups[index as usize];
+        // An earlier wish has replaced this one.
+        if found.expiry_timer != Some(at) {
+            return;
+        }
         found.expiry_timer = None;
         let Some(expiry) = found.machine.next_expiry() else { return };
         let coordinating = found.replica.is_coordinating();
-        if coordinating && expiry <= stamp {
-            self.todo.push_back((index, Event::Proposed(Proposal::Mark)));
-        }
         let wait_ms = expiry.0.saturating_sub(stamp.0).max(if coordinating { EXPIRY_STEP_MS } else { 1000 });
         let at = now.after_us(wait_ms.saturating_mul(1000));
         found.expiry_timer = Some(at);
         self.timers.set(at, Timer::Expiry { index, group });
+        if coordinating && expiry <= stamp {
+            self.plan(index, Event::Proposed(Proposal::Mark));
+        }
     }
 
     /// A group that has been quiet past every deadline it keeps results for needs one mark to forget them.
@@ -166,25 +170,29 @@ impl Host {
         found.forget_timer = false;
         let Some(deadline) = found.machine.results().deadline_max() else { return };
         let quiet = found.used_at.after_us(FORGET_US) <= now && deadline < Stamp(stamp.0.saturating_sub(1));
-        if quiet && found.replica.is_coordinating() {
-            self.todo.push_back((index, Event::Proposed(Proposal::Mark)));
-        }
+        let coordinating = found.replica.is_coordinating();
         found.forget_timer = true;
+        if quiet && coordinating {
+            self.plan(index, Event::Proposed(Proposal::Mark));
+        }
         self.timers.set(now.after_us(FORGET_US), Timer::Forget { index, group });
     }
 
     /// For the environment's use before a clean stop: gives away what this node coordinates.
     pub fn hand_over_all(&mut self) -> usize {
-        let mut handed = 0;
-        for (index, group) in &self.groups {
-            if !group.replica.is_coordinating() {
-                continue;
-            }
-            let live = |node: &&NodeId| **node != self.settings.node && !self.peers.is_suspected(**node);
-            if let Some(&to) = group.configuration.members.iter().find(live) {
-                self.todo.push_back((index as u32, Event::Proposed(Proposal::HandOver { to })));
-                handed += 1;
-            }
+        let live = |node: NodeId| node != self.settings.node && !self.peers.is_suspected(node);
+        let heirs: Vec<(u32, NodeId)> = self
+            .groups
+            .iter()
+            .filter(|(_, group)| group.replica.is_coordinating())
+            .filter_map(|(index, group)| {
+                let heir = group.configuration.members.iter().copied().find(|&node| live(node))?;
+                Some((index as u32, heir))
+            })
+            .collect();
+        let handed = heirs.len();
+        for (index, to) in heirs {
+            self.plan(index, Event::Proposed(Proposal::HandOver { to }));
         }
         self.run();
         handed

@@ -228,6 +228,13 @@ impl Coordination {
     }
 }
 
+impl Coordination {
+    /// Whether the member at this position has said something at this ballot.
+    pub(super) fn has_answered(&self, position: usize) -> bool {
+        self.members.list[position].frontier.is_some()
+    }
+}
+
 impl Paxos {
     pub(super) fn member_frontiers(&self, coordination: &Coordination) -> Vec<(NodeId, Slot)> {
         let known = self.configuration.members.iter().zip(&coordination.members.list);

@@ -21,6 +21,8 @@ pub(super) struct Ledger {
     /// Holes are `None`. The last one, if any, is not a hole.
     entries: VecDeque<Option<Entry>>,
     bytes: usize,
+    /// What was accepted at this ballot below this slot has been marked as decided: a log is recovered in one pass.
+    swept: (Ballot, Slot),
 }
 
 /// What a value weighs against limits: its commands and the bytes around them.
@@ -34,7 +36,7 @@ pub(super) fn weight(value: &Value) -> usize {
 
 impl Ledger {
     pub(super) fn new(base: Slot) -> Ledger {
-        Ledger { base, entries: VecDeque::new(), bytes: 0 }
+        Ledger { base, entries: VecDeque::new(), bytes: 0, swept: (Ballot::default(), base) }
     }
 
     pub(super) fn base(&self) -> Slot {
@@ -81,6 +83,7 @@ impl Ledger {
         if index >= self.entries.len() {
             self.entries.resize_with(index + 1, || None);
         }
+        self.swept.1 = self.swept.1.min(slot);
         let place = &mut self.entries[index];
         match place {
             Some(old) if old.decided => return,
@@ -94,8 +97,12 @@ impl Ledger {
     /// A frontier heard at `ballot` decides what was accepted at `ballot`. A slot accepted at another may hold a value that
     /// was not chosen.
     pub(super) fn decide_below(&mut self, frontier: Slot, ballot: Ballot) {
-        let count = usize::try_from(frontier.0.saturating_sub(self.base.0)).unwrap_or(usize::MAX);
-        for entry in self.entries.iter_mut().take(count).flatten() {
+        let from = if self.swept.0 == ballot { self.swept.1.max(self.base) } else { self.base };
+        let skipped = usize::try_from(from.0 - self.base.0).unwrap_or(usize::MAX);
+        let count = usize::try_from(frontier.0.saturating_sub(from.0)).unwrap_or(usize::MAX);
+        self.swept = (ballot, frontier.max(from));
+        let skipped = skipped.min(self.entries.len());
+        for entry in self.entries.range_mut(skipped..).take(count).flatten() {
             if entry.ballot == ballot || planted::is(Planted::FrontierDecidesAnyBallot) {
                 entry.decided = true;
             }

@@ -174,6 +174,19 @@ impl Paxos {
         }
     }
 
+    /// Whether this replica coordinates and the member has said something at its ballot: one that is silent here cannot
+    /// take over, whatever its node does elsewhere.
+    pub fn has_answered(&self, member: NodeId) -> bool {
+        let Some(position) = self.configuration.position(member) else { return false };
+        match &self.life {
+            // It came to rest once everybody had.
+            Life::Idle { coordinating } => *coordinating,
+            Life::Working(active) => {
+                matches!(&active.duty, Duty::Coordinating(coordination) if coordination.has_answered(position))
+            }
+        }
+    }
+
     pub fn status(&self) -> Status {
         let active = match &self.life {
             Life::Idle { .. } => None,
