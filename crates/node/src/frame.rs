@@ -1,7 +1,7 @@
 //! What nodes say to each other, as bytes.
 //!
 //! ```text
-//! frame:   length u32 | checksum u64 | version u8 | node u32 | start u32 | sequence u64 | stamp u64 | directory u64 | messages ...
+//! frame:   length u32 | checksum u64 | version u8 | node u32 | start u32 | sequence u64 | stamp u64 | wall u64 | directory u64 | messages ...
 //! message: kind u8 | length u32 | body ...
 //! ```
 //! Little-endian. `length` counts what follows it; the checksum (xxh3-64) covers what follows *it*. One frame carries
@@ -19,7 +19,7 @@ pub const FRAME_BYTES_MAX: usize = 64 << 20;
 
 const LENGTH_BYTES: usize = 4;
 const CHECKSUM_BYTES: usize = 8;
-const HEADER_BYTES: usize = LENGTH_BYTES + CHECKSUM_BYTES + 1 + 4 + 4 + 8 + 8 + 8;
+const HEADER_BYTES: usize = LENGTH_BYTES + CHECKSUM_BYTES + 1 + 4 + 4 + 8 + 8 + 8 + 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -29,6 +29,8 @@ pub struct Header {
     pub sequence: u64,
     /// The sender's hybrid clock.
     pub stamp: Stamp,
+    /// The sender's wall clock.
+    pub wall: Stamp,
     /// The version of the sender's directory.
     pub directory: u64,
 }
@@ -170,6 +172,7 @@ pub fn encode_frame(header: &Header, messages: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&header.start.to_le_bytes());
     out.extend_from_slice(&header.sequence.to_le_bytes());
     out.extend_from_slice(&header.stamp.0.to_le_bytes());
+    out.extend_from_slice(&header.wall.0.to_le_bytes());
     out.extend_from_slice(&header.directory.to_le_bytes());
     out.extend_from_slice(messages);
     let length = (out.len() - start - LENGTH_BYTES) as u32;
@@ -189,8 +192,8 @@ pub fn decode_frame(bytes: &[u8]) -> Result<(Header, &[u8]), FrameError> {
         let version = reader.u8()?;
         let node = NodeId(reader.u32()?);
         let (start, sequence) = (reader.u32()?, reader.u64()?);
-        let (stamp, directory) = (Stamp(reader.u64()?), reader.u64()?);
-        Ok::<_, Malformed>((checksum, version, Header { node, start, sequence, stamp, directory }))
+        let (stamp, wall, directory) = (Stamp(reader.u64()?), Stamp(reader.u64()?), reader.u64()?);
+        Ok::<_, Malformed>((checksum, version, Header { node, start, sequence, stamp, wall, directory }))
     };
     let (checksum, version, header) = header().map_err(|_| FrameError::Malformed)?;
     if checksum != xxh3_64(&bytes[LENGTH_BYTES + CHECKSUM_BYTES..]) {
@@ -423,7 +426,8 @@ impl Bounce {
 mod tests {
     use super::*;
 
-    const HEADER: Header = Header { node: NodeId(2), start: 3, sequence: 6, stamp: Stamp(4), directory: 5 };
+    const HEADER: Header =
+        Header { node: NodeId(2), start: 3, sequence: 6, stamp: Stamp(4), wall: Stamp(8), directory: 5 };
 
     fn frame(messages: &[Message<'_>]) -> Vec<u8> {
         let mut bytes = Vec::new();

@@ -111,7 +111,7 @@ mod tests {
     use quorate_protocol::Stamp;
 
     fn nonces(outbox: &mut Outbox) -> Vec<u64> {
-        let header = Header { node: NodeId(1), start: 1, sequence: 0, stamp: Stamp(1), directory: 1 };
+        let header = Header { node: NodeId(1), start: 1, sequence: 0, stamp: Stamp(1), wall: Stamp(1), directory: 1 };
         let mut nonces = Vec::new();
         outbox.take_frames(&header, |_, frame| {
             for message in messages(decode_frame(frame).unwrap().1) {
@@ -130,7 +130,7 @@ mod tests {
         for nonce in 0..5 {
             outbox.send(NodeId(2), &Message::StatusAnswer { nonce, bytes: &bytes });
         }
-        let header = Header { node: NodeId(1), start: 1, sequence: 0, stamp: Stamp(1), directory: 1 };
+        let header = Header { node: NodeId(1), start: 1, sequence: 0, stamp: Stamp(1), wall: Stamp(1), directory: 1 };
         let mut received = Vec::new();
         outbox.take_frames(&header, |_, frame| {
             assert!(frame.len() <= FRAME_BYTES + 100, "{}", frame.len());

@@ -245,6 +245,7 @@ fn respond(reply: Result<AdminReply, NoReply>) -> Response {
             "no answer in time: it may have been executed, look before you repeat it",
         ),
         Err(NoReply::Failed(Failure::NoQuorum)) => unavailable("not executed: too few nodes can be reached"),
+        Err(NoReply::Failed(Failure::ClockOff)) => unavailable("not executed: the node's clock is off its peers'"),
         Err(NoReply::Failed(Failure::Loading)) => unavailable("not executed: the node does not know the cluster yet"),
         Err(NoReply::Failed(Failure::Overloaded)) => unavailable("not executed: too much is waiting, try again"),
         Err(NoReply::Failed(Failure::NoNamespace)) => error(StatusCode::NOT_FOUND, "there is no such namespace"),

@@ -74,7 +74,7 @@ fn judge(world: &World, at_rest: bool) -> Option<String> {
         origin_ms: ORIGIN_MS as i64,
         skew_ms: SKEW_MS,
         unknown_effect_us: Some(UNKNOWN_EFFECT_US),
-        configurations_max: 8_000_000,
+        configurations_max: 4_000_000,
         ..Bounds::default()
     };
     match check::linearizability::check(world.history(), &bounds) {

@@ -9,7 +9,7 @@ use quorate_protocol::{Configuration, Epoch, GroupId, NodeId, Slot, Stamp, paxos
 use quorate_wal::Lsn;
 
 use super::Host;
-use super::group::Group;
+use super::group::{Group, GroupState};
 use crate::machine::{Content, Machine};
 use crate::planted::{self, Planted};
 use crate::root::Durability;
@@ -107,6 +107,25 @@ impl Host {
         }
     }
 
+    /// For a clean stop: what only memory holds is stored. From now on the replicas that this concerns say nothing.
+    pub fn close(&mut self) {
+        let in_memory: Vec<u32> = self
+            .groups
+            .iter()
+            .filter(|(_, group)| group.durability == Durability::Memory && group.is_alive())
+            .map(|(index, _)| index as u32)
+            .collect();
+        for index in in_memory {
+            self.groups[index as usize].state = GroupState::Closed;
+            self.want_checkpoint_now(index);
+        }
+    }
+
+    /// Whether batches are still to be stored.
+    pub fn is_storing(&self) -> bool {
+        !self.storing.under_way.is_empty() || !self.checkpoint_wanted.is_empty()
+    }
+
     /// Whether enough has been logged for a group since its last checkpoint; asked after a step.
     pub(super) fn want_checkpoint(&mut self, index: u32) {
         let (bytes, slots) = (self.settings.checkpoint_bytes, self.settings.checkpoint_slots);
@@ -119,14 +138,18 @@ impl Host {
 
     fn start_checkpoint(&mut self, index: u32) -> bool {
         let Some(group) = self.groups.get_mut(index as usize) else { return false };
-        if !group.checkpoint.urgent || group.checkpoint.under_way || !group.is_alive() {
+        let speaks_or_spoke = matches!(group.state, GroupState::Alive | GroupState::Closed);
+        if !group.checkpoint.urgent || group.checkpoint.under_way || !speaks_or_spoke {
             return false;
         }
         group.checkpoint.urgent = false;
         group.checkpoint.under_way = true;
         let id = group.id();
         let mut batch = Batch::new();
-        put_changes(group, &mut batch);
+        match std::mem::take(&mut group.checkpoint.whole) {
+            true => put_content(&mut group.machine, id, &mut batch),
+            false => put_changes(group, &mut batch),
+        }
         let mut meta = Vec::new();
         encode_meta(group, &mut meta);
         batch.put_meta(id.0, meta);
@@ -162,7 +185,11 @@ fn put_changes(group: &mut Group, batch: &mut Batch) {
 /// Puts everything that a machine holds into a batch: for a birth, or a snapshot from a peer.
 pub(super) fn put_content(machine: &mut Machine, group: GroupId, batch: &mut Batch) {
     batch.clear_objects(group.0);
+    machine.results_mut().forget_saved();
     put_results(machine, group.0, batch);
+    if let Some(objects) = machine.objects_mut() {
+        objects.take_dirty(|_, _| {});
+    }
     match machine.content() {
         Content::Root(root) => batch.put_object(group.0, &name_of(ROOT_OBJECT), root.encode()),
         Content::Objects(objects) => {
@@ -229,6 +256,11 @@ pub(super) fn encode_meta_of(group: &Group, mut position: Position, machine: &Ma
         Durability::Interval => 1,
         Durability::Memory => 2,
     });
+    out.push(match group.state {
+        GroupState::Unborn | GroupState::Alive | GroupState::Closed => 0,
+        GroupState::Forgetful => 1,
+        GroupState::Damaged => 2,
+    });
     out.push(group.configuration.members.len() as u8);
     for member in group.configuration.members.iter() {
         out.extend_from_slice(&member.0.to_le_bytes());
@@ -244,6 +276,7 @@ pub(super) struct Meta {
     pub configuration: Configuration,
     pub namespace: u32,
     pub durability: Durability,
+    pub state: GroupState,
     pub position: Position,
     pub hash_key: [u8; 16],
     pub time: Stamp,
@@ -265,6 +298,12 @@ pub(super) fn decode_meta(group: GroupId, bytes: &[u8]) -> Result<Meta, Malforme
         2 => Durability::Memory,
         tag => return Err(Malformed::UnknownTag { of: "durability", tag }),
     };
+    let state = match reader.u8()? {
+        0 => GroupState::Alive,
+        1 => GroupState::Forgetful,
+        2 => GroupState::Damaged,
+        tag => return Err(Malformed::UnknownTag { of: "state of a replica", tag }),
+    };
     let count = reader.u8()?;
     let members = (0..count).map(|_| reader.u32().map(NodeId)).collect::<Result<Vec<_>, _>>()?;
     let position = Position::decode(&mut reader)?;
@@ -274,7 +313,7 @@ pub(super) fn decode_meta(group: GroupId, bytes: &[u8]) -> Result<Meta, Malforme
     reader.finish()?;
     let quorum = QuorumSystem::Majority;
     let configuration = Configuration { group, epoch, members: members.into(), quorum };
-    Ok(Meta { configuration, namespace, durability, position, hash_key, time, results_base })
+    Ok(Meta { configuration, namespace, durability, state, position, hash_key, time, results_base })
 }
 
 pub(super) fn root_object() -> &'static [u8] {

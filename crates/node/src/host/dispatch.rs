@@ -127,6 +127,11 @@ impl Host {
             return;
         }
         let (target, access, predecessor) = (operation.target, operation.access, operation.predecessor);
+        // A deadline from a wrong clock would have passed long ago, or bind the members for ever.
+        if self.clock_off {
+            return self.retry_later(number);
+        }
+        let Some(operation) = self.operations(number).find_mut(number) else { return };
         let at_large = operation.copies_at_large > 0;
         match self.route(target) {
             Ok(route) => {
@@ -241,7 +246,11 @@ impl Host {
                 self.retry_after(predecessor, RETRY_US);
                 self.retry_later(number);
             }
-            Bounce::Overloaded | Bounce::Stopped | Bounce::NotBelieved => self.retry_later(number),
+            Bounce::NotBelieved => {
+                self.directory.distrust(target, from);
+                self.retry_later(number);
+            }
+            Bounce::Overloaded | Bounce::Stopped => self.retry_later(number),
         }
     }
 
@@ -305,6 +314,7 @@ impl Host {
             let failure = match (at_large, loading) {
                 (true, _) => Failure::Timeout,
                 (false, true) => Failure::Loading,
+                (false, false) if self.is_clock_off() => Failure::ClockOff,
                 (false, false) => Failure::NoQuorum,
             };
             self.complete(number, Answer::Failed(failure));

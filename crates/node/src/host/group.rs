@@ -43,6 +43,8 @@ pub enum GroupState {
     Forgetful,
     /// Its log is damaged: likewise.
     Damaged,
+    /// The node is being stopped, and what the replica says from now on could not be kept.
+    Closed,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,6 +54,8 @@ pub(super) struct CheckpointState {
     /// Bytes of records since.
     pub(super) bytes: u64,
     pub(super) under_way: bool,
+    /// The store holds another state than the changes are counted from: the next one stores everything.
+    pub(super) whole: bool,
     /// The log is running out of room for old records.
     pub(super) urgent: bool,
 }

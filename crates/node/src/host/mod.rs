@@ -40,7 +40,7 @@ pub use group::{Group, GroupState};
 pub use open::{OpenError, OpenReport};
 
 use crate::admin_reply::AdminReply;
-use crate::clock::{HybridClock, Moment};
+use crate::clock::{HybridClock, Moment, STAMP_AHEAD_MAX_MS};
 use crate::entry::Operations;
 use crate::frame::{Access, Bounce, FrameError, Header, Message, decode_frame, messages};
 use crate::hash::FixedState;
@@ -115,6 +115,8 @@ pub enum Failure {
     Overloaded,
     /// Not executed: this node does not know the cluster yet.
     Loading,
+    /// Not executed: this node's clock is off most of its peers', so nobody would take a deadline from it.
+    ClockOff,
     /// Not executed: the namespace is gone.
     NoNamespace,
 }
@@ -139,6 +141,9 @@ pub struct Host {
     peers: Peers,
     started_at: Instant,
     linked: Vec<NodeId>,
+    clock_off: bool,
+    /// How far each node's wall clock was ahead of ours, in milliseconds, when it was last heard.
+    offsets: HashMap<NodeId, i64, FixedState>,
     /// Which frames of each node have arrived.
     seen: HashMap<NodeId, crate::seen::Seen, FixedState>,
     /// Connected clients, as the environment last said.
@@ -211,6 +216,7 @@ impl Host {
     /// Starts a turn. The clocks were read after everything handed over in this turn was taken from the outside.
     pub fn begin(&mut self, moment: Moment) {
         self.clock.advance(moment);
+        self.judge_clock();
     }
 
     /// A link to this node was made; what it missed meanwhile is sent again.
@@ -238,7 +244,8 @@ impl Host {
             self.counters.frames_repeated += 1;
             return Ok(());
         }
-        if !self.clock.observe(header.stamp) {
+        self.offsets.insert(from, header.wall.0 as i64 - self.clock.wall().0 as i64);
+        if self.is_clock_apart(from) || !self.clock.observe(header.stamp) {
             self.counters.stamps_not_believed += 1;
         }
         if self.peers.heard(from, self.clock.now()) {
@@ -290,6 +297,7 @@ impl Host {
             start: self.settings.start,
             sequence: 0,
             stamp: self.clock.stamp(),
+            wall: self.clock.wall(),
             directory: self.directory.version(),
         };
         self.outbox.take_frames(&header, each);
@@ -417,13 +425,33 @@ impl Host {
         let mut cx = Cx {
             me: self.settings.node,
             now: self.clock.now(),
-            stamp: self.clock.stamp(),
+            // A clock that is off stamps nothing: the group's own time goes on.
+            stamp: if self.clock_off { Stamp(0) } else { self.clock.stamp() },
             random: next_random(&mut self.random),
             peers: &self.peers,
             nonsense_count: &mut self.counters.nonsense,
         };
         group.replica.step(&mut cx, event, &mut self.effects);
         self.perform(index);
+    }
+
+    /// Whether another node's clock is so far off ours that one of the two is not to be believed.
+    fn is_clock_apart(&self, node: NodeId) -> bool {
+        self.offsets.get(&node).is_some_and(|offset| offset.unsigned_abs() > STAMP_AHEAD_MAX_MS)
+    }
+
+    /// Whether this node's clock is not known to be within a second of most: then it neither coordinates nor stamps.
+    pub fn is_clock_off(&self) -> bool {
+        self.clock_off
+    }
+
+    fn judge_clock(&mut self) {
+        let agrees = |node: &NodeId| self.offsets.contains_key(node) && !self.is_clock_apart(*node);
+        let agreeing = 1 + self.peers.nodes().filter(agrees).count();
+        self.clock_off = agreeing * 2 <= self.settings.nodes.len();
+        if !self.clock_off {
+            self.clock.settle();
+        }
     }
 
     fn find(&self, group: GroupId) -> Option<u32> {

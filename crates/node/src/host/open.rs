@@ -11,7 +11,7 @@ use quorate_protocol::{Configuration, Effects, GroupId, NodeId, Replica, paxos};
 use quorate_wal::{Kind, Lsn, Storage, Wal};
 use slab::Slab;
 
-use super::checkpoints::{Name, Stored, decode_meta, take_name};
+use super::checkpoints::{Name, Stored, decode_meta, encode_meta, take_name};
 use super::directory::{Directory, RECORD};
 use super::dispatch::{INTERNAL, ROOT_EPOCH};
 use super::group::{CheckpointState, Group, GroupState, ROOT_NAMESPACE};
@@ -72,16 +72,20 @@ impl Host {
         let mut host = Host::with_nothing(settings, moment, wal, directory);
         for mut group in groups {
             group.replica.restored();
-            group.state = state_after_stop(&group, host.settings.forgotten, damaged);
+            if group.state == GroupState::Alive {
+                group.state = state_after_stop(&group, host.settings.forgotten, damaged);
+            }
             report.silent_count += usize::from(group.state != GroupState::Alive);
             host.clock.observe_restored(group.machine.time());
             host.adopt(group);
         }
+        host.remember_silent();
         report.group_count = host.groups.len();
         host.bear_root();
         for node in host.settings.nodes.iter().map(|node| NodeId(node.id)).collect::<Vec<_>>() {
             host.meet_node(node);
         }
+        host.judge_clock();
         host.start_timers();
         host.ask_for_directory();
         host.run();
@@ -96,6 +100,8 @@ impl Host {
             started_at: moment.now,
             settings,
             linked: Vec::new(),
+            clock_off: true,
+            offsets: HashMap::default(),
             seen: HashMap::default(),
             client_count: 0,
             recovered_at: HashMap::default(),
@@ -138,6 +144,21 @@ impl Host {
         self.wal.release(id.0, released.0, lsn);
         self.plan(index, quorate_protocol::Event::Woken);
         self.arm_timers_after_apply(index);
+    }
+
+    /// What a replica may have forgotten stays forgotten, however the node is stopped from now on.
+    fn remember_silent(&mut self) {
+        let mut batch = quorate_checkpoint::Batch::new();
+        for (_, group) in &self.groups {
+            if group.state != GroupState::Alive {
+                let mut meta = Vec::new();
+                encode_meta(group, &mut meta);
+                batch.put_meta(group.id().0, meta);
+            }
+        }
+        if !batch.is_empty() {
+            self.store(batch, Stored::Directory { births: Vec::new(), dropped: Vec::new() });
+        }
     }
 
     /// The root's first members are born with the cluster.
@@ -196,6 +217,7 @@ fn restore_group(me: NodeId, id: GroupId, bytes: &[u8], store: &impl Store) -> R
     restored.map_err(|error| unreadable(error.to_string()))?;
     let machine = Machine::restored(meta.time, results, content);
     let mut group = Group::new(meta.configuration, meta.namespace, meta.durability, meta.hash_key, machine, me);
+    group.state = meta.state;
     group.replica.restore(paxos::Record::Checkpoint(meta.position));
     group.checkpoint = CheckpointState { next_slot: meta.position.next_slot, ..CheckpointState::default() };
     Ok(group)

@@ -102,6 +102,7 @@ impl Host {
                     GroupState::Alive => None,
                     GroupState::Unborn => Some("being created".into()),
                     GroupState::Forgetful => Some("may have forgotten what it said before an unclean stop".into()),
+                    GroupState::Closed => Some("its node is being stopped".into()),
                     GroupState::Damaged => Some("its log is damaged".into()),
                 },
             })

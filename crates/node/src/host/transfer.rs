@@ -238,8 +238,8 @@ impl Host {
         self.store(batch, Stored::Snapshot(Box::new(installing)));
     }
 
-    /// The store holds the snapshot. If the replica has come further by itself meanwhile, what changed since is still
-    /// marked as changed, and the next checkpoint makes the store whole again.
+    /// The store holds the snapshot. If the replica has come further by itself meanwhile, the next checkpoint stores the
+    /// whole of its own state again.
     pub(super) fn install(&mut self, installing: Installing) {
         let Some(index) = self.find(installing.group) else { return };
         let group = &mut self.groups[index as usize];
@@ -248,6 +248,7 @@ impl Host {
             return;
         }
         if group.replica.next_slot() >= installing.position.next_slot {
+            group.checkpoint.whole = true;
             return self.want_checkpoint_now(index);
         }
         group.machine = installing.machine;

@@ -69,6 +69,9 @@ impl Host {
         for node in self.peers.suspect(now) {
             self.suspect(node);
         }
+        if self.is_clock_off() {
+            self.hand_over_all();
+        }
         self.timers.set(now.after_us(self.settings.timing.heartbeat_us), Timer::Heartbeat);
     }
 
@@ -100,9 +103,13 @@ impl Host {
         let now = self.clock.now();
         let steady = |node: NodeId| {
             !self.peers.is_suspected(node)
+                && !self.is_clock_apart(node)
                 && self.recovered_at.get(&node).is_none_or(|at| at.after_us(RECOVERY_US) <= now)
                 && self.linked.contains(&node)
         };
+        if self.is_clock_off() {
+            return;
+        }
         let away: Vec<(u32, NodeId)> = self
             .groups
             .iter()
@@ -155,7 +162,7 @@ impl Host {
         let at = now.after_us(wait_ms.saturating_mul(1000));
         found.expiry_timer = Some(at);
         self.timers.set(at, Timer::Expiry { index, group });
-        if coordinating && expiry <= stamp {
+        if coordinating && expiry <= stamp && !self.is_clock_off() {
             self.plan(index, Event::Proposed(Proposal::Mark));
         }
     }
@@ -180,13 +187,15 @@ impl Host {
 
     /// For the environment's use before a clean stop: gives away what this node coordinates.
     pub fn hand_over_all(&mut self) -> usize {
-        let live = |node: NodeId| node != self.settings.node && !self.peers.is_suspected(node);
+        let mine = self.settings.node;
+        let live = |node: NodeId| node != mine && !self.peers.is_suspected(node);
         let heirs: Vec<(u32, NodeId)> = self
             .groups
             .iter()
             .filter(|(_, group)| group.replica.is_coordinating())
             .filter_map(|(index, group)| {
-                let heir = group.configuration.members.iter().copied().find(|&node| live(node))?;
+                let fit = |node: &NodeId| live(*node) && group.replica.has_answered(*node);
+                let heir = group.configuration.members.iter().copied().find(fit)?;
                 Some((index as u32, heir))
             })
             .collect();

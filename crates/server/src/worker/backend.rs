@@ -192,6 +192,9 @@ fn failure(failure: quorate_node::Failure) -> quorate_front::Failure {
         quorate_node::Failure::NoQuorum => Failure::NoQuorum,
         quorate_node::Failure::Timeout => Failure::Timeout,
         quorate_node::Failure::Loading => Failure::Loading,
+        quorate_node::Failure::ClockOff => Failure::Other(
+            "TRYAGAIN not executed: this node's clock is more than 1 s off most of its peers', set it right".to_owned(),
+        ),
         quorate_node::Failure::Overloaded => {
             Failure::Other("TRYAGAIN not executed: too many commands are waiting at this node, try again".to_owned())
         }
