@@ -107,7 +107,8 @@ impl Host {
         }
     }
 
-    /// For a clean stop: what only memory holds is stored. From now on the replicas that this concerns say nothing.
+    /// For a clean stop: hands over batches of what only memory holds. The replicas that this concerns say nothing from
+    /// now on. One that has accepted what is not decided yet cannot be kept so: it is stored as one that forgets.
     pub fn close(&mut self) {
         let in_memory: Vec<u32> = self
             .groups
@@ -116,14 +117,17 @@ impl Host {
             .map(|(index, _)| index as u32)
             .collect();
         for index in in_memory {
-            self.groups[index as usize].state = GroupState::Closed;
-            self.want_checkpoint_now(index);
+            let id = self.groups[index as usize].id();
+            let installs = |stored: &Stored| matches!(stored, Stored::Snapshot(snapshot) if snapshot.group() == id);
+            let installing = self.storing.under_way.iter().any(|(_, stored)| installs(stored));
+            let group = &mut self.groups[index as usize];
+            let at_rest = group.replica.status().in_flight == 0 && !installing;
+            group.state = if at_rest { GroupState::Closed } else { GroupState::Forgetful };
+            group.checkpoint.urgent = true;
+            // Batches are stored in order: one more behind one that is under way is as good as the only one.
+            group.checkpoint.under_way = false;
+            self.start_checkpoint(index);
         }
-    }
-
-    /// Whether batches are still to be stored.
-    pub fn is_storing(&self) -> bool {
-        !self.storing.under_way.is_empty() || !self.checkpoint_wanted.is_empty()
     }
 
     /// Whether enough has been logged for a group since its last checkpoint; asked after a step.
@@ -138,7 +142,7 @@ impl Host {
 
     fn start_checkpoint(&mut self, index: u32) -> bool {
         let Some(group) = self.groups.get_mut(index as usize) else { return false };
-        let speaks_or_spoke = matches!(group.state, GroupState::Alive | GroupState::Closed);
+        let speaks_or_spoke = group.state != GroupState::Unborn && group.state != GroupState::Damaged;
         if !group.checkpoint.urgent || group.checkpoint.under_way || !speaks_or_spoke {
             return false;
         }

@@ -64,6 +64,12 @@ pub(super) struct Installing {
     machine: Machine,
 }
 
+impl Installing {
+    pub(super) fn group(&self) -> GroupId {
+        self.group
+    }
+}
+
 impl Transfers {
     pub(super) fn forget(&mut self, group: GroupId) {
         self.outgoing.retain(|(of, _), _| *of != group);

@@ -113,7 +113,6 @@ pub(crate) struct State {
     directory_version: u64,
     /// Some groups speak of what is merely written: it must be, before they do.
     writes_before_speaking: bool,
-    has_memory_namespaces: bool,
     news_at: Instant,
     suspected: Vec<NodeId>,
     snapshots_installed: u64,
@@ -139,7 +138,6 @@ impl State {
             admins: HashMap::new(),
             directory_version: 0,
             writes_before_speaking: false,
-            has_memory_namespaces: false,
             news_at: Instant(0),
             suspected: Vec::new(),
             snapshots_installed: 0,
@@ -282,7 +280,6 @@ impl Worker {
         let has =
             |durability| directory.namespaces.values().any(|namespace| namespace.settings.durability == durability);
         self.state.writes_before_speaking = has(Durability::Interval);
-        self.state.has_memory_namespaces = has(Durability::Memory);
         if !self.is_ephemeral {
             let nobody_waits = has(Durability::Interval) && !has(Durability::Sync);
             let interval = Pace::Every { interval_us: INTERVAL_US };
@@ -383,11 +380,11 @@ impl Worker {
         self.speak(now);
         // What the last flush set off is durable as well, or nobody was told of it.
         self.disk.flush_all(self.host.log_mut())?;
+        self.host.close();
         self.checkpointer.hand_over(self.host.take_batches());
         self.checkpointer.end()?;
-        let keeps_all = self.disk.has_space() && !self.state.has_memory_namespaces;
-        if !keeps_all {
-            info!("stopped; the next start takes what only memory held for forgotten");
+        if !self.disk.has_space() {
+            info!("stopped; the next start takes what was not stored for forgotten");
             return Ok(());
         }
         self.directory.stop_cleanly()?;
