@@ -162,6 +162,11 @@ impl Paxos {
             if let Some(wait_us) = self.bound_us(active, cx, ballot.node, released) {
                 let message = Message::Busy { ballot, promised: self.promised, wait_us };
                 self.answer(ballot.node, message, out);
+                // To whoever has promised itself a ballot that nobody follows, this coordinator is none until it takes a
+                // higher one; and where nothing is proposed, no rejection would tell of it.
+                if let Duty::Coordinating(_) = active.duty {
+                    self.on_challenged(active, cx, ballot, out);
+                }
                 return;
             }
             self.promise(active, ballot, out);
