@@ -34,6 +34,8 @@ pub(super) struct Incoming {
     readable: Vec<usize>,
     /// Links of which something was read.
     fed: Vec<usize>,
+    /// Nodes that have made a link since they were last asked for.
+    arrived: Vec<NodeId>,
 }
 
 struct Link {
@@ -61,6 +63,7 @@ impl Incoming {
             connections_max: node_count * CONNECTIONS_PER_NODE + CONNECTIONS_SPARE,
             readable: Vec::new(),
             fed: Vec::new(),
+            arrived: Vec::new(),
         }
     }
 
@@ -148,10 +151,17 @@ impl Incoming {
             let stays = link.greet(common) && link.deliver(common, host);
             match link.state {
                 _ if !stays || link.is_over => drop(self.links.remove(place)),
-                State::Linked(node) if !was_linked => self.drop_older(place, node),
+                State::Linked(node) if !was_linked => {
+                    self.drop_older(place, node);
+                    self.arrived.push(node);
+                }
                 _ => {}
             }
         }
+    }
+
+    pub(super) fn take_arrived(&mut self) -> Vec<NodeId> {
+        std::mem::take(&mut self.arrived)
     }
 
     /// A node has one link to us: with a new one, the old one is of a run, or a connection, that is over.

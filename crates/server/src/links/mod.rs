@@ -96,6 +96,13 @@ impl Links {
             link.advance(&mut self.common, host, now);
         }
         self.incoming.deliver(&mut self.common, host);
+        // Whoever has just reached us is there to be reached: one that comes back must not think for what is left of a
+        // back-off that everybody else is gone.
+        for node in self.incoming.take_arrived() {
+            if let Some(link) = self.outgoing.iter_mut().find(|link| link.node() == node) {
+                link.hurry(now);
+            }
+        }
     }
 
     /// Sends a frame, if there is a link; it is lost otherwise.

@@ -92,6 +92,13 @@ impl Outgoing {
         self.is_writable |= event.is_writable() || event.is_error();
     }
 
+    /// There is reason to believe that the node can be reached now.
+    pub(super) fn hurry(&mut self, now: Instant) {
+        if let State::Resting = self.state {
+            self.due_at = now;
+        }
+    }
+
     pub(super) fn next_due(&self) -> Instant {
         match self.state {
             State::Linked(_) if self.failed.is_some() => Instant(0),
@@ -325,4 +332,24 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
         )
     };
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_rests_ever_longer_unless_it_is_told_to_hurry() {
+        let at = |port| Address { host: "127.0.0.1".to_owned(), port };
+        let member = Member { id: 2, name: "n2".to_owned(), client: at(1), peer: at(2), admin: at(3) };
+        let mut link = Outgoing::new(0, &member);
+        let now = Instant(5_000_000);
+        let rests = (0..7).map(|_| {
+            link.rest(now);
+            link.next_due().0 - now.0
+        });
+        assert_eq!(rests.collect::<Vec<_>>(), [50_000, 100_000, 200_000, 400_000, 800_000, 1_000_000, 1_000_000]);
+        link.hurry(now);
+        assert_eq!(link.next_due(), now);
+    }
 }
