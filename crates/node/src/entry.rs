@@ -74,10 +74,6 @@ impl Operations {
         Operations { base: first_number, ring: VecDeque::new(), count: 0, spare: Vec::new() }
     }
 
-    pub fn len(&self) -> usize {
-        self.count
-    }
-
     pub fn is_full(&self) -> bool {
         self.count >= OPERATION_COUNT_MAX || self.ring.len() >= 8 * OPERATION_COUNT_MAX
     }
@@ -214,7 +210,7 @@ mod tests {
         assert_eq!(operations.overdue(Stamp(9)), Some(5));
         operations.take(6);
         operations.take(5);
-        assert_eq!((operations.len(), operations.overdue(Stamp(99))), (0, None));
+        assert_eq!((operations.count, operations.overdue(Stamp(99))), (0, None));
         operations.insert(operation(100));
         assert!(operations.contains(100) && !operations.contains(1));
     }

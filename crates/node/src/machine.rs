@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn what_no_release_wrote_is_answered_and_harmless() {
-        let mut machine = machine();
+        let machine = machine();
         assert_eq!(machine.read(b"\xff\xff", Stamp(0)), malformed());
         assert_eq!(machine.read(&command(&INCR), Stamp(0)), malformed(), "a write is no read");
     }

@@ -71,16 +71,17 @@ impl Results {
             self.saved.pop_front();
         }
         let end = self.base + self.kept.len() as u64;
-        let mut first = self.saved.back().map_or(self.base, |(_, end)| *end).max(self.base);
+        let mut position = self.saved.back().map_or(self.base, |(_, end)| *end).max(self.base);
         let mut run = Vec::new();
-        for position in first..end {
-            self.kept[(position - self.base) as usize].encode(&mut run);
-            if run.len() >= RUN_BYTES || position + 1 == end {
-                each(first, Some(&run));
-                self.saved.push_back((first, position + 1));
-                first = position + 1;
-                run.clear();
+        while position < end {
+            let first = position;
+            run.clear();
+            while position < end && run.len() < RUN_BYTES {
+                self.kept[(position - self.base) as usize].encode(&mut run);
+                position += 1;
             }
+            each(first, Some(&run));
+            self.saved.push_back((first, position));
         }
     }
 

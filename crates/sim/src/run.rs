@@ -75,7 +75,6 @@ fn judge(world: &World, at_rest: bool) -> Option<String> {
         skew_ms: SKEW_MS,
         unknown_effect_us: Some(UNKNOWN_EFFECT_US),
         configurations_max: 4_000_000,
-        ..Bounds::default()
     };
     match check::linearizability::check(world.history(), &bounds) {
         Verdict::Linearizable => None,
