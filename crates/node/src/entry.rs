@@ -40,6 +40,8 @@ pub struct Operation {
     pub not_before: Slot,
     pub envelope: Vec<u8>,
     pub sent_to: Option<NodeId>,
+    /// Who coordinates, in the words of the node that was asked last; it may know more than the replica here.
+    pub told: Option<NodeId>,
     pub sent_at: Instant,
     /// Copies sent that may have been executed, for all that we have heard.
     pub copies_at_large: u32,
@@ -188,6 +190,7 @@ mod tests {
             not_before: Slot(0),
             envelope: vec![0; 32],
             sent_to: None,
+            told: None,
             sent_at: Instant(0),
             copies_at_large: 0,
             attempts: 0,

@@ -106,6 +106,7 @@ impl Host {
             not_before: Slot(0),
             envelope,
             sent_to: None,
+            told: None,
             sent_at,
             copies_at_large: 0,
             attempts: 0,
@@ -133,7 +134,9 @@ impl Host {
         }
         let Some(operation) = self.operations(number).find_mut(number) else { return };
         let at_large = operation.copies_at_large > 0;
-        match self.route(target) {
+        // Once: if that leads nowhere, what is believed here may be better by then.
+        let told = operation.told.take();
+        match self.route(target, told) {
             Ok(route) => {
                 let unanswered = predecessor != 0 && self.operations(number).contains(predecessor);
                 let now = self.clock.now();
@@ -168,7 +171,7 @@ impl Host {
         }
     }
 
-    fn route(&self, target: Target) -> Result<Route, NoRoute> {
+    fn route(&self, target: Target, told: Option<NodeId>) -> Result<Route, NoRoute> {
         let place = self.directory.resolve(target).map_err(|missing| match missing {
             Missing::Everything => NoRoute::Loading,
             Missing::Namespace => NoRoute::NoNamespace,
@@ -179,9 +182,14 @@ impl Host {
         if !QuorumSystem::Majority.is_write_quorum(members.len(), alive) {
             return Err(NoRoute::NoQuorum);
         }
-        let believed = match self.find(place.group) {
-            Some(index) if self.groups[index as usize].is_alive() => self.groups[index as usize].replica.coordinator(),
-            _ => place.hint.unwrap_or(members[0]),
+        // The replica here may follow a coordinator that has stepped back since, and hears of no other before a command
+        // reaches that one: whoever is told of it goes there.
+        let believed = match (told, self.find(place.group)) {
+            (Some(node), _) => node,
+            (None, Some(index)) if self.groups[index as usize].is_alive() => {
+                self.groups[index as usize].replica.coordinator()
+            }
+            (None, _) => place.hint.unwrap_or(members[0]),
         };
         let at = members.iter().position(|&member| member == believed).unwrap_or(0);
         // Where the coordinator is gone, the next live member in order takes over.
@@ -228,6 +236,9 @@ impl Host {
             operation.copies_at_large = operation.copies_at_large.saturating_sub(1);
         }
         let (predecessor, target) = (operation.predecessor, operation.target);
+        if let Bounce::NotCoordinator { coordinator } | Bounce::Uncertain { coordinator } = why {
+            operation.told = coordinator.filter(|&node| node != from);
+        }
         match why {
             Bounce::Expired => self.complete(number, Answer::Failed(Failure::Timeout)),
             Bounce::NotCoordinator { coordinator } | Bounce::Uncertain { coordinator } => {
