@@ -1,0 +1,128 @@
+//! Starting, stopping and starting again, as a person does it.
+
+use std::process::{Command, Stdio};
+
+use redis::Connection;
+
+use crate::load::Load;
+use crate::nodes::{Cluster, until};
+use crate::random::Random;
+
+const KEYS: usize = 200;
+
+fn set_all(client: &mut Connection) {
+    for number in 0..KEYS {
+        redis::cmd("SET").arg(number).arg(number * 7).exec(client).expect("stored");
+    }
+}
+
+fn assert_all(client: &mut Connection) {
+    let keys: Vec<usize> = (0..KEYS).collect();
+    let mut values = Vec::<Option<usize>>::new();
+    until("the values are read", || redis::cmd("MGET").arg(&keys).query(client).map(|read| values = read).is_ok());
+    assert_eq!(values, keys.iter().map(|number| Some(number * 7)).collect::<Vec<_>>());
+    let count: usize = redis::cmd("DBSIZE").query(client).expect("counted");
+    assert_eq!(count, KEYS);
+}
+
+/// Standard error of a command that refuses: one line, exit status 1.
+fn refusal(command: &mut Command) -> String {
+    let output = command.output().expect("started");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert_eq!(text.lines().count(), 1, "one line: {text}");
+    text
+}
+
+#[test]
+fn up_brings_its_data_back_and_refuses_a_directory_and_ports_in_use() {
+    let mut cluster = Cluster::started("again", 3);
+    set_all(&mut cluster.client(0));
+    let line = refusal(&mut cluster.up_command());
+    assert!(line.contains("in use"), "{line}");
+    assert!(line.contains("node-1"), "{line}");
+    // Not disturbed.
+    assert_all(&mut cluster.client(1));
+    cluster.down();
+    let taken = std::net::TcpListener::bind(("127.0.0.1", cluster.ports().client + 1)).expect("free again");
+    let line = refusal(&mut cluster.up_command());
+    assert!(line.contains(&taken.local_addr().expect("an address").to_string()), "{line}");
+    assert!(line.contains("n2") && line.contains("node.toml"), "{line}");
+    drop(taken);
+    cluster.up();
+    for index in 0..3 {
+        assert_all(&mut cluster.client(index));
+    }
+    cluster.down();
+}
+
+#[test]
+fn nodes_are_started_by_hand_from_what_up_has_written() {
+    let mut cluster = Cluster::started("hand", 3);
+    set_all(&mut cluster.client(2));
+    cluster.kill(1);
+    until("up reports the death", || cluster.told().contains("n2 (pid"));
+    let told = cluster.told();
+    assert!(told.contains("was killed by signal 9, SIGKILL"), "{told}");
+    assert!(told.contains("start it again with: quorate node --config"), "{told}");
+    assert_all(&mut cluster.client(0));
+    cluster.start_by_hand(1);
+    assert_all(&mut cluster.client(1));
+    // `up` stops what it started, and says what it did not start.
+    cluster.down();
+    let told = cluster.told();
+    assert!(told.contains("n2 was started again by hand"), "{told}");
+    cluster.start_by_hand(0);
+    assert_all(&mut cluster.client(0));
+    cluster.start_by_hand(2);
+    assert_all(&mut cluster.client(2));
+    cluster.stop_all();
+}
+
+#[test]
+fn nodes_stop_cleanly_under_load_and_lose_nothing() {
+    let mut random = Random::announced();
+    let mut cluster = Cluster::started("stop", 3);
+    cluster.down();
+    (0..3).for_each(|index| cluster.start_by_hand(index));
+    let mut load = Load::start(&cluster, &mut random);
+    for index in 0..3 {
+        load.wait_for_in_flight(64);
+        cluster.stop_by_hand(index);
+        load.ledger().watch();
+        until("every counter takes increments again", || load.ledger().resumed_after().is_some());
+        let resumed = load.ledger().resumed_after().expect("just seen").as_millis();
+        cluster.start_by_hand(index);
+        load.check(&cluster);
+        println!("n{}: all counters count after {resumed} ms; {}", index + 1, load.ledger().totals());
+    }
+    load.stop();
+    cluster.stop_all();
+}
+
+#[test]
+fn clusters_of_one_two_and_five_nodes_serve() {
+    for node_count in [1, 2, 5] {
+        let mut cluster = Cluster::started("sizes", node_count);
+        set_all(&mut cluster.client(0));
+        for index in 0..node_count {
+            assert_all(&mut cluster.client(index));
+        }
+        cluster.down();
+    }
+}
+
+#[test]
+fn an_ephemeral_cluster_leaves_nothing() {
+    let mut cluster = Cluster::new("ephemeral", 1);
+    let temporary = cluster.data();
+    std::fs::create_dir(&temporary).expect("a directory");
+    let is_empty = || std::fs::read_dir(&temporary).expect("a directory").next().is_none();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    command.args(["up", "--ephemeral"]).env("TMPDIR", &temporary).stdin(Stdio::null());
+    cluster.up_as(command);
+    set_all(&mut cluster.client(0));
+    assert!(!is_empty());
+    cluster.down();
+    assert!(is_empty());
+}

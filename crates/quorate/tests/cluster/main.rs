@@ -1,0 +1,12 @@
+//! Clusters of real processes, started through the program and used through a client library that is not ours: what is
+//! acknowledged stays, whoever is killed.
+//!
+//! `QUORATE_KILLS=50 cargo test -p quorate --test cluster kill -- --nocapture` is the long run, `QUORATE_SEED` repeats
+//! the random choices of one; the moments are the machine's own.
+
+mod kill;
+mod ledger;
+mod life;
+mod load;
+mod nodes;
+mod random;

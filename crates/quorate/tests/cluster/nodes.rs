@@ -1,0 +1,294 @@
+//! One cluster at a time, in a directory and on ports of its own. Whatever was started ends with its value, also when
+//! the test fails; then the directory stays, for whoever looks for the reason.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quorate_node::status::Status;
+use redis::{Connection, RedisResult};
+
+/// Time enough for whatever must happen at all, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What the program promises for SIGTERM.
+const STOPPED_WITHIN: Duration = Duration::from_secs(10);
+/// How long a client waits for a reply: longer than the server may take to say TIMEOUT.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(15);
+const CONNECTED_WITHIN: Duration = Duration::from_secs(5);
+
+/// Clusters take turns: each wants the machine's processors for itself.
+static TURN: Mutex<()> = Mutex::new(());
+
+pub(crate) struct Cluster {
+    scratch: PathBuf,
+    ports: Ports,
+    up: Option<Child>,
+    /// Nodes that were started by hand.
+    by_hand: Vec<Option<Child>>,
+    _turn: MutexGuard<'static, ()>,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Ports {
+    pub(crate) client: u16,
+    pub(crate) admin: u16,
+}
+
+impl Cluster {
+    /// Nothing runs yet.
+    pub(crate) fn new(name: &str, node_count: usize) -> Cluster {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let scratch = std::env::temp_dir().join(format!("quorate-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&scratch).expect("a directory of its own");
+        let by_hand = (0..node_count).map(|_| None).collect();
+        Cluster { scratch, ports: Ports::free(node_count as u16), up: None, by_hand, _turn: turn }
+    }
+
+    /// All nodes are up.
+    pub(crate) fn started(name: &str, node_count: usize) -> Cluster {
+        let mut cluster = Cluster::new(name, node_count);
+        cluster.up();
+        cluster
+    }
+
+    /// `quorate up`, until every node answers.
+    pub(crate) fn up(&mut self) {
+        self.up_as(self.up_command());
+    }
+
+    /// The same with a command of one's own, which lacks but the number of nodes and the ports.
+    pub(crate) fn up_as(&mut self, mut command: Command) {
+        command.args(["--nodes", &self.by_hand.len().to_string()]);
+        command.arg("--port").arg(self.ports.client.to_string());
+        command.arg("--admin-port").arg(self.ports.admin.to_string());
+        let log = self.scratch.join("up.log");
+        self.up = Some(spawn(&mut command, &log));
+        until("the nodes answer", || {
+            let ended = self.up.as_mut().expect("just started").try_wait().expect("ours to wait for");
+            let told = || std::fs::read_to_string(&log).unwrap_or_default();
+            assert!(ended.is_none(), "up ended: {}", told());
+            (0..self.by_hand.len()).all(|index| self.answers(index))
+        });
+    }
+
+    /// `quorate up --dir` on this cluster's directory, not started.
+    pub(crate) fn up_command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+        command.arg("up").arg("--dir").arg(self.data()).stdin(Stdio::null());
+        command
+    }
+
+    /// What `up` has told.
+    pub(crate) fn told(&self) -> String {
+        std::fs::read_to_string(self.scratch.join("up.log")).unwrap_or_default()
+    }
+
+    pub(crate) fn ports(&self) -> Ports {
+        self.ports
+    }
+
+    pub(crate) fn node_count(&self) -> usize {
+        self.by_hand.len()
+    }
+
+    /// `kill -9`; returns when the process is gone.
+    pub(crate) fn kill(&mut self, index: usize) {
+        let pid = self.pid(index).expect("the node runs");
+        self.signal(index, libc::SIGKILL);
+        self.reap(index);
+        until("the killed node is gone", || !Path::new(&format!("/proc/{pid}")).exists());
+    }
+
+    pub(crate) fn signal(&self, index: usize, signal: libc::c_int) {
+        let pid = self.pid(index).expect("the node runs");
+        // SAFETY: a plain system call, and the process is of this cluster.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "node {} takes signal {signal}", index + 1);
+    }
+
+    /// `quorate node --config DIR/node-i/node.toml`, until it answers.
+    pub(crate) fn start_by_hand(&mut self, index: usize) {
+        let directory = self.node_directory(index);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+        command.arg("node").arg("--config").arg(directory.join("node.toml")).stdin(Stdio::null());
+        self.by_hand[index] = Some(spawn(&mut command, &directory.join("log")));
+        until("the node answers", || {
+            let child = self.by_hand[index].as_mut().expect("just started");
+            let ended = child.try_wait().expect("ours to wait for");
+            assert!(ended.is_none(), "node {} ended: {ended:?}", index + 1);
+            self.answers(index)
+        });
+    }
+
+    /// SIGTERM to a node that was started by hand; it must end well and in time.
+    pub(crate) fn stop_by_hand(&mut self, index: usize) {
+        self.signal(index, libc::SIGTERM);
+        let child = self.by_hand[index].as_mut().expect("started by hand");
+        let status = ended_within(child, STOPPED_WITHIN).expect("a node ends within ten seconds of SIGTERM");
+        assert!(status.success(), "node {} ended with {status}", index + 1);
+        self.by_hand[index] = None;
+    }
+
+    /// SIGTERM to `up`, which must stop its nodes well and in time.
+    pub(crate) fn down(&mut self) {
+        let mut up = self.up.take().expect("up runs");
+        terminate(&up);
+        let status = ended_within(&mut up, STOPPED_WITHIN + Duration::from_secs(1)).expect("up ends in time");
+        assert!(status.success(), "up ended with {status}: {}", self.told());
+    }
+
+    pub(crate) fn stop_all(&mut self) {
+        for index in 0..self.by_hand.len() {
+            if self.by_hand[index].is_some() {
+                self.stop_by_hand(index);
+            }
+        }
+        if self.up.is_some() {
+            self.down();
+        }
+    }
+
+    pub(crate) fn client(&self, index: usize) -> Connection {
+        self.try_client(index).expect("the node takes clients")
+    }
+
+    pub(crate) fn try_client(&self, index: usize) -> RedisResult<Connection> {
+        connect(self.address(index))
+    }
+
+    pub(crate) fn address(&self, index: usize) -> (&'static str, u16) {
+        ("127.0.0.1", self.ports.client + index as u16)
+    }
+
+    /// What some node that answers knows of the cluster.
+    pub(crate) fn status(&self) -> Status {
+        let ask = |index| -> RedisResult<String> {
+            redis::cmd("QUORATE").arg("STATUS").arg("JSON").query(&mut self.try_client(index)?)
+        };
+        let text = (0..self.node_count()).find_map(|index| ask(index).ok()).expect("some node tells its status");
+        serde_json::from_str(&text).expect("a status")
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.scratch.join("data")
+    }
+
+    fn node_directory(&self, index: usize) -> PathBuf {
+        self.data().join(format!("node-{}", index + 1))
+    }
+
+    fn answers(&self, index: usize) -> bool {
+        self.try_client(index).is_ok_and(|mut client| redis::cmd("PING").query::<String>(&mut client).is_ok())
+    }
+
+    /// The node's process, if it is really a process of this cluster.
+    fn pid(&self, index: usize) -> Option<libc::pid_t> {
+        let directory = self.node_directory(index);
+        let pid: libc::pid_t = std::fs::read_to_string(directory.join("pid")).ok()?.trim().parse().ok()?;
+        let words = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let config = directory.join("node.toml");
+        words.split(|&byte| byte == 0).any(|word| word == config.as_os_str().as_encoded_bytes()).then_some(pid)
+    }
+
+    /// Takes note of the end of a node that was started by hand; `up` does that for its own.
+    fn reap(&mut self, index: usize) {
+        if let Some(mut child) = self.by_hand[index].take() {
+            child.wait().expect("ours to wait for");
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // First `up`, which would report the deaths of its nodes, then the nodes that are left.
+        if let Some(mut up) = self.up.take() {
+            terminate(&up);
+            if ended_within(&mut up, STOPPED_WITHIN + Duration::from_secs(2)).is_none() {
+                let _ = up.kill();
+                let _ = up.wait();
+            }
+        }
+        for index in 0..self.by_hand.len() {
+            if self.pid(index).is_some() {
+                self.signal(index, libc::SIGKILL);
+            }
+            self.reap(index);
+        }
+        if thread::panicking() {
+            println!("logs and data are kept in {}", self.scratch.display());
+        } else {
+            let _ = std::fs::remove_dir_all(&self.scratch);
+        }
+    }
+}
+
+impl Ports {
+    /// Ports that nobody uses now, below those that the system gives to clients.
+    fn free(node_count: u16) -> Ports {
+        const BLOCK: u16 = 8;
+        let first = std::process::id() as u16;
+        for number in 0..BLOCKS {
+            let block = first.wrapping_add(number) % BLOCKS * BLOCK;
+            // Peers are 10,000 above clients.
+            let ports = Ports { client: 11_000 + block, admin: 29_000 + block };
+            let starts = [ports.client, ports.client + 10_000, ports.admin];
+            let mut all = starts.iter().flat_map(|start| (0..node_count).map(move |index| start + index));
+            if all.all(|port| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok()) {
+                return ports;
+            }
+        }
+        panic!("no free ports");
+    }
+}
+
+/// How many blocks of ports there are to choose from.
+const BLOCKS: u16 = 450;
+
+pub(crate) fn connect(address: (&str, u16)) -> RedisResult<Connection> {
+    let client = redis::Client::open(address)?;
+    let connection = client.get_connection_with_timeout(CONNECTED_WITHIN)?;
+    connection.set_read_timeout(Some(ANSWERED_WITHIN))?;
+    connection.set_write_timeout(Some(ANSWERED_WITHIN))?;
+    Ok(connection)
+}
+
+/// Waits for something that must happen.
+pub(crate) fn until(what: &str, mut happened: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !happened() {
+        assert!(Instant::now() < deadline, "waited for {} s until {what}", PATIENCE.as_secs());
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A process that gets SIGTERM should this one die, and whose output goes to the end of a file.
+fn spawn(command: &mut Command, output: &Path) -> Child {
+    let log: File = OpenOptions::new().create(true).append(true).open(output).expect("writable");
+    command.stdout(log.try_clone().expect("another descriptor")).stderr(log);
+    // SAFETY: the closure makes one plain system call, which is allowed between fork and exec.
+    unsafe {
+        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+    command.spawn().expect("started")
+}
+
+fn terminate(child: &Child) {
+    // SAFETY: a plain system call. The child has not been waited for, so its number is still its own.
+    unsafe { libc::kill(child.id().cast_signed(), libc::SIGTERM) };
+}
+
+fn ended_within(child: &mut Child, within: Duration) -> Option<ExitStatus> {
+    let deadline = Instant::now() + within;
+    loop {
+        match child.try_wait().expect("ours to wait for") {
+            None if Instant::now() < deadline => thread::sleep(Duration::from_millis(5)),
+            ended => return ended,
+        }
+    }
+}
