@@ -9,4 +9,5 @@ mod ledger;
 mod life;
 mod load;
 mod nodes;
+mod python;
 mod random;

@@ -23,6 +23,10 @@ const CONNECTED_WITHIN: Duration = Duration::from_secs(5);
 /// Clusters take turns: each wants the machine's processors for itself.
 static TURN: Mutex<()> = Mutex::new(());
 
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 pub(crate) struct Cluster {
     scratch: PathBuf,
     ports: Ports,
@@ -41,7 +45,7 @@ pub(crate) struct Ports {
 impl Cluster {
     /// Nothing runs yet.
     pub(crate) fn new(name: &str, node_count: usize) -> Cluster {
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = turn();
         let scratch = std::env::temp_dir().join(format!("quorate-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&scratch).expect("a directory of its own");
         let by_hand = (0..node_count).map(|_| None).collect();
