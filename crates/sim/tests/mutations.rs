@@ -8,7 +8,7 @@ use quorate_sim::run::run_seed;
 use quorate_sim::world::Settings;
 
 /// CI's sweep. A mutation that needs more would be missed there.
-const SEEDS: std::ops::RangeInclusive<u64> = 1..=200;
+const SEEDS: std::ops::RangeInclusive<u64> = 1..=400;
 
 /// The first seed that finds something, and what.
 fn first_found() -> Option<(u64, String)> {

@@ -24,14 +24,21 @@ impl World {
             return;
         }
         match self.random.below(100) {
-            0..40 => {
+            0..25 => {
                 let node = self.pick_node();
-                self.crash(node);
+                let power = self.random.chance(500);
+                self.crash(node, power);
+            }
+            // What was said before it was durable is forgotten here.
+            25..40 => {
+                let node = self.pick_node();
+                self.nodes[node].doomed = true;
             }
             40..45 => {
                 self.faults.all_at_once += 1;
                 for node in 0..self.nodes.len() {
-                    self.crash(node);
+                    let power = self.random.chance(500);
+                    self.crash(node, power);
                 }
             }
             45..62 => self.partition(),
@@ -49,15 +56,14 @@ impl World {
         self.random.below(self.nodes.len() as u64) as usize
     }
 
-    fn crash(&mut self, node: usize) {
+    pub(super) fn crash(&mut self, node: usize, power: bool) {
         if !self.nodes[node].is_up() {
             return;
         }
-        let power = self.random.chance(500);
         self.faults.crashes += 1;
         self.faults.power_cuts += u32::from(power);
         self.stop_node(node, power);
-        let down_us = if self.random.chance(300) {
+        let down_us = if self.random.chance(500) {
             self.random.range(1_000..50_000)
         } else {
             self.random.range(100_000..4_000_000)
@@ -126,6 +132,7 @@ impl World {
         self.healing = true;
         self.network.calm();
         for node in 0..self.nodes.len() {
+            self.nodes[node].doomed = false;
             if !self.nodes[node].is_up() {
                 self.restart_node(node);
             }

@@ -32,6 +32,8 @@ pub struct Node {
     store: MemoryStore,
     clock: Clock,
     pub(super) paused: bool,
+    /// The power goes while the next flush is under way.
+    pub(super) doomed: bool,
     inbox: Vec<Input>,
     turn_planned_us: u64,
     batches: VecDeque<(u64, Batch)>,
@@ -107,6 +109,7 @@ impl Node {
             storage: MemoryStorage::default(),
             store: MemoryStore::default(),
             paused: false,
+            doomed: false,
             inbox: Vec::new(),
             turn_planned_us: u64::MAX,
             batches: VecDeque::new(),
@@ -177,6 +180,7 @@ impl World {
         node.start += 1;
         node.number_next = 1;
         node.paused = false;
+        node.doomed = false;
         node.inbox.clear();
         node.batches.clear();
         node.storing = false;
@@ -318,12 +322,16 @@ impl World {
             node.storage.remove(segment).expect("a removable segment is there");
             node.lost.log_segment_removed += 1;
         }
+        let strikes = node.doomed && flush.is_some();
         if let Some(submission) = flush {
             let delay_us =
-                if node.random.chance(20) { node.random.range(1_000..30_000) } else { node.random.range(60..1_500) };
+                if node.random.chance(60) { node.random.range(1_000..30_000) } else { node.random.range(60..1_500) };
             self.plan(delay_us, Event::Flushed { node: at, life, lsn: submission.lsn });
         }
         self.finish_turn(at, host);
+        if strikes {
+            self.crash(at, true);
+        }
     }
 
     fn finish_turn(&mut self, at: usize, mut host: Host) {
