@@ -1,9 +1,10 @@
 //! `quorate node`: one node of a cluster, in this process.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use quorate_server::Checked;
 use quorate_server::config::Config;
 
 use crate::failure::Failure;
@@ -12,18 +13,18 @@ use crate::output::say;
 /// Run one node of a cluster
 ///
 /// The node runs in the foreground, logs to standard error, and stops on SIGTERM or Ctrl-C after it has handed over
-/// what it coordinates. `quorate node --example` prints a configuration with every key explained.
+/// what it coordinates. `quorate node --example-config` prints a configuration with every key explained.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// The node's configuration
-    #[arg(long, value_name = "FILE", required_unless_present = "example")]
+    #[arg(long, value_name = "FILE", required_unless_present = "example_config")]
     config: Option<PathBuf>,
-    /// Only check the configuration and say whether it is good
+    /// Only say whether the node could start: look at the configuration, the data directory and the ports
     #[arg(long)]
     check: bool,
     /// Print a configuration with every key explained
     #[arg(long, conflicts_with_all = ["config", "check"])]
-    example: bool,
+    example_config: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
@@ -33,10 +34,22 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     };
     let config = Config::load(path)?;
     if options.check {
-        let (name, count) = (&config.node.name, config.cluster.nodes.len());
-        say(format_args!("{} is good: node {name} of a cluster of {count}", path.display()));
+        check(path, &config)?;
     } else {
         quorate_server::run(config)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn check(path: &Path, config: &Config) -> Result<(), Failure> {
+    let found = match quorate_server::check(config)? {
+        Checked::CanStart => "it can start".to_owned(),
+        Checked::Runs { pid } => {
+            let pid = pid.map_or_else(String::new, |pid| format!(", as pid {pid}"));
+            format!("it runs already{pid}, so its directory and ports were not looked at")
+        }
+    };
+    let (name, count) = (&config.node.name, config.cluster.nodes.len());
+    say(format_args!("{} is good: node {name} of a cluster of {count}; {found}", path.display()));
+    Ok(())
 }

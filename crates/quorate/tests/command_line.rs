@@ -90,23 +90,38 @@ fn another_server_is_no_cluster() {
 #[test]
 fn a_closed_output_is_no_panic() {
     let mut child =
-        quorate(&["node", "--example"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+        quorate(&["node", "--example-config"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("ended");
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
-fn the_example_configuration_passes_the_check() {
+fn the_example_configuration_can_be_started_and_what_is_wrong_with_another_is_told() {
     let scratch = Scratch::new("example");
     std::fs::create_dir(&scratch.0).expect("made");
     let file = scratch.0.join("node.toml");
-    std::fs::write(&file, run(&["node", "--example"]).stdout).expect("writable");
     let file = file.to_str().expect("plain text");
-    assert!(run(&["node", "--check", "--config", file]).status.success());
-    std::fs::write(file, "[node]\nid = 1\nnam = \"n1\"\n").expect("writable");
-    let line = refusal(&run(&["node", "--config", file]));
-    assert!(line.contains("unknown key node.nam; did you mean node.name?"), "{line}");
+    let free: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
+    let ports: Vec<String> = free.iter().map(|free| free.local_addr().expect("bound").port().to_string()).collect();
+    let example = String::from_utf8(run(&["node", "--example-config"]).stdout).expect("text");
+    let example = example.replace(":7000", &format!(":{}", ports[0]));
+    let example = example.replace(":17000", &format!(":{}", ports[1])).replace(":8000", &format!(":{}", ports[2]));
+    let check = |text: &str| {
+        std::fs::write(file, text).expect("writable");
+        run(&["node", "--check", "--config", file])
+    };
+    let line = refusal(&check(&example));
+    assert!(line.contains(&format!("cannot listen on 127.0.0.1:{} for clients", ports[0])), "{line}");
+    drop(free);
+    let output = check(&example);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("node n1 of a cluster of 1; it can start"));
+    assert_eq!(std::fs::read_dir(&scratch.0).expect("there").count(), 1, "nothing was made");
+    let line = refusal(&check(&example.replacen("data_dir = \".\"", "data_dir = \"node.toml/x\"", 1)));
+    assert!(line.contains("node.toml is not a directory"), "{line}");
+    let line = refusal(&check("[node]\nid = 1\nnam = \"n1\"\n"));
+    assert!(line.contains("line 3: unknown key node.nam; did you mean node.name?"), "{line}");
 }
 
 #[test]
@@ -124,7 +139,7 @@ fn up_refuses_a_directory_of_a_newer_version() {
     let scratch = Scratch::new("newer");
     let node = scratch.0.join("node-1");
     std::fs::create_dir_all(&node).expect("made");
-    std::fs::write(node.join("node.toml"), run(&["node", "--example"]).stdout).expect("writable");
+    std::fs::write(node.join("node.toml"), run(&["node", "--example-config"]).stdout).expect("writable");
     std::fs::write(node.join("lock"), "").expect("writable");
     std::fs::write(node.join("identity"), "quorate-directory 2\n").expect("writable");
     let line = refusal(&run(&["up", "--dir", scratch.path()]));

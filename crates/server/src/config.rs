@@ -13,6 +13,9 @@ use quorate_node::root::{Durability, NodeRecord, REPLICAS_MAX, Reads, Settings, 
 use quorate_protocol::id::NodeId;
 use quorate_protocol::peers;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use toml::de::DeTable;
+
+use unknown::Unknown;
 
 mod unknown;
 
@@ -146,8 +149,8 @@ pub enum ConfigError {
     Unreadable { path: PathBuf, source: std::io::Error },
     #[error("{}, line {line}: {message}", path.display())]
     Malformed { path: PathBuf, line: usize, message: String },
-    #[error("{}: unknown key {key}; did you mean {nearest}?", path.display())]
-    UnknownKey { path: PathBuf, key: String, nearest: String },
+    #[error("{}, line {line}: unknown key {key}; did you mean {nearest}?", path.display())]
+    UnknownKey { path: PathBuf, line: usize, key: String, nearest: String },
     #[error("{}: {message}", path.display())]
     Inconsistent { path: PathBuf, message: String },
 }
@@ -169,15 +172,15 @@ impl Config {
 
     /// `path` is for messages only.
     pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
+        let line_at = |start: usize| text.bytes().take(start).filter(|&byte| byte == b'\n').count() + 1;
         let malformed = |error: toml::de::Error| {
-            let start = error.span().map_or(0, |span| span.start.min(text.len()));
-            let line = text.as_bytes()[..start].iter().filter(|&&byte| byte == b'\n').count() + 1;
+            let line = line_at(error.span().map_or(0, |span| span.start));
             let message = error.message().trim().replace('\n', " ");
             ConfigError::Malformed { path: path.to_owned(), line, message }
         };
-        let table: toml::Table = toml::from_str(text).map_err(malformed)?;
-        if let Some((key, nearest)) = unknown::find(&table) {
-            return Err(ConfigError::UnknownKey { path: path.to_owned(), key, nearest });
+        let table = DeTable::parse(text).map_err(malformed)?;
+        if let Some(Unknown { key, start, nearest }) = unknown::find(table.get_ref()) {
+            return Err(ConfigError::UnknownKey { path: path.to_owned(), line: line_at(start), key, nearest });
         }
         let config: Config = toml::from_str(text).map_err(malformed)?;
         config.check().map_err(|message| ConfigError::Inconsistent { path: path.to_owned(), message })?;

@@ -3,6 +3,7 @@
 //! [`run`] is all that the binary needs. [`Node`] is a node on threads of the caller's process, for tests.
 
 mod admin;
+mod check;
 pub mod config;
 pub mod directory;
 mod links;
@@ -17,6 +18,8 @@ use mio::Waker;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tracing_subscriber::EnvFilter;
 
+pub use check::{Checked, check};
+
 use config::{Config, LogFormat};
 use directory::DirectoryError;
 use worker::{Order, Orders};
@@ -30,6 +33,8 @@ pub enum ServerError {
     LogLevel(String),
     #[error("cannot listen on {address} for {what} ({source}); end what uses it or change listen.{key}")]
     Listen { what: &'static str, key: &'static str, address: SocketAddr, source: std::io::Error },
+    #[error("node.data_dir cannot be {path}: {reason}")]
+    DataDir { path: String, reason: String },
     #[error(
         "{path} was kept without waiting for the disk (node.ephemeral) and the machine was started since: what it holds \
          cannot be trusted; remove it"

@@ -25,6 +25,8 @@ use processes::Processes;
 
 /// How long the nodes may take to answer their first PING; recovery of a large log included.
 const READY_WITHIN: Duration = Duration::from_secs(60);
+/// How often signals are looked for while a node is to be started again.
+const SIGNALS_EVERY: Duration = Duration::from_millis(50);
 /// How long they may take to stop.
 const STOPPED_WITHIN: Duration = Duration::from_secs(10);
 
@@ -40,7 +42,9 @@ const EXAMPLES: &str = "Examples:
 /// writes DIR/node-i/node.toml; later runs use what is there. Ctrl-C stops the cluster, the same command brings it back
 /// with its data.
 ///
-/// A node that dies is reported and not restarted: `quorate node --config DIR/node-i/node.toml` does that.
+/// A node that dies is reported. `quorate node --config DIR/node-i/node.toml` starts it again by hand; with --restart
+/// that is done for you, after a pause that doubles from half a second to 30 s while it keeps dying within a minute. A
+/// node that was asked to end (SIGTERM) stays down.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -59,6 +63,9 @@ pub(crate) struct Options {
     /// Keep nothing: the state is in a temporary directory, removed at the end
     #[arg(long, conflicts_with = "dir")]
     ephemeral: bool,
+    /// Start nodes again that die
+    #[arg(long)]
+    restart: bool,
     /// When writes are acknowledged in new namespaces: on disk at a majority, or in memory, synced every 50 ms or never
     #[arg(long, value_name = "WHEN", value_parser = durability_parser())]
     durability: Option<Durability>,
@@ -77,7 +84,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     plan.write()?;
     // Before the first process: none may outlive a Ctrl-C that comes early.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGCHLD]).context("cannot listen for signals")?;
-    let mut processes = Processes::start(&plan)?;
+    let mut processes = Processes::start(&plan, options.restart)?;
     let started = processes.wait_until_ready(READY_WITHIN, &mut || wants_to_end(&mut signals));
     let result = match started {
         Ok(true) => {
@@ -92,15 +99,22 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     result.map(|()| if all_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Reports nodes that die until somebody asks to end.
+/// Reports nodes that die, and starts them again if that is wanted, until somebody asks to end.
 fn serve(signals: &mut Signals, processes: &mut Processes) {
-    // One may have died before its signal was asked for.
-    processes.report_deaths();
-    for signal in signals.forever() {
-        if signal != SIGCHLD {
+    loop {
+        // One may have died before its signal was asked for.
+        processes.report_deaths();
+        let asked_to_end = match processes.restart_due() {
+            // There is no waiting for signals that ends by itself.
+            Some(due) => {
+                std::thread::sleep(due.min(SIGNALS_EVERY));
+                wants_to_end(signals)
+            }
+            None => signals.wait().any(|signal| signal != SIGCHLD),
+        };
+        if asked_to_end {
             return;
         }
-        processes.report_deaths();
     }
 }
 

@@ -177,7 +177,7 @@ impl PlannedNode {
         let mut config = self.config.clone();
         config.node.data_dir = PathBuf::from(".");
         let text = format!(
-            "# Written by `quorate up`. `quorate node --example` explains every key.\n# Holds the cluster's secret: keep it private.\n\n{}",
+            "# Written by `quorate up`. `quorate node --example-config` explains every key.\n# Holds the cluster's secret: keep it private.\n\n{}",
             config.to_toml()
         );
         let mut options = std::fs::OpenOptions::new();
@@ -231,7 +231,15 @@ mod tests {
     use super::*;
 
     fn options() -> Options {
-        Options { nodes: None, dir: PathBuf::new(), port: None, admin_port: None, ephemeral: false, durability: None }
+        Options {
+            nodes: None,
+            dir: PathBuf::new(),
+            port: None,
+            admin_port: None,
+            ephemeral: false,
+            restart: false,
+            durability: None,
+        }
     }
 
     /// A directory of its own for each test, gone when the test ends.

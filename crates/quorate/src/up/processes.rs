@@ -19,6 +19,11 @@ use crate::output::complain;
 const POLL_EVERY: Duration = Duration::from_millis(20);
 /// How long one PING may take while nodes start.
 const PING_WITHIN: Duration = Duration::from_millis(500);
+/// How long a node stays down before it is started again, the first time; each time it dies soon, twice as long.
+const RESTART_PAUSE_MIN: Duration = Duration::from_millis(500);
+const RESTART_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// A node that has run for this long did not die soon.
+const RUN_IS_LONG: Duration = Duration::from_secs(60);
 /// How much of a log's end is searched for its last line, and how much of that line is shown.
 const LOG_TAIL_BYTES: u64 = 4096;
 const LOG_LINE_CHARS_MAX: usize = 300;
@@ -26,22 +31,29 @@ const LOG_LINE_CHARS_MAX: usize = 300;
 #[derive(Debug)]
 pub(super) struct Processes<'a> {
     list: Vec<Process<'a>>,
+    /// Nodes that die are started again.
+    restarts: bool,
 }
 
 #[derive(Debug)]
 struct Process<'a> {
     node: &'a PlannedNode,
     child: Child,
+    started_at: Instant,
     /// Once it has ended.
     ended: Option<ExitStatus>,
+    /// It is to be started again then.
+    restart_at: Option<Instant>,
+    /// How long it was down for, the last time that it died soon.
+    pause: Duration,
 }
 
 impl<'a> Processes<'a> {
-    pub(super) fn start(plan: &'a Plan) -> Result<Processes<'a>, Failure> {
-        let mut processes = Processes { list: Vec::new() };
+    pub(super) fn start(plan: &'a Plan, restarts: bool) -> Result<Processes<'a>, Failure> {
+        let mut processes = Processes { list: Vec::new(), restarts };
         for node in &plan.nodes {
             match start(node).context(format_args!("cannot start {}", node.name())) {
-                Ok(child) => processes.list.push(Process { node, child, ended: None }),
+                Ok(child) => processes.list.push(Process::new(node, child)),
                 Err(failure) => {
                     processes.stop(super::STOPPED_WITHIN, &mut || false);
                     return Err(failure);
@@ -82,29 +94,43 @@ impl<'a> Processes<'a> {
         Ok(true)
     }
 
-    /// One line on standard error for each node that has died since the last call.
+    /// One line on standard error for each node that has died since the last call, with what comes of it.
     pub(super) fn report_deaths(&mut self) {
         let mut somebody_died = false;
         for process in &mut self.list {
-            if let Some(process) = process.just_ended() {
-                let restart = process.node.config_path();
-                complain(format_args!(
-                    "{}; start it again with: quorate node --config {}",
-                    process.death(),
-                    restart.display()
-                ));
-                somebody_died = true;
+            let Some(process) = process.just_ended() else { continue };
+            somebody_died = true;
+            // Who ended well was asked to.
+            if self.restarts && process.ended.is_none_or(|status| !status.success()) {
+                let pause_ms = process.plan_restart(Instant::now()).as_millis();
+                complain(format_args!("{}; it is started again in {pause_ms} ms", process.death()));
+            } else {
+                let config = process.node.config_path();
+                let death = process.death();
+                complain(format_args!("{death}; start it again with: quorate node --config {}", config.display()));
             }
         }
-        if somebody_died && self.list.iter().all(|process| process.ended.is_some()) {
+        let is_gone = |process: &Process| process.ended.is_some() && process.restart_at.is_none();
+        if somebody_died && self.list.iter().all(is_gone) {
             complain("every node that was started here has died; Ctrl-C ends this program");
         }
+    }
+
+    /// Starts the nodes again that have been down for long enough. How long until the next is due, if there is one.
+    pub(super) fn restart_due(&mut self) -> Option<Duration> {
+        let now = Instant::now();
+        for process in self.list.iter_mut().filter(|process| process.restart_at.is_some_and(|at| at <= now)) {
+            process.restart(now);
+        }
+        let next = self.list.iter().filter_map(|process| process.restart_at).min();
+        next.map(|at| at.saturating_duration_since(now))
     }
 
     /// Asks every node to stop, insists when `insist` says so or time is up. True if all that still ran stopped cleanly.
     pub(super) fn stop(&mut self, within: Duration, insist: &mut dyn FnMut() -> bool) -> bool {
         let deadline = Instant::now() + within;
-        // The dead were reported when they died.
+        // Those that died until now are reported; none is started any more.
+        self.restarts = false;
         self.report_deaths();
         let mut running: Vec<&mut Process> = self.list.iter_mut().filter(|process| process.ended.is_none()).collect();
         for process in &running {
@@ -149,7 +175,40 @@ fn start(node: &PlannedNode) -> std::io::Result<Child> {
     command.spawn()
 }
 
-impl Process<'_> {
+impl<'a> Process<'a> {
+    fn new(node: &'a PlannedNode, child: Child) -> Process<'a> {
+        let pause = Duration::ZERO;
+        Process { node, child, started_at: Instant::now(), ended: None, restart_at: None, pause }
+    }
+
+    /// How long it will be down.
+    fn plan_restart(&mut self, now: Instant) -> Duration {
+        self.pause = pause_after(self.pause, now.saturating_duration_since(self.started_at));
+        self.restart_at = Some(now + self.pause);
+        self.pause
+    }
+
+    fn restart(&mut self, now: Instant) {
+        self.restart_at = None;
+        let name = self.node.name();
+        if self.successor().is_some() {
+            // Told of at the end.
+            return complain(format_args!("{name} was started by hand meanwhile and is left alone"));
+        }
+        match start(self.node) {
+            Ok(child) => {
+                complain(format_args!("{name} was started again as pid {}", child.id()));
+                self.child = child;
+                self.started_at = now;
+                self.ended = None;
+            }
+            Err(error) => {
+                let pause_ms = self.plan_restart(now).as_millis();
+                complain(format_args!("cannot start {name}: {error}; it is tried again in {pause_ms} ms"));
+            }
+        }
+    }
+
     fn answers(&self) -> bool {
         let client = self.node.config.listen.client;
         let endpoint = Endpoint::new(client.ip().to_string(), client.port());
@@ -162,14 +221,14 @@ impl Process<'_> {
     }
 
     /// Itself, if it has ended since the last time it was asked.
-    fn just_ended(&mut self) -> Option<&Self> {
+    fn just_ended(&mut self) -> Option<&mut Self> {
         if self.ended.is_some() {
             return None;
         }
         self.ended = self.child.try_wait().ok().flatten();
         self.ended.is_some().then(|| {
             self.remove_pid_file();
-            &*self
+            self
         })
     }
 
@@ -217,15 +276,28 @@ impl Process<'_> {
 
     /// A node that was started again by hand is not ours to stop.
     fn report_successor(&self) {
-        let config = &self.node.config;
-        let state = Directory::check(&config.node.data_dir, config.cluster.id, config.node_id());
-        if let Err(DirectoryError::InUse { pid: Some(pid), .. }) = state {
+        if let Some(pid) = self.successor() {
             let name = self.node.name();
             complain(format_args!(
                 "{name} was started again by hand and goes on as pid {pid}; stop it with: kill {pid}"
             ));
         }
     }
+
+    /// The process that uses the node's directory now.
+    fn successor(&self) -> Option<u32> {
+        let config = &self.node.config;
+        match Directory::check(&config.node.data_dir, config.cluster.id, config.node_id()) {
+            Err(DirectoryError::InUse { pid, .. }) => pid,
+            _ => None,
+        }
+    }
+}
+
+/// How long to wait before a node is started again that has run for so long, having waited `pause` before.
+fn pause_after(pause: Duration, ran: Duration) -> Duration {
+    let pause = if ran >= RUN_IS_LONG { Duration::ZERO } else { pause };
+    (pause * 2).clamp(RESTART_PAUSE_MIN, RESTART_PAUSE_MAX)
 }
 
 fn describe(status: ExitStatus) -> String {
@@ -258,6 +330,20 @@ mod tests {
     fn endings_are_told_with_their_names() {
         assert_eq!(describe(ExitStatus::from_raw(9)), "was killed by signal 9, SIGKILL");
         assert_eq!(describe(ExitStatus::from_raw(1 << 8)), "ended with status 1");
+    }
+
+    #[test]
+    fn who_dies_soon_waits_longer_each_time() {
+        let soon = Duration::from_secs(1);
+        let mut pause = Duration::ZERO;
+        let pauses: Vec<u128> = (0..8)
+            .map(|_| {
+                pause = pause_after(pause, soon);
+                pause.as_millis()
+            })
+            .collect();
+        assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
+        assert_eq!(pause_after(pause, RUN_IS_LONG), RESTART_PAUSE_MIN);
     }
 
     #[test]

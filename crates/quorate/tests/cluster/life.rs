@@ -80,6 +80,25 @@ fn nodes_are_started_by_hand_from_what_up_has_written() {
 }
 
 #[test]
+fn up_starts_nodes_again_that_die_and_leaves_those_down_that_were_stopped() {
+    let mut cluster = Cluster::new("restart", 3);
+    let mut command = cluster.up_command();
+    command.arg("--restart");
+    cluster.up_as(command);
+    set_all(&mut cluster.client(0));
+    cluster.kill(1);
+    until("up starts n2 again", || cluster.told().contains("n2 was started again as pid"));
+    assert!(cluster.told().contains("SIGKILL (its log ends: "), "{}", cluster.told());
+    assert!(cluster.told().contains("; it is started again in 500 ms"), "{}", cluster.told());
+    until("n2 serves again", || cluster.try_client(1).is_ok());
+    assert_all(&mut cluster.client(1));
+    cluster.signal(2, libc::SIGTERM);
+    until("up reports the end", || cluster.told().contains("ended with status 0"));
+    assert!(cluster.told().contains("start it again with: quorate node --config"), "{}", cluster.told());
+    cluster.down();
+}
+
+#[test]
 fn nodes_stop_cleanly_under_load_and_lose_nothing() {
     let mut random = Random::announced();
     let mut cluster = Cluster::started("stop", 3);

@@ -1,30 +1,48 @@
 //! Finds keys of a configuration that the example does not have.
 
-use toml::{Table, Value};
+use toml::Table;
+use toml::de::{DeTable, DeValue};
 
 use super::Config;
 
-/// The first unknown key, and the known key most like it, both with the tables they are in.
-pub(super) fn find(table: &Table) -> Option<(String, String)> {
-    let known: Table = toml::from_str(Config::EXAMPLE).expect("the example is valid TOML, as a test shows");
-    let unknown = find_in(table, &known, "")?;
-    let mut known_keys = Vec::new();
-    list_keys(&known, "", &mut known_keys);
-    let nearest = known_keys.into_iter().min_by_key(|key| unlikeness(&unknown, key))?;
-    Some((unknown, nearest))
+pub(super) struct Unknown {
+    /// With the tables it is in, as in `timing.hartbeat_ms`.
+    pub(super) key: String,
+    /// Where in the text it stands.
+    pub(super) start: usize,
+    /// The known key most like it.
+    pub(super) nearest: String,
 }
 
-fn find_in(table: &Table, known: &Table, prefix: &str) -> Option<String> {
-    table.iter().find_map(|(key, value)| {
-        let path = format!("{prefix}{key}");
-        let Some(known) = known.get(key) else {
-            return Some(path);
+/// The first unknown key.
+pub(super) fn find(table: &DeTable<'_>) -> Option<Unknown> {
+    let known: Table = toml::from_str(Config::EXAMPLE).expect("the example is valid TOML, as a test shows");
+    let (key, start) = find_in(table, &known, "")?;
+    let mut known_keys = Vec::new();
+    list_keys(&known, "", &mut known_keys);
+    let nearest = known_keys.into_iter().min_by_key(|known| unlikeness(&key, known))?;
+    Some(Unknown { key, start, nearest })
+}
+
+fn find_in(table: &DeTable<'_>, known: &Table, prefix: &str) -> Option<(String, usize)> {
+    // Tables keep their keys by name; the first unknown one is the first in the file.
+    let found = table.iter().filter_map(|(key, value)| {
+        let path = format!("{prefix}{}", key.get_ref());
+        let Some(known) = known.get(key.get_ref().as_ref()) else {
+            return Some((path, key.span().start));
         };
-        match (tables_of(value), tables_of(known).first()) {
-            (tables, Some(known)) => tables.iter().find_map(|table| find_in(table, known, &format!("{path}."))),
-            (_, None) => None,
+        let known = tables_of(known).first().copied()?;
+        let path = format!("{path}.");
+        match value.get_ref() {
+            DeValue::Table(table) => find_in(table, known, &path),
+            DeValue::Array(values) => {
+                let mut tables = values.iter().filter_map(|value| value.get_ref().as_table());
+                tables.find_map(|table| find_in(table, known, &path))
+            }
+            _ => None,
         }
-    })
+    });
+    found.min_by_key(|(_, start)| *start)
 }
 
 fn list_keys(table: &Table, prefix: &str, keys: &mut Vec<String>) {
@@ -38,10 +56,10 @@ fn list_keys(table: &Table, prefix: &str, keys: &mut Vec<String>) {
 }
 
 /// The tables a value consists of: itself, or those of the list that it is.
-fn tables_of(value: &Value) -> Vec<&Table> {
+fn tables_of(value: &toml::Value) -> Vec<&Table> {
     match value {
-        Value::Table(table) => vec![table],
-        Value::Array(values) => values.iter().filter_map(Value::as_table).collect(),
+        toml::Value::Table(table) => vec![table],
+        toml::Value::Array(values) => values.iter().filter_map(toml::Value::as_table).collect(),
         _ => Vec::new(),
     }
 }
