@@ -34,8 +34,12 @@ pub(crate) fn execute(front: &mut Front, index: usize, call: &Call<'_>) -> Resul
             set_info(connection, call.word(2), call.word(3))?;
             connection.reply(|writer| writer.simple("OK"));
         }
-        Id::ClientNoEvict | Id::ClientNoTouch => {
-            check_switch(call.word(2))?;
+        Id::ClientNoEvict => {
+            connection.client.is_kept = parse_switch(call.word(2))?;
+            connection.reply(|writer| writer.simple("OK"));
+        }
+        Id::ClientNoTouch => {
+            parse_switch(call.word(2))?;
             connection.reply(|writer| writer.simple("OK"));
         }
         Id::ClientInfo => {
@@ -83,9 +87,9 @@ fn is_printable(text: &[u8]) -> bool {
     text.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }
 
-fn check_switch(word: &[u8]) -> Result<(), Refusal> {
-    let is_switch = word.eq_ignore_ascii_case(b"ON") || word.eq_ignore_ascii_case(b"OFF");
-    if is_switch { Ok(()) } else { Err(Refusal::SYNTAX) }
+fn parse_switch(word: &[u8]) -> Result<bool, Refusal> {
+    let is_on = word.eq_ignore_ascii_case(b"ON");
+    if is_on || word.eq_ignore_ascii_case(b"OFF") { Ok(is_on) } else { Err(Refusal::SYNTAX) }
 }
 
 /// The client types that Redis knows; all of ours are normal.
@@ -110,12 +114,13 @@ fn list(front: &Front, call: &Call<'_>) -> Result<Vec<u8>, Refusal> {
     } else if option.is_some() {
         return Err(Refusal::SYNTAX);
     }
+    let is_wanted = |id: u64| ids.as_ref().is_none_or(|ids| ids.contains(&(id as i64)));
+    let wanted = front.connections.iter().filter(|(_, connection)| is_wanted(connection.client.id));
+    let mut wanted: Vec<_> = wanted.collect();
+    wanted.sort_unstable_by_key(|(_, connection)| connection.client.id);
     let mut text = Vec::new();
-    for (index, connection) in &front.connections {
-        let id = connection.client.id as i64;
-        if ids.as_ref().is_none_or(|ids| ids.contains(&id)) {
-            describe(connection, index, call.now_ms, &mut text);
-        }
+    for (index, connection) in wanted {
+        describe(connection, index, call.now_ms, &mut text);
     }
     Ok(text)
 }
@@ -128,11 +133,12 @@ fn describe(connection: &Connection, index: usize, now_ms: u64, text: &mut Vec<u
     let output_length = connection.reply_length();
     // Names are printable ASCII, so nothing is lost here.
     let mut line = format!(
-        "id={} addr={} laddr={} fd={index} name={} age={age_s} idle={idle_s} flags=N db={} ",
+        "id={} addr={} laddr={} fd={index} name={} age={age_s} idle={idle_s} flags={} db={} ",
         client.id,
         client.address,
         client.local,
         String::from_utf8_lossy(&client.name),
+        if client.is_kept { 'e' } else { 'N' },
         client.namespace,
     );
     line.push_str("sub=0 psub=0 ssub=0 multi=-1 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 ");

@@ -37,8 +37,7 @@ fn write_info(writer: &mut ReplyWriter<'_>, spec: &Spec) {
     writer.integer(i64::from(spec.keys.last));
     writer.integer(i64::from(spec.keys.step));
     write_word_set(writer, spec.categories);
-    // Tips: none.
-    writer.set(0);
+    write_tips(writer, tips(spec.id));
     write_key_specifications(writer, spec);
     // Redis gives the subcommands as an array, but nothing as an empty set.
     match spec.subcommands {
@@ -47,6 +46,37 @@ fn write_info(writer: &mut ReplyWriter<'_>, spec: &Spec) {
             writer.array(subcommands.len());
             subcommands.iter().for_each(|subcommand| write_info(writer, subcommand));
         }
+    }
+}
+
+fn write_tips(writer: &mut ReplyWriter<'_>, tips: &[&str]) {
+    writer.set(tips.len());
+    tips.iter().for_each(|tip| writer.bulk(tip.as_bytes()));
+}
+
+/// What proxies and cluster clients may want to know.
+fn tips(id: Id) -> &'static [&'static str] {
+    match id {
+        Id::Ttl | Id::PTtl | Id::Time | Id::ClientInfo | Id::ClientList => &["nondeterministic_output"],
+        Id::Command | Id::CommandDocs | Id::CommandInfo => &["nondeterministic_output_order"],
+        Id::MGet => &["request_policy:multi_shard"],
+        Id::MSet => &["request_policy:multi_shard", "response_policy:all_succeeded"],
+        Id::Del | Id::Unlink | Id::Exists => &["request_policy:multi_shard", "response_policy:agg_sum"],
+        Id::Scan => &["nondeterministic_output", "request_policy:special"],
+        Id::Keys => &["request_policy:all_shards", "nondeterministic_output_order"],
+        Id::DbSize => &["request_policy:all_shards", "response_policy:agg_sum"],
+        Id::FlushDb | Id::FlushAll | Id::Ping => &["request_policy:all_shards", "response_policy:all_succeeded"],
+        Id::Info => &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+        _ => &[],
+    }
+}
+
+/// Why a key is accessed in ways that the command's name does not tell.
+fn key_notes(id: Id) -> Option<&'static str> {
+    match id {
+        Id::Set => Some("RW and ACCESS due to the optional `GET` argument"),
+        Id::GetEx => Some("RW and UPDATE because it changes the TTL"),
+        _ => None,
     }
 }
 
@@ -63,7 +93,12 @@ fn write_key_specifications(writer: &mut ReplyWriter<'_>, spec: &Spec) {
     }
     let last = if keys.last < 0 { keys.last } else { keys.last - keys.first };
     writer.set(1);
-    writer.map(3);
+    let notes = key_notes(spec.id);
+    writer.map(3 + usize::from(notes.is_some()));
+    if let Some(notes) = notes {
+        writer.bulk(b"notes");
+        writer.bulk(notes.as_bytes());
+    }
     writer.bulk(b"flags");
     write_word_set(writer, keys.access);
     writer.bulk(b"begin_search");

@@ -49,6 +49,8 @@ pub(crate) struct Client {
     pub(crate) library_version: Vec<u8>,
     pub(crate) namespace: u32,
     pub(crate) version: Version,
+    /// What `CLIENT NO-EVICT` has said. Nobody is evicted here, so it is only shown.
+    pub(crate) is_kept: bool,
     pub(crate) connected_ms: u64,
     pub(crate) active_ms: u64,
     pub(crate) last_command: Option<&'static Spec>,

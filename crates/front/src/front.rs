@@ -102,6 +102,7 @@ impl Front {
             library_version: Vec::new(),
             namespace: 0,
             version: Version::Resp2,
+            is_kept: false,
             connected_ms: now_ms,
             active_ms: now_ms,
             last_command: None,

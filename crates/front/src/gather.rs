@@ -6,6 +6,7 @@ use quorate_object::Outcome;
 use quorate_resp::ReplyWriter;
 
 use crate::backend::{Answer, Failure};
+use crate::refusal::Refusal;
 use crate::reply::{answer_length, write_keys};
 use crate::scan::Cursor;
 
@@ -22,6 +23,8 @@ pub(crate) enum Collected {
     Keys(Vec<Vec<u8>>),
     /// SCAN.
     Scan(ScanParts),
+    /// A command that is wrong, but only where the object exists.
+    NilUnlessThere(Refusal),
 }
 
 /// The parts of a scan that has asked several volumes at once.
@@ -147,6 +150,11 @@ impl Gathering {
             (Collected::Values(values), Outcome::Bulk(value)) => values[part] = Some(value),
             (Collected::Values(_), Outcome::Nil) => {}
             (Collected::Keys(all), Outcome::Keys(keys)) => all.extend(keys),
+            (Collected::NilUnlessThere(_), Outcome::Int(0)) => {}
+            (Collected::NilUnlessThere(refusal), Outcome::Int(_)) => {
+                let text = String::from_utf8_lossy(refusal.text()).into_owned();
+                self.add_failure(Failed { is_outcome_unknown: false, text });
+            }
             (Collected::Scan(scan), Outcome::Scan { next, keys }) => scan.parts[part] = (next, keys),
             _ => self.add_unexpected(),
         }
@@ -200,6 +208,7 @@ impl Gathering {
             }
             Collected::Keys(keys) => write_keys(writer, keys.iter().map(Vec::as_slice)),
             Collected::Scan(scan) => scan.write(writer),
+            Collected::NilUnlessThere(_) => writer.null(),
         }
     }
 

@@ -1,8 +1,7 @@
 //! Words of a client to a command on one object.
 //!
-//! Options are taken in any order and refused in the same cases and words as by Redis 7.0, with two differences: GETEX's
-//! time is checked before the object is looked up, so that a bad one is an error for an absent object too; and INCRBYFLOAT
-//! takes decimal numbers within the range of a double only, since that is what objects count with.
+//! Options are taken in any order and refused in the same cases and words as by Redis 7.0, but for INCRBYFLOAT, which takes
+//! decimal numbers within the range of a double only, since that is what objects count with.
 
 use quorate_object::{Command, Condition, ExpireCondition, Expiry, SetAnswer, TtlUnit};
 use quorate_resp::{Arguments, parse_integer};
@@ -156,19 +155,11 @@ fn parse_decrement(call: &Call<'_>) -> Result<i64, Refusal> {
     call.integer(2)?.checked_neg().ok_or(Refusal::fixed("ERR decrement would overflow"))
 }
 
-/// A finite number. Infinity is a number to Redis, but no sum with it is.
+/// A number, also an infinite one, with which the object can make no sum. Digits that come to infinity are none.
 fn parse_float(word: &[u8]) -> Result<f64, Refusal> {
-    let number: f64 = core::str::from_utf8(word)
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .filter(|number: &f64| !number.is_nan())
-        .ok_or(Refusal::NOT_A_FLOAT)?;
-    let is_overflow = number.is_infinite() && word.iter().any(u8::is_ascii_digit);
-    match number.is_infinite() {
-        _ if is_overflow => Err(Refusal::NOT_A_FLOAT),
-        true => Err(Refusal::fixed("ERR increment would produce NaN or Infinity")),
-        false => Ok(number),
-    }
+    let number: Option<f64> = core::str::from_utf8(word).ok().and_then(|text| text.parse().ok());
+    let is_number = |number: &f64| !number.is_nan() && (number.is_finite() || !word.iter().any(u8::is_ascii_digit));
+    number.filter(is_number).ok_or(Refusal::NOT_A_FLOAT)
 }
 
 fn parse_set_range<'a>(call: &Call<'a>) -> Result<Command<'a>, Refusal> {

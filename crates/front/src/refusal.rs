@@ -79,7 +79,7 @@ impl Refusal {
 const PREVIEW_LENGTH_MAX: usize = 128;
 
 /// Redis prints words with `%.128s`: up to a NUL, and no more than a limit.
-fn c_string(word: &[u8], length_max: usize) -> &[u8] {
+pub(crate) fn c_string(word: &[u8], length_max: usize) -> &[u8] {
     let word = &word[..word.len().min(length_max)];
     let length = word.iter().position(|&byte| byte == 0).unwrap_or(word.len());
     &word[..length]

@@ -8,7 +8,7 @@ use crate::front::Front;
 use crate::gather::{Collected, Gathering, Parts, ScanParts};
 use crate::object_command::{self, Call};
 use crate::operations::Waiter;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, c_string};
 use crate::scan::{Cursor, VOLUMES_MAX};
 use crate::slot::slot_of_key;
 use crate::specs::{Id, Shape};
@@ -31,8 +31,17 @@ pub(crate) fn execute<B: Backend>(front: &mut Front, index: usize, call: &Call<'
 }
 
 fn submit_object<B: Backend>(front: &mut Front, index: usize, call: &Call<'_>, backend: &mut B) -> Result<(), Refusal> {
-    let command = object_command::parse(call)?;
-    submit_one(front, index, call.word(1), command, backend);
+    let key = call.word(1);
+    match object_command::parse(call) {
+        Ok(command) => submit_one(front, index, key, command, backend),
+        // Redis looks at the object before it looks at GETEX's time.
+        Err(refusal) if call.spec.id == Id::GetEx && refusal != Refusal::SYNTAX => {
+            let gathering = Gathering::new(Collected::NilUnlessThere(refusal), Parts::Read, 1);
+            let sequence = front.connections[index].await_answers(front.operations.next(), gathering);
+            begin_on_object(front, index, sequence, key, Command::Exists { key }, backend);
+        }
+        Err(refusal) => return Err(refusal),
+    }
     Ok(())
 }
 
@@ -266,10 +275,12 @@ fn parse_scan<'a>(call: &Call<'a>, count_max: u32) -> Result<ScanOptions<'a>, Re
     Ok(options)
 }
 
-/// Cursors as C's `strtoul` takes them: a sign is allowed, and a negative number wraps around.
+/// Cursors as C's `strtoul` takes them: up to a NUL, a sign is allowed, a negative number wraps around, and nothing is 0.
 fn parse_cursor(word: &[u8]) -> Option<u64> {
-    let text = core::str::from_utf8(word).ok()?;
+    let text = core::str::from_utf8(c_string(word, usize::MAX)).ok()?;
     match text.strip_prefix('-') {
+        _ if text.is_empty() => Some(0),
+        Some(digits) if digits.starts_with('+') => None,
         Some(digits) => digits.parse().ok().map(u64::wrapping_neg),
         None => text.parse().ok(),
     }
@@ -331,6 +342,11 @@ mod tests {
             ("-1", Some(u64::MAX)),
             ("18446744073709551615", Some(u64::MAX)),
             ("18446744073709551616", None),
+            ("", Some(0)),
+            ("7\0x", Some(7)),
+            ("-+1", None),
+            ("+", None),
+            ("-", None),
             (" 0", None),
             ("x", None),
             ("0x0", None),

@@ -26,9 +26,11 @@ impl<'a> ReplyWriter<'a> {
         self.line(b'+', text.as_bytes());
     }
 
-    /// An error, its code first and without the leading dash. Line ends in it become spaces, as Redis prints them.
+    /// An error, its code first and without the leading dash. As Redis prints them, line ends at its end are left out, and
+    /// others become spaces.
     pub fn error(&mut self, text: &[u8]) {
-        self.line(b'-', text);
+        let end = text.iter().rposition(|byte| !b"\r\n".contains(byte)).map_or(0, |last| last + 1);
+        self.line(b'-', &text[..end]);
     }
 
     pub fn integer(&mut self, value: i64) {
