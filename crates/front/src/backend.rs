@@ -27,7 +27,18 @@ pub trait Backend {
     /// What `CONFIG GET` prints: parameters by Redis's lower-case names (`save`, `appendonly`, `maxmemory`, `databases`,
     /// `timeout`, `proto-max-bulk-len`, `port`, `bind`, ...) and their values, in the order to be printed.
     fn config(&self) -> Vec<(&'static str, String)>;
+
+    /// Whether a parameter that [`Backend::config`] lists can be given this value; if not why, as Redis words it.
+    fn check_config(&self, _name: &str, _value: &[u8]) -> Result<(), String> {
+        Err(IMMUTABLE.to_owned())
+    }
+
+    /// Gives a parameter a value that was checked.
+    fn set_config(&mut self, _name: &str, _value: &[u8]) {}
 }
+
+/// Why most parameters cannot be set.
+pub const IMMUTABLE: &str = "can't set immutable config";
 
 /// One operation.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,6 +89,17 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// By which failures are counted.
+    pub const CODES: [&'static str; 7] = ["NOQUORUM", "TIMEOUT", "TRYAGAIN", "LOADING", "OOM", "MISCONF", "other"];
+    pub const COUNT: usize = Failure::CODES.len();
+
+    /// Its place among the [codes](Failure::CODES).
+    #[must_use]
+    pub fn index(&self) -> usize {
+        let code = self.text().split(' ').next().unwrap_or_default();
+        Failure::CODES.iter().position(|known| *known == code).unwrap_or(Failure::COUNT - 1)
+    }
+
     /// The error line without the leading dash.
     #[must_use]
     pub fn text(&self) -> &str {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use quorate_resp::{Version, parse_integer};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Mute};
 use crate::front::Front;
 use crate::object_command::Call;
 use crate::refusal::Refusal;
@@ -33,6 +33,19 @@ pub(crate) fn execute(front: &mut Front, index: usize, call: &Call<'_>) -> Resul
         Id::ClientSetInfo => {
             set_info(connection, call.word(2), call.word(3))?;
             connection.reply(|writer| writer.simple("OK"));
+        }
+        Id::ClientReply => {
+            let mode = call.word(2);
+            if mode.eq_ignore_ascii_case(b"ON") {
+                connection.set_mute(Mute::Off);
+                connection.reply(|writer| writer.simple("OK"));
+            } else if mode.eq_ignore_ascii_case(b"OFF") {
+                connection.set_mute(Mute::Always);
+            } else if mode.eq_ignore_ascii_case(b"SKIP") {
+                connection.set_mute(Mute::Next);
+            } else {
+                return Err(Refusal::SYNTAX);
+            }
         }
         Id::ClientNoEvict => {
             connection.client.is_kept = parse_switch(call.word(2))?;
@@ -95,6 +108,14 @@ fn parse_switch(word: &[u8]) -> Result<bool, Refusal> {
 /// The client types that Redis knows; all of ours are normal.
 const CLIENT_TYPES: [&[u8]; 5] = [b"normal", b"master", b"replica", b"slave", b"pubsub"];
 
+/// Whether our clients are of this type, if it is one.
+pub(crate) fn is_type_of_clients(wanted: &[u8]) -> Result<bool, Refusal> {
+    match CLIENT_TYPES.iter().position(|name| name.eq_ignore_ascii_case(wanted)) {
+        None => Err(Refusal::quoting("ERR Unknown client type '", wanted, "'")),
+        Some(place) => Ok(place == 0),
+    }
+}
+
 /// CLIENT LIST [TYPE type | ID id ...]
 fn list(front: &Front, call: &Call<'_>) -> Result<Vec<u8>, Refusal> {
     let option = call.words.at(2);
@@ -102,11 +123,8 @@ fn list(front: &Front, call: &Call<'_>) -> Result<Vec<u8>, Refusal> {
     let mut ids = None;
     if is_option(b"TYPE") && call.words.len() == 4 {
         let wanted = call.word(3);
-        let is_wanted = |name: &&[u8]| name.eq_ignore_ascii_case(wanted);
-        match CLIENT_TYPES.iter().position(is_wanted) {
-            None => return Err(Refusal::quoting("ERR Unknown client type '", wanted, "'")),
-            Some(0) => {}
-            Some(_) => ids = Some(Vec::new()),
+        if !is_type_of_clients(wanted)? {
+            ids = Some(Vec::new());
         }
     } else if is_option(b"ID") && call.words.len() > 3 {
         let wanted = call.words.from(3).iter().map(parse_integer).collect::<Option<Vec<_>>>();

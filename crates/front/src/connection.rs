@@ -6,6 +6,7 @@ use quorate_resp::{ReplyWriter, RequestParser, Version};
 
 use crate::backend::{Answer, OperationId};
 use crate::gather::Gathering;
+use crate::journal::{Journal, Mark};
 use crate::operations::Operations;
 use crate::refusal::Refusal;
 use crate::reply::{answer_length, write_answer};
@@ -34,6 +35,9 @@ pub(crate) struct Connection {
     /// The length of a parsed request that waits until everything before it is answered.
     pub(crate) held: Option<usize>,
     pub(crate) output: Vec<u8>,
+    /// Of the request that is being carried out, until a reply is queued for it.
+    pub(crate) mark: Option<Mark>,
+    mute: Mute,
     replies: Replies,
     state: State,
 }
@@ -67,6 +71,17 @@ enum State {
     Closing,
 }
 
+/// What `CLIENT REPLY` asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mute {
+    Off,
+    Always,
+    /// The request after the one being carried out has no reply.
+    Next,
+    /// The request being carried out has no reply.
+    This,
+}
+
 /// A reply that cannot be written yet, because it or one before it is not complete.
 #[derive(Debug)]
 struct Pending {
@@ -74,6 +89,8 @@ struct Pending {
     /// The reply's first operation; its operations are numbered one by one. For a reply without any, the next one.
     operation_first: u64,
     reply: Reply,
+    mark: Option<Mark>,
+    is_muted: bool,
 }
 
 #[derive(Debug)]
@@ -153,6 +170,8 @@ impl Connection {
             parser,
             held: None,
             output: Vec::new(),
+            mark: None,
+            mute: Mute::Off,
             replies: Replies::default(),
             state: State::Open,
         }
@@ -172,6 +191,26 @@ impl Connection {
         self.close();
         self.output = Vec::new();
         self.replies = Replies::default();
+    }
+
+    /// Takes another request: what was said of the next one is about this one now.
+    pub(crate) fn begin_request(&mut self) {
+        self.mute = match self.mute {
+            Mute::Next => Mute::This,
+            Mute::This => Mute::Off,
+            lasting => lasting,
+        };
+    }
+
+    /// Skipping the next reply says nothing new to whoever gets none.
+    pub(crate) fn set_mute(&mut self, mute: Mute) {
+        if !(mute == Mute::Next && self.mute == Mute::Always) {
+            self.mute = mute;
+        }
+    }
+
+    fn is_muted(&self) -> bool {
+        matches!(self.mute, Mute::Always | Mute::This)
     }
 
     /// Lets no request pass until everything is answered.
@@ -216,6 +255,9 @@ impl Connection {
 
     /// Replies at once: to the output if nothing is before it.
     pub(crate) fn reply(&mut self, write: impl FnOnce(&mut ReplyWriter<'_>)) {
+        if self.is_muted() {
+            return;
+        }
         let version = self.client.version;
         if self.is_answered() {
             return write(&mut ReplyWriter::new(&mut self.output, version));
@@ -224,7 +266,8 @@ impl Connection {
         write(&mut ReplyWriter::new(&mut bytes, version));
         self.replies.length += bytes.len();
         let operation_first = self.replies.queue.back().map_or(0, |last| last.operation_first);
-        self.replies.push(version, operation_first, Reply::Written(bytes));
+        let reply = Reply::Written(bytes);
+        self.replies.push(Pending { version, operation_first, reply, mark: None, is_muted: false });
     }
 
     pub(crate) fn refuse(&mut self, refusal: &Refusal) {
@@ -233,12 +276,17 @@ impl Connection {
 
     /// Queues a reply that one operation answers, and returns its number in the queue.
     pub(crate) fn await_answer(&mut self, operation: OperationId) -> u32 {
-        self.replies.push(self.client.version, operation.0, Reply::Awaited)
+        self.queue(operation, Reply::Awaited)
     }
 
     /// Queues a reply that several operations answer, and returns its number in the queue.
     pub(crate) fn await_answers(&mut self, first: OperationId, gathering: Gathering) -> u32 {
-        self.replies.push(self.client.version, first.0, Reply::Gathered(Box::new(gathering)))
+        self.queue(first, Reply::Gathered(Box::new(gathering)))
+    }
+
+    fn queue(&mut self, first: OperationId, reply: Reply) -> u32 {
+        let (mark, is_muted) = (self.mark.take(), self.is_muted());
+        self.replies.push(Pending { version: self.client.version, operation_first: first.0, reply, mark, is_muted })
     }
 
     /// Notes an operation whose reply is queued.
@@ -277,6 +325,7 @@ impl Connection {
         operation: OperationId,
         answer: Answer,
         gathered_length_max: usize,
+        journal: &mut Journal,
     ) -> bool {
         let position = sequence.wrapping_sub(self.replies.sequence_first) as usize;
         let Some(pending) = self.replies.queue.get_mut(position) else {
@@ -293,9 +342,11 @@ impl Connection {
             }
             // The usual case, without a detour through the queue.
             _ if position == 0 => {
-                write_answer(&mut ReplyWriter::new(&mut self.output, pending.version), &answer);
-                self.replies.pop();
-                self.write_complete();
+                if !pending.is_muted {
+                    write_answer(&mut ReplyWriter::new(&mut self.output, pending.version), &answer);
+                }
+                self.finish_first(journal);
+                self.write_complete(journal);
                 return true;
             }
             reply => {
@@ -303,13 +354,14 @@ impl Connection {
                 *reply = Reply::Answered(answer);
             }
         }
-        position == 0 && self.write_complete()
+        position == 0 && self.write_complete(journal)
     }
 
     /// Writes the replies at the head of the queue that are complete. True if there was one.
-    fn write_complete(&mut self) -> bool {
+    fn write_complete(&mut self, journal: &mut Journal) -> bool {
         let mut has_written = false;
         while let Some(head) = self.replies.queue.front() {
+            let length_before = self.output.len();
             let mut writer = ReplyWriter::new(&mut self.output, head.version);
             let length = match &head.reply {
                 Reply::Awaited => break,
@@ -327,27 +379,38 @@ impl Connection {
                     bytes.len()
                 }
             };
+            if head.is_muted {
+                self.output.truncate(length_before);
+            }
             self.replies.length -= length;
-            self.replies.pop();
+            self.finish_first(journal);
             has_written = true;
         }
         has_written
     }
+
+    /// The first reply of the queue is written.
+    fn finish_first(&mut self, journal: &mut Journal) {
+        if let Some(mark) = self.replies.pop().and_then(|pending| pending.mark) {
+            journal.end(&mark, &self.client);
+        }
+    }
 }
 
 impl Replies {
-    fn push(&mut self, version: Version, operation_first: u64, reply: Reply) -> u32 {
+    fn push(&mut self, pending: Pending) -> u32 {
         let sequence = self.sequence_first.wrapping_add(self.queue.len() as u32);
-        self.queue.push_back(Pending { version, operation_first, reply });
+        self.queue.push_back(pending);
         sequence
     }
 
-    fn pop(&mut self) {
-        self.queue.pop_front();
+    fn pop(&mut self) -> Option<Pending> {
+        let first = self.queue.pop_front();
         self.sequence_first = self.sequence_first.wrapping_add(1);
         if self.queue.is_empty() {
             self.queue.shrink_to(QUEUE_KEPT);
         }
+        first
     }
 }
 

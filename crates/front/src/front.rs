@@ -6,6 +6,7 @@ use quorate_resp::{Arguments, ProtocolError, RequestLimits, RequestParser, Versi
 
 use crate::backend::{Answer, Backend, OperationId};
 use crate::connection::{Allowance, Client, Connection, ConnectionId};
+use crate::journal::{Counts, Journal, SlowLogSettings};
 use crate::object_command::Call;
 use crate::operations::Operations;
 use crate::refusal::Refusal;
@@ -65,16 +66,11 @@ pub enum Progress {
 pub struct Front {
     pub(crate) limits: Limits,
     pub(crate) connections: Slab<Connection>,
-    pub(crate) statistics: Statistics,
+    pub(crate) journal: Journal,
     pub(crate) operations: Operations,
+    /// Connections that `CLIENT KILL` has closed.
+    pub(crate) killed: Vec<ConnectionId>,
     generation_last: u32,
-}
-
-/// Counted since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Statistics {
-    pub(crate) connections: u64,
-    pub(crate) requests: u64,
 }
 
 impl Front {
@@ -83,18 +79,48 @@ impl Front {
         Front {
             limits,
             connections: Slab::new(),
-            statistics: Statistics::default(),
+            journal: Journal::default(),
             operations: Operations::default(),
+            killed: Vec::new(),
             generation_last: 0,
         }
     }
 
+    /// What the slow log keeps from now on.
+    pub fn set_slow_log(&mut self, settings: SlowLogSettings) {
+        self.journal.settings = settings;
+        self.journal.trim();
+    }
+
+    /// Tells the time, before requests and before answers: microseconds on a clock of any origin by which both are timed,
+    /// and milliseconds since the Unix epoch.
+    pub fn set_now(&mut self, now_us: u64, now_ms: u64) {
+        self.journal.set_now(now_us, now_ms / 1000);
+    }
+
+    /// What was counted since the start.
+    #[must_use]
+    pub fn counts(&self) -> &Counts {
+        &self.journal.counts
+    }
+
+    /// How many commands the slow log holds.
+    #[must_use]
+    pub fn slow_log_length(&self) -> usize {
+        self.journal.slow.len()
+    }
+
+    /// The connections that `CLIENT KILL` has closed since this was last asked; their progress says so too.
+    pub fn take_killed(&mut self) -> Vec<ConnectionId> {
+        core::mem::take(&mut self.killed)
+    }
+
     /// A client has connected from `address` to `local`, both as `host:port`. Times are milliseconds since the Unix epoch.
     pub fn connected(&mut self, address: String, local: String, now_ms: u64) -> ConnectionId {
-        self.statistics.connections += 1;
+        self.journal.counts.connections += 1;
         self.generation_last = self.generation_last.wrapping_add(1);
         let client = Client {
-            id: self.statistics.connections,
+            id: self.journal.counts.connections,
             address,
             local,
             name: Vec::new(),
@@ -174,9 +200,12 @@ impl Front {
     pub fn completed(&mut self, operation: OperationId, answer: Answer) -> Option<ConnectionId> {
         let waiter = self.operations.answer(operation)?;
         let id = ConnectionId { index: waiter.connection, generation: waiter.generation };
+        self.journal.count_failure(&answer);
         let output_length_max = self.limits.output_length_max;
-        let connection = self.connection_mut(id)?;
-        let has_output = connection.accept(waiter.sequence, operation, answer, output_length_max / 2);
+        let connection = self.connections.get_mut(id.index as usize);
+        let connection = connection.filter(|connection| connection.generation == id.generation)?;
+        let journal = &mut self.journal;
+        let has_output = connection.accept(waiter.sequence, operation, answer, output_length_max / 2, journal);
         if connection.reply_length() > output_length_max {
             connection.abandon();
             return Some(id);
@@ -229,6 +258,7 @@ impl Front {
         if words.is_empty() {
             return true;
         }
+        connection.begin_request();
         let spec = match specs::resolve(words) {
             Ok(spec) => spec,
             // A browser that was tricked into sending commands; Redis too closes without a word.
@@ -250,12 +280,20 @@ impl Front {
             return true;
         }
         connection.client.last_command = Some(spec);
-        self.statistics.requests += 1;
         let object_length_max = self.limits.object_length_max;
         let call = Call { spec, words, now_ms, object_length_max };
-        match spec.shape {
-            Shape::Connection => session::execute(self, index, &call, backend),
-            _ => submit::execute(self, index, &call, backend),
+        self.journal.count(spec);
+        if spec.shape == Shape::Connection {
+            session::execute(self, index, &call, backend);
+            self.journal.answered_at_once(spec, words, &self.connections[index].client);
+            return true;
+        }
+        self.connections[index].mark = Some(self.journal.begin(spec, words));
+        submit::execute(self, index, &call, backend);
+        let connection = &mut self.connections[index];
+        // Nothing waits for what was refused.
+        if let Some(mark) = connection.mark.take() {
+            self.journal.end(&mark, &connection.client);
         }
         true
     }

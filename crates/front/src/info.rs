@@ -103,9 +103,11 @@ fn persistence_fields(server: &ServerInfo) -> Fields {
 }
 
 fn stats_fields(front: &Front) -> Fields {
+    let journal = &front.journal;
+    let (connections_before, requests_before) = journal.counts_before;
     vec![
-        field("total_connections_received", front.statistics.connections),
-        field("total_commands_processed", front.statistics.requests),
+        field("total_connections_received", journal.counts.connections - connections_before),
+        field("total_commands_processed", journal.request_count() - requests_before),
     ]
 }
 

@@ -15,11 +15,15 @@
 mod backend;
 mod client;
 mod command_info;
+mod config;
 mod connection;
 mod expiry;
 mod front;
 mod gather;
+mod histogram;
 mod info;
+mod journal;
+mod kill;
 mod object_command;
 mod operations;
 mod refusal;
@@ -27,11 +31,18 @@ mod reply;
 mod scan;
 mod session;
 mod slot;
+mod slow_log;
 mod specs;
 mod submit;
 
-pub use backend::{AdminReply, Answer, Backend, Failure, InfoSection, OperationId, Request, ServerInfo, Target};
+pub use backend::{
+    AdminReply, Answer, Backend, Failure, IMMUTABLE, InfoSection, OperationId, Request, ServerInfo, Target,
+};
+pub use config::config_integer;
 pub use connection::ConnectionId;
 pub use front::{Front, Limits, Progress};
+pub use histogram::{BOUNDS_US, Histogram};
+pub use journal::{Counts, SLOW_LOG_LENGTH_MAX, SlowLogSettings};
 pub use refusal::REDIS_VERSION;
 pub use slot::{SLOT_COUNT, slot_of_key};
+pub use specs::Kind;

@@ -1,16 +1,18 @@
 //! Commands that concern only the connection or this server, and are answered at once.
 
-use quorate_object::glob;
 use quorate_resp::{Arguments, Version, parse_integer};
 
 use crate::backend::Backend;
 use crate::client;
 use crate::command_info;
-use crate::connection::Connection;
+use crate::config;
+use crate::connection::{Connection, Mute};
 use crate::front::Front;
 use crate::info;
+use crate::kill;
 use crate::object_command::Call;
 use crate::refusal::{REDIS_VERSION, Refusal};
+use crate::slow_log;
 use crate::specs::{Id, Spec};
 
 /// Carries out the call and replies.
@@ -39,9 +41,17 @@ pub(crate) fn execute<B: Backend>(front: &mut Front, index: usize, call: &Call<'
             Ok(())
         }
         Id::ConfigGet => {
-            config_get(connection, words.from(2), &backend.config());
+            config::get(front, index, words.from(2), backend);
             Ok(())
         }
+        Id::ConfigSet => config::set(front, index, words.from(2), backend),
+        Id::ConfigResetStat => {
+            front.journal.reset_statistics();
+            front.connections[index].reply(|writer| writer.simple("OK"));
+            Ok(())
+        }
+        Id::ConfigRewrite => Err(config::NO_REWRITE),
+        Id::SlowLogGet | Id::SlowLogLen | Id::SlowLogReset => slow_log::execute(front, index, call),
         Id::Info => {
             let text = info::text(front, words.from(1), &backend.server_info());
             front.connections[index].reply(|writer| writer.verbatim_text(text.as_bytes()));
@@ -51,10 +61,11 @@ pub(crate) fn execute<B: Backend>(front: &mut Front, index: usize, call: &Call<'
             connection.reply(|writer| command_info::write(writer, call));
             Ok(())
         }
-        Id::ClientHelp | Id::CommandHelp | Id::ConfigHelp => {
+        Id::ClientHelp | Id::CommandHelp | Id::ConfigHelp | Id::SlowLogHelp => {
             connection.reply(|writer| command_info::write_help(writer, call.spec));
             Ok(())
         }
+        Id::ClientKill => kill::execute(front, index, call),
         _ => client::execute(front, index, call),
     };
     if let Err(refusal) = result {
@@ -152,28 +163,8 @@ fn reset(connection: &mut Connection) {
     connection.client.namespace = 0;
     connection.client.version = Version::Resp2;
     connection.client.name.clear();
+    connection.set_mute(Mute::Off);
     connection.reply(|writer| writer.simple("RESET"));
-}
-
-/// A parameter is listed once for a pattern, under its own name, or for a plain name, as it was asked for.
-fn config_get(connection: &mut Connection, wanted: Arguments<'_>, parameters: &[(&'static str, String)]) {
-    let wanted: Vec<_> = wanted.iter().map(|word| (word, word.to_ascii_lowercase())).collect();
-    let is_pattern = |word: &[u8]| word.iter().any(|byte| b"*?[".contains(byte));
-    let found: Vec<_> = parameters
-        .iter()
-        .filter_map(|(name, value)| {
-            let (asked, _) = wanted.iter().find(|(_, pattern)| glob::matches(pattern, name.as_bytes()))?;
-            let shown = if is_pattern(asked) { name.as_bytes() } else { *asked };
-            Some((shown, value))
-        })
-        .collect();
-    connection.reply(|writer| {
-        writer.map(found.len());
-        for (name, value) in found {
-            writer.bulk(name);
-            writer.bulk(value.as_bytes());
-        }
-    });
 }
 
 /// The full name of the command that a connection has called last, as `CLIENT LIST` prints it.

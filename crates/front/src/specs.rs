@@ -16,6 +16,7 @@ pub(crate) struct Spec {
     /// The number of words with the name; negative for at least so many.
     pub(crate) arity: i32,
     pub(crate) shape: Shape,
+    pub(crate) kind: Kind,
     pub(crate) keys: Keys,
     /// Separated by spaces, as are the categories.
     pub(crate) flags: &'static str,
@@ -40,6 +41,50 @@ pub(crate) enum Shape {
     Admin,
     /// None: answered at once.
     Connection,
+}
+
+/// What kind of work a command is, for those who watch a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Reads objects by their keys.
+    Read,
+    /// Writes objects by their keys.
+    Write,
+    /// Asks every volume of a namespace.
+    Volumes,
+    /// Administers the cluster.
+    Admin,
+    /// Is answered by the node alone, at once.
+    Connection,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 5] = [Kind::Read, Kind::Write, Kind::Volumes, Kind::Admin, Kind::Connection];
+    pub const COUNT: usize = Kind::ALL.len();
+
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Read => "read",
+            Kind::Write => "write",
+            Kind::Volumes => "volumes",
+            Kind::Admin => "admin",
+            Kind::Connection => "connection",
+        }
+    }
+
+    /// The flags of a command on objects begin with what it does to them.
+    const fn of(shape: Shape, flags: &str) -> Kind {
+        match shape {
+            Shape::Object | Shape::Keys => match flags.as_bytes() {
+                [b'w', ..] => Kind::Write,
+                _ => Kind::Read,
+            },
+            Shape::Volumes => Kind::Volumes,
+            Shape::Admin => Kind::Admin,
+            Shape::Connection => Kind::Connection,
+        }
+    }
 }
 
 /// Where a command's keys are among its words, as `COMMAND` tells it: 0 for nowhere, a negative `last` from the end.
@@ -109,6 +154,8 @@ pub(crate) enum Id {
     ClientGetName,
     ClientInfo,
     ClientList,
+    ClientKill,
+    ClientReply,
     ClientNoEvict,
     ClientSetInfo,
     ClientNoTouch,
@@ -118,7 +165,15 @@ pub(crate) enum Id {
     CommandInfo,
     CommandHelp,
     ConfigGet,
+    ConfigSet,
+    ConfigResetStat,
+    ConfigRewrite,
     ConfigHelp,
+    SlowLog,
+    SlowLogGet,
+    SlowLogLen,
+    SlowLogReset,
+    SlowLogHelp,
     Quorate,
 }
 
@@ -219,6 +274,7 @@ macro_rules! specs {
             name: $name,
             arity: $arity,
             shape: Shape::$shape,
+            kind: Kind::of(Shape::$shape, $flags),
             keys: Keys { first: $first, last: $last, step: $step, access: $access },
             flags: $flags,
             categories: $categories,
@@ -369,6 +425,9 @@ pub(crate) const COMMANDS: &[Spec] = specs! {
     Config "config" -2 Connection (0 0 0 "") "" "@slow"
         "server" "2.0.0" ""
         "A container for server configuration commands" => CONFIG,
+    SlowLog "slowlog" -2 Connection (0 0 0 "") "" "@slow"
+        "server" "2.2.12" ""
+        "A container for slow log commands" => SLOWLOG,
     Time "time" 1 Connection (0 0 0 "") "loading stale fast" "@fast"
         "server" "2.6.0" ""
         "Return the current server time",
@@ -399,6 +458,12 @@ const CLIENT: &[Spec] = specs! {
     ClientList "client|list" -2 Connection (0 0 0 "") "admin noscript loading stale" "@admin @slow @dangerous @connection"
         "connection" "2.4.0" "[TYPE NORMAL|MASTER|REPLICA|PUBSUB] [ID client-id [client-id ...]]"
         "Get the list of client connections",
+    ClientKill "client|kill" -3 Connection (0 0 0 "") "admin noscript loading stale" "@admin @slow @dangerous @connection"
+        "connection" "2.4.0" "[ip:port] [ID client-id] [TYPE NORMAL|MASTER|SLAVE|REPLICA|PUBSUB] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME yes|no] [MAXAGE seconds]"
+        "Kill the connection of a client",
+    ClientReply "client|reply" 3 Connection (0 0 0 "") "noscript loading stale" "@slow @connection"
+        "connection" "3.2.0" "ON|OFF|SKIP"
+        "Instruct the server whether to reply to commands",
     ClientNoEvict "client|no-evict" 3 Connection (0 0 0 "") "admin noscript loading stale" "@admin @slow @dangerous @connection"
         "connection" "7.0.0" "ON|OFF"
         "Set client eviction mode for the current connection",
@@ -432,8 +497,32 @@ const CONFIG: &[Spec] = specs! {
     ConfigGet "config|get" -3 Connection (0 0 0 "") "admin noscript loading stale" "@admin @slow @dangerous"
         "server" "2.0.0" "parameter [parameter ...]"
         "Get the values of configuration parameters",
+    ConfigSet "config|set" -4 Connection (0 0 0 "") "admin noscript loading stale" "@admin @slow @dangerous"
+        "server" "2.0.0" "parameter value [parameter value ...]"
+        "Set configuration parameters to the given values",
+    ConfigResetStat "config|resetstat" 2 Connection (0 0 0 "") "admin noscript loading stale" "@admin @slow @dangerous"
+        "server" "2.0.0" ""
+        "Reset the stats returned by INFO",
+    ConfigRewrite "config|rewrite" 2 Connection (0 0 0 "") "admin noscript loading stale" "@admin @slow @dangerous"
+        "server" "2.8.0" ""
+        "Refused: node.toml is edited by people",
     ConfigHelp "config|help" 2 Connection (0 0 0 "") "loading stale" "@slow"
         "server" "5.0.0" ""
+        "Show helpful text about the different subcommands",
+};
+
+const SLOWLOG: &[Spec] = specs! {
+    SlowLogGet "slowlog|get" -2 Connection (0 0 0 "") "admin loading stale" "@admin @slow @dangerous"
+        "server" "2.2.12" "[count]"
+        "Get the slow log's entries",
+    SlowLogLen "slowlog|len" 2 Connection (0 0 0 "") "admin loading stale" "@admin @slow @dangerous"
+        "server" "2.2.12" ""
+        "Get the slow log's length",
+    SlowLogReset "slowlog|reset" 2 Connection (0 0 0 "") "admin loading stale" "@admin @slow @dangerous"
+        "server" "2.2.12" ""
+        "Clear all entries from the slow log",
+    SlowLogHelp "slowlog|help" 2 Connection (0 0 0 "") "loading stale" "@slow"
+        "server" "6.2.0" ""
         "Show helpful text about the different subcommands",
 };
 

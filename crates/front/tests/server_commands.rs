@@ -107,7 +107,7 @@ fn commands_describe_themselves() {
     let mut talk = Talk::default();
     let count = talk.ask("command count");
     let number: usize = count.trim_start_matches(':').trim_end_matches(r"\r\n").parse().expect("a number");
-    assert_eq!(number, 49);
+    assert_eq!(number, 50);
     assert!(
         talk.ask("command").starts_with(&format!(r"*{number}\r\n*10\r\n$3\r\nget\r\n:2\r\n*2\r\n+readonly\r\n+fast"))
     );
@@ -119,7 +119,7 @@ fn commands_describe_themselves() {
         r"%2\r\n$6\r\ndbsize\r\n%3\r\n$7\r\nsummary\r\n$50\r\nReturn the number of keys in the selected database\r\n$5\r\nsince\r\n$5\r\n1.0.0\r\n$5\r\ngroup\r\n$6\r\nserver\r\n$6\r\nstrlen\r\n%4\r\n$7\r\nsummary\r\n$43\r\nGet the length of the value stored in a key\r\n$5\r\nsince\r\n$5\r\n2.2.0\r\n$5\r\ngroup\r\n$6\r\nstring\r\n$9\r\narguments\r\n*1\r\n%2\r\n$4\r\nname\r\n$3\r\nkey\r\n$4\r\ntype\r\n$6\r\nstring\r\n"
     );
     let docs = talk.ask("command docs client");
-    assert!(docs.contains(r"subcommands\r\n%9\r\n$9\r\nclient|id\r\n"), "{docs}");
+    assert!(docs.contains(r"subcommands\r\n%11\r\n$9\r\nclient|id\r\n"), "{docs}");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn help_lists_the_subcommands() {
     let help = talk.ask("config help");
     assert_eq!(
         help,
-        r"*5\r\n+CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\r\n+GET parameter [parameter ...]\r\n+    Get the values of configuration parameters\r\n+HELP\r\n+    Show helpful text about the different subcommands\r\n"
+        r"*11\r\n+CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\r\n+GET parameter [parameter ...]\r\n+    Get the values of configuration parameters\r\n+SET parameter value [parameter value ...]\r\n+    Set configuration parameters to the given values\r\n+RESETSTAT\r\n+    Reset the stats returned by INFO\r\n+REWRITE\r\n+    Refused: node.toml is edited by people\r\n+HELP\r\n+    Show helpful text about the different subcommands\r\n"
     );
     assert!(talk.ask("client help").contains(r"+SETINFO LIB-NAME library-name|LIB-VER library-version\r\n"));
 }

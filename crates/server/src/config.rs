@@ -9,12 +9,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use quorate_front::SlowLogSettings;
 use quorate_node::root::{Durability, NodeRecord, REPLICAS_MAX, Reads, Settings, VOLUMES_MAX};
 use quorate_protocol::id::NodeId;
 use quorate_protocol::peers;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use toml::de::DeTable;
 
+use crate::log;
 use unknown::Unknown;
 
 mod unknown;
@@ -132,6 +134,10 @@ pub struct Log {
     /// A level, or directives as in `info,quorate_server=debug`.
     pub level: String,
     pub format: LogFormat,
+    /// A client's command that took so long is kept for `SLOWLOG`; negative for none.
+    pub slow_command_us: i64,
+    /// How many are kept.
+    pub slow_commands_max: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -227,7 +233,8 @@ impl Config {
         }
         self.check_defaults()?;
         self.timing.check()?;
-        self.limits.check()
+        self.limits.check()?;
+        self.log.check()
     }
 
     fn check_nodes(&self) -> Result<(), String> {
@@ -371,6 +378,17 @@ impl Limits {
     }
 }
 
+impl Log {
+    fn check(&self) -> Result<(), String> {
+        log::parse(&self.level).map_err(|reason| format!("log.level cannot be used: {reason}"))?;
+        let (count, count_max) = (self.slow_commands_max, quorate_front::SLOW_LOG_LENGTH_MAX);
+        if count > count_max {
+            return Err(format!("log.slow_commands_max is {count}; it can be 0 to {count_max}"));
+        }
+        Ok(())
+    }
+}
+
 impl Default for Defaults {
     fn default() -> Self {
         let Settings { volumes, durability, reads, .. } = Settings::default();
@@ -399,7 +417,13 @@ impl Default for Limits {
 
 impl Default for Log {
     fn default() -> Self {
-        Log { level: "info".to_owned(), format: LogFormat::Text }
+        let SlowLogSettings { slower_than_us, length_max } = SlowLogSettings::default();
+        Log {
+            level: "info".to_owned(),
+            format: LogFormat::Text,
+            slow_command_us: slower_than_us,
+            slow_commands_max: length_max,
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod check;
 pub mod config;
 pub mod directory;
 mod links;
+mod log;
 mod start;
 mod worker;
 
@@ -16,11 +17,10 @@ use std::thread::JoinHandle;
 
 use mio::Waker;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use tracing_subscriber::EnvFilter;
 
 pub use check::{Checked, check};
 
-use config::{Config, LogFormat};
+use config::Config;
 use directory::DirectoryError;
 use worker::{Order, Orders};
 
@@ -57,7 +57,7 @@ pub enum ServerError {
 
 /// Runs the node until SIGTERM or SIGINT, then stops it cleanly.
 pub fn run(config: Config) -> Result<(), ServerError> {
-    log_to_stderr(&config)?;
+    log::begin(&config.log).map_err(ServerError::LogLevel)?;
     let io = |action| move |source| ServerError::Io { action, source };
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT]).map_err(io("listen for signals"))?;
     let node = Node::start(config)?;
@@ -118,15 +118,4 @@ impl Stopper {
         // A poll that is gone belongs to a worker that has ended.
         let _ = self.waker.wake();
     }
-}
-
-fn log_to_stderr(config: &Config) -> Result<(), ServerError> {
-    let filter = EnvFilter::try_new(&config.log.level).map_err(|error| ServerError::LogLevel(error.to_string()))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
-    // A process that has a subscriber of its own keeps it.
-    let _ = match config.log.format {
-        LogFormat::Text => builder.with_ansi(false).try_init(),
-        LogFormat::Json => builder.json().try_init(),
-    };
-    Ok(())
 }

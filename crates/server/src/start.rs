@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mio::net::TcpListener;
 use mio::{Interest, Poll, Waker};
 use quorate_checkpoint::{FjallSettings, FjallStore};
-use quorate_front::Front;
+use quorate_front::{Front, SlowLogSettings};
 use quorate_node::root::Durability;
 use quorate_node::{Forgotten, Host, HostSettings, OpenReport};
 use quorate_wal::file::FileStorage;
@@ -58,6 +58,10 @@ pub(crate) fn start(mut config: Config) -> Result<Node, ServerError> {
         ..quorate_front::Limits::default()
     };
     let pace = if config.node.ephemeral { Pace::Never } else { Pace::EachTurn };
+    let mut front = Front::new(front_limits);
+    let slow_log =
+        SlowLogSettings { slower_than_us: config.log.slow_command_us, length_max: config.log.slow_commands_max };
+    front.set_slow_log(slow_log);
     let disk = Disk::new(storage, host.log_mut(), pace);
     let orders = Arc::new(Orders::default());
     let worker = Worker {
@@ -67,7 +71,7 @@ pub(crate) fn start(mut config: Config) -> Result<Node, ServerError> {
         directory,
         is_ephemeral: config.node.ephemeral,
         host,
-        front: Front::new(front_limits),
+        front,
         disk,
         checkpointer,
         clients,
@@ -92,21 +96,26 @@ fn random() -> Result<u64, ServerError> {
 
 /// As many clients as the configuration says, or as there are descriptors for.
 fn clients_max(configured: usize) -> usize {
+    let possible = clients_possible();
+    if possible < configured {
+        warn!("at most {possible} clients can connect, not {configured}: this process may not open more files");
+    }
+    configured.min(possible)
+}
+
+/// As many clients as there are descriptors for, which are as many as the system grants.
+pub(crate) fn clients_possible() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: both calls read or write the rlimit that they are given.
     let available = unsafe {
         if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) != 0 {
-            return configured;
+            return usize::MAX >> 1;
         }
         let before = limit.rlim_cur;
         limit.rlim_cur = limit.rlim_max;
         if libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) == 0 { limit.rlim_max } else { before }
     };
-    let possible = usize::try_from(available.saturating_sub(DESCRIPTORS_RESERVED)).unwrap_or(usize::MAX).max(1);
-    if possible < configured {
-        warn!("at most {possible} clients can connect, not {configured}: this process may open {available} files");
-    }
-    configured.min(possible)
+    usize::try_from(available.saturating_sub(DESCRIPTORS_RESERVED)).unwrap_or(usize::MAX >> 1).max(1)
 }
 
 /// A directory that was written without waiting for the disk does not survive the machine.

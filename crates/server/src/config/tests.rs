@@ -124,6 +124,8 @@ fn limits_and_counts_are_kept() {
     assert!(refusal("volumes = 64", "volumes = 4097").contains("defaults.volumes is 4097"));
     assert!(refusal("clients = 10000", "clients = 0").contains("allow at least one"));
     assert!(refusal("query_buffer_bytes = 33554432", "query_buffer_bytes = 1024").contains("largest value"));
+    assert!(refusal("slow_commands_max = 128", "slow_commands_max = 10001").contains("it can be 0 to 10000"));
+    assert!(refusal("level = \"info\"", "level = \"inf\"").contains("log.level cannot be used: \"inf\" is no level"));
     assert!(refusal("change me, keep me private", "short").contains("at least 16 characters"));
 }
 

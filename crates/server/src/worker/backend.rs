@@ -3,12 +3,20 @@
 use std::mem::MaybeUninit;
 use std::time::Instant as SystemInstant;
 
-use quorate_front::{Backend, InfoSection, OperationId, Request, ServerInfo, Target as FrontTarget};
+use quorate_front::{
+    Backend, IMMUTABLE, InfoSection, OperationId, Request, ServerInfo, Target as FrontTarget, config_integer,
+};
 use quorate_node::root::Durability;
 use quorate_node::{Host, Submission, Target};
 use quorate_object::Access;
 
 use crate::config::Config;
+use crate::log;
+use crate::start::clients_possible;
+
+/// The parameters that can be changed.
+const MAX_CLIENTS: &str = "maxclients";
+const LOG_LEVEL: &str = "loglevel";
 
 /// What does not change while the node runs, for `INFO` and `CONFIG GET`.
 #[derive(Debug)]
@@ -17,7 +25,8 @@ pub(crate) struct Facts {
     node_id: u32,
     run_id: String,
     port: u16,
-    clients_max: usize,
+    /// As many as there are descriptors for.
+    clients_possible: usize,
     volumes_default: u32,
     started_at: SystemInstant,
     config: Vec<(&'static str, String)>,
@@ -43,6 +52,8 @@ pub(crate) struct Entry<'a> {
     pub(crate) in_flight: &'a mut u64,
     /// Operations that are answered at once; the front cannot be told while it submits.
     pub(crate) refused: &'a mut Vec<(OperationId, quorate_front::Answer)>,
+    /// Clients that may be connected at once; `CONFIG SET maxclients` changes it.
+    pub(crate) clients_max: usize,
 }
 
 impl Facts {
@@ -59,7 +70,6 @@ impl Facts {
             ("bind", listen.ip().to_string()),
             ("cluster-enabled", word(false)),
             ("databases", (quorate_node::root::NAMESPACE_NUMBER_MAX + 1).to_string()),
-            ("maxclients", config.limits.clients.to_string()),
             ("maxmemory", "0".to_owned()),
             ("maxmemory-policy", "noeviction".to_owned()),
             ("port", listen.port().to_string()),
@@ -73,7 +83,7 @@ impl Facts {
             node_id: config.node.id,
             run_id: format!("{run_id:016x}{run_id:016x}{:08x}", config.node.id),
             port: listen.port(),
-            clients_max: config.limits.clients,
+            clients_possible: clients_possible(),
             volumes_default: config.defaults.volumes,
             started_at: SystemInstant::now(),
             config: values,
@@ -131,7 +141,7 @@ impl Backend for Entry<'_> {
             process_id: std::process::id(),
             port: self.facts.port,
             uptime_s: self.facts.started_at.elapsed().as_secs(),
-            clients_max: self.facts.clients_max as u64,
+            clients_max: self.clients_max as u64,
             memory_used_bytes: usage.resident_bytes,
             memory_resident_bytes: usage.resident_bytes,
             memory_peak_bytes: usage.peak_bytes,
@@ -145,7 +155,35 @@ impl Backend for Entry<'_> {
     }
 
     fn config(&self) -> Vec<(&'static str, String)> {
-        self.facts.config.clone()
+        let mut config = self.facts.config.clone();
+        config.push((MAX_CLIENTS, self.clients_max.to_string()));
+        config.push((LOG_LEVEL, log::redis_level().to_owned()));
+        config.sort_unstable_by_key(|(name, _)| *name);
+        config
+    }
+
+    fn check_config(&self, name: &str, value: &[u8]) -> Result<(), String> {
+        match name {
+            MAX_CLIENTS => config_integer(value, 1, self.facts.clients_possible as i64).map(|_| ()),
+            LOG_LEVEL => log::level_of_redis(value).map(|_| ()),
+            _ => Err(IMMUTABLE.to_owned()),
+        }
+    }
+
+    fn set_config(&mut self, name: &str, value: &[u8]) {
+        match name {
+            MAX_CLIENTS => {
+                let count = config_integer(value, 1, self.facts.clients_possible as i64).unwrap_or_default();
+                self.clients_max = usize::try_from(count).unwrap_or(self.clients_max);
+            }
+            LOG_LEVEL => {
+                let set = log::level_of_redis(value).and_then(log::set);
+                if let Err(reason) = set {
+                    tracing::warn!("the log level stays as it is: {reason}");
+                }
+            }
+            _ => {}
+        }
     }
 }
 

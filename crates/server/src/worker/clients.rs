@@ -93,6 +93,16 @@ impl Clients {
         self.count
     }
 
+    /// How many there may be at once.
+    pub(crate) fn count_max(&self) -> usize {
+        self.limits.clients
+    }
+
+    /// Those that are there stay, if they are more.
+    pub(crate) fn set_count_max(&mut self, count_max: usize) {
+        self.limits.clients = count_max;
+    }
+
     pub(crate) fn on_listener(&mut self) {
         self.accept_at = Some(Instant(0));
     }

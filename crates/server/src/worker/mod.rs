@@ -107,6 +107,7 @@ pub(crate) struct State {
     refused: Vec<(OperationId, quorate_front::Answer)>,
     /// Clients' operations that are not answered.
     in_flight: u64,
+    wall_ms: u64,
     admin_next: u64,
     admins: HashMap<u64, oneshot::Sender<Answer>>,
     /// The version of the directory that the following two were read from.
@@ -134,6 +135,7 @@ impl State {
             answers: Vec::new(),
             refused: Vec::new(),
             in_flight: 0,
+            wall_ms: 0,
             admin_next: ADMIN,
             admins: HashMap::new(),
             directory_version: 0,
@@ -175,6 +177,7 @@ impl Worker {
         let now = moment.now;
         self.host.begin(moment);
         self.links.deliver(&mut self.host, now);
+        self.state.wall_ms = moment.wall.0;
         self.take_clients(now, moment.wall.0);
         self.take_admin();
         self.take_stored()?;
@@ -242,6 +245,7 @@ impl Worker {
         }
         self.clients.accept(&mut self.front, now, now_ms);
         self.host.set_client_count(self.clients.count() as u64);
+        self.front.set_now(now.0, now_ms);
         let mut entry = Entry {
             host: &mut self.host,
             facts: &self.facts,
@@ -249,8 +253,13 @@ impl Worker {
             has_space: self.disk.has_space(),
             in_flight: &mut self.state.in_flight,
             refused: &mut self.state.refused,
+            clients_max: self.clients.count_max(),
         };
         self.clients.offer(&mut self.front, &mut entry, now_ms);
+        self.clients.set_count_max(entry.clients_max);
+        for connection in self.front.take_killed() {
+            self.clients.touch(connection);
+        }
     }
 
     fn take_admin(&mut self) {
@@ -296,6 +305,10 @@ impl Worker {
             links.send(to, frame);
         });
         self.host.take_answers(&mut self.state.answers);
+        if !self.state.answers.is_empty() {
+            // Behind the flush that they waited for.
+            self.front.set_now(self.clocks.now().0, self.state.wall_ms);
+        }
         for (number, answer) in self.state.answers.drain(..) {
             if number & ADMIN != 0 {
                 if let Some(waiting) = self.state.admins.remove(&number) {
