@@ -1,6 +1,14 @@
-//! The hybrid clock: wall time that never goes back and never falls behind what others have stamped.
+//! The hybrid clock: wall time that never goes back and never falls behind what trusted nodes have stamped; and whom to
+//! trust.
+//!
+//! A wall clock is trusted if most clocks of the cluster agree with it. Wall clocks are compared through the lease clock,
+//! which does not jump: a node knows how far each other's wall clock was from its own lease clock when the two last
+//! spoke, so that it notices at once, and without asking anybody, when its own has been set.
 
-use quorate_protocol::{Instant, Stamp};
+use hashbrown::HashMap;
+use quorate_protocol::{Instant, NodeId, Stamp};
+
+use crate::hash::FixedState;
 
 /// Two readings of the node's clocks, taken together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,8 +19,11 @@ pub struct Moment {
     pub wall: Stamp,
 }
 
-/// A stamp this far ahead of our wall clock is a peer whose clock is off: it is not followed.
-pub const STAMP_AHEAD_MAX_MS: u64 = 1000;
+/// Wall clocks that are no further apart agree.
+pub const WALLS_APART_MAX_MS: u64 = 1000;
+
+/// A question that took longer to be answered says too little about the other's wall clock.
+const ROUND_TRIP_US_MAX: u64 = WALLS_APART_MAX_MS * 1000;
 
 #[derive(Clone, Copy, Debug)]
 pub struct HybridClock {
@@ -21,18 +32,12 @@ pub struct HybridClock {
     /// When `stamp` was last raised by more than the passing of time.
     raised_at: Instant,
     raised_to: Stamp,
-    /// How far a wall clock that is ahead may be followed now.
-    slew_us: u64,
 }
 
-/// A wall clock that is ahead is followed by this part of the time that passes: one that jumps does not take group time
-/// along, and is found out by the peers' stamps before it is followed far.
-const SLEW_PART: u64 = 10;
-const SLEW_US_MAX: u64 = 100_000;
-
 impl HybridClock {
+    /// A clock that knows nothing of the time of day yet.
     pub fn new(moment: Moment) -> HybridClock {
-        HybridClock { moment, stamp: moment.wall, raised_at: moment.now, raised_to: moment.wall, slew_us: 0 }
+        HybridClock { moment, stamp: Stamp(0), raised_at: moment.now, raised_to: Stamp(0) }
     }
 
     pub fn now(&self) -> Instant {
@@ -47,49 +52,75 @@ impl HybridClock {
         self.moment.wall
     }
 
+    /// Time passes. Where the wall clock stands matters only to [`HybridClock::follow_wall`].
     pub fn advance(&mut self, moment: Moment) {
         let now = moment.now.max(self.moment.now);
-        self.slew_us = (self.slew_us + (now.0 - self.moment.now.0) / SLEW_PART).min(SLEW_US_MAX);
         self.moment = Moment { now, wall: moment.wall };
         let elapsed_ms = (now.0 - self.raised_at.0) / 1000;
         self.stamp = self.stamp.max(Stamp(self.raised_to.0 + elapsed_ms));
-        let ahead_ms = moment.wall.0.saturating_sub(self.stamp.0).min(self.slew_us / 1000);
-        if ahead_ms > 0 {
-            self.slew_us -= ahead_ms * 1000;
-            self.raise(Stamp(self.stamp.0 + ahead_ms));
-        }
     }
 
-    /// Follows a stamp seen in a frame or in the log. False if it is too far ahead to be believed.
-    pub fn observe(&mut self, stamp: Stamp) -> bool {
-        if stamp.0 > self.stamp.0 + STAMP_AHEAD_MAX_MS {
-            return false;
-        }
+    /// The wall clock is trusted.
+    pub fn follow_wall(&mut self) {
+        self.follow(self.moment.wall);
+    }
+
+    /// Follows a stamp of a trusted node, or one found in the log.
+    pub fn follow(&mut self, stamp: Stamp) {
         if stamp > self.stamp {
-            self.raise(stamp);
-        }
-        true
-    }
-
-    /// The wall clock is right: leaves a time far ahead of it, which was that of a wrong one. Group time never goes back
-    /// by it, since no slot takes a stamp below that of the slot before.
-    pub fn settle(&mut self) {
-        if self.stamp.0 > self.moment.wall.0 + STAMP_AHEAD_MAX_MS {
-            self.raise(self.moment.wall);
+            self.stamp = stamp;
+            self.raised_to = stamp;
+            self.raised_at = self.moment.now;
         }
     }
+}
 
-    /// Follows a stamp that this node had stored: it was believed once, however far ahead it is.
-    pub fn observe_restored(&mut self, stamp: Stamp) {
-        if stamp > self.stamp {
-            self.raise(stamp);
+/// What this node knows of the wall clocks of all.
+#[derive(Clone, Debug)]
+pub struct WallClocks {
+    /// Of how many nodes more than half must agree.
+    node_count: usize,
+    mine_ms: i64,
+    others_ms: HashMap<NodeId, i64, FixedState>,
+}
+
+/// What the wall clock shows when the lease clock shows 0.
+fn origin_ms(wall: Stamp, now: Instant) -> i64 {
+    wall.0 as i64 - (now.0 / 1000) as i64
+}
+
+impl WallClocks {
+    pub fn new(node_count: usize, moment: Moment) -> WallClocks {
+        WallClocks { node_count, mine_ms: origin_ms(moment.wall, moment.now), others_ms: HashMap::default() }
+    }
+
+    /// What this node's own clocks show now.
+    pub fn read(&mut self, moment: Moment) {
+        self.mine_ms = origin_ms(moment.wall, moment.now);
+    }
+
+    /// Another node answered, showing its wall clock, what it was asked at `asked_at`. Its clock was read somewhere
+    /// between then and `now`.
+    pub fn hear(&mut self, node: NodeId, wall: Stamp, asked_at: Instant, now: Instant) {
+        let round_trip_us = now.0.saturating_sub(asked_at.0);
+        if round_trip_us <= ROUND_TRIP_US_MAX {
+            self.others_ms.insert(node, origin_ms(wall, Instant(asked_at.0 + round_trip_us / 2)));
         }
     }
 
-    fn raise(&mut self, stamp: Stamp) {
-        self.stamp = stamp;
-        self.raised_to = stamp;
-        self.raised_at = self.moment.now;
+    /// Whether this node's wall clock agrees with those of most nodes, itself counted.
+    pub fn is_mine_trusted(&self) -> bool {
+        let agreeing = 1 + self.others_ms.values().filter(|&&origin| self.agrees(origin)).count();
+        agreeing * 2 > self.node_count
+    }
+
+    /// Whether another node's wall clock is known to agree with this one's.
+    pub fn agrees_with(&self, node: NodeId) -> bool {
+        self.others_ms.get(&node).is_some_and(|&origin| self.agrees(origin))
+    }
+
+    fn agrees(&self, origin: i64) -> bool {
+        origin.abs_diff(self.mine_ms) <= WALLS_APART_MAX_MS
     }
 }
 
@@ -101,34 +132,71 @@ mod tests {
         Moment { now: Instant(now_ms * 1000), wall: Stamp(wall_ms) }
     }
 
+    fn trusted(moment: Moment) -> HybridClock {
+        let mut clock = HybridClock::new(moment);
+        clock.follow_wall();
+        clock
+    }
+
     #[test]
     fn a_wall_clock_set_back_does_not_turn_time_back() {
-        let mut clock = HybridClock::new(moment(0, 5000));
+        let mut clock = trusted(moment(0, 5000));
         clock.advance(moment(10, 1000));
+        clock.follow_wall();
         assert_eq!(clock.stamp(), Stamp(5010));
     }
 
     #[test]
-    fn a_wall_clock_that_jumps_ahead_is_followed_slowly() {
-        let mut clock = HybridClock::new(moment(0, 5000));
+    fn a_wall_clock_that_is_not_trusted_is_not_followed() {
+        let mut clock = trusted(moment(0, 5000));
         clock.advance(moment(100, 3_600_000));
-        assert_eq!(clock.stamp(), Stamp(5110));
-        clock.advance(moment(200, 3_600_100));
-        assert_eq!(clock.stamp(), Stamp(5220));
+        assert_eq!(clock.stamp(), Stamp(5100));
     }
 
     #[test]
-    fn a_stamp_seen_is_followed_and_time_goes_on_from_it() {
-        let mut clock = HybridClock::new(moment(0, 5000));
-        assert!(clock.observe(Stamp(5500)));
+    fn a_stamp_is_followed_and_time_goes_on_from_it() {
+        let mut clock = trusted(moment(0, 5000));
+        clock.follow(Stamp(5500));
         clock.advance(moment(20, 5020));
         assert_eq!(clock.stamp(), Stamp(5520));
     }
 
+    const B: NodeId = NodeId(2);
+    const C: NodeId = NodeId(3);
+
+    /// Of three nodes; B and C have answered at once that their walls show `b_ms` and `c_ms` when ours shows 5000.
+    fn walls(b_ms: u64, c_ms: u64) -> WallClocks {
+        let mut walls = WallClocks::new(3, moment(100, 5000));
+        walls.hear(B, Stamp(b_ms), Instant(100_000), Instant(100_000));
+        walls.hear(C, Stamp(c_ms), Instant(100_000), Instant(100_000));
+        walls
+    }
+
     #[test]
-    fn a_stamp_far_ahead_is_not_believed() {
-        let mut clock = HybridClock::new(moment(0, 5000));
-        assert!(!clock.observe(Stamp(7000)));
-        assert_eq!(clock.stamp(), Stamp(5000));
+    fn a_wall_clock_is_trusted_with_that_of_one_of_two_others() {
+        assert!(!WallClocks::new(3, moment(100, 5000)).is_mine_trusted(), "nobody was heard");
+        assert!(WallClocks::new(1, moment(100, 5000)).is_mine_trusted(), "there is nobody else");
+        let apart = walls(6000, 6001);
+        assert!(apart.is_mine_trusted() && apart.agrees_with(B) && !apart.agrees_with(C));
+        assert!(!walls(6001, 3999).is_mine_trusted());
+    }
+
+    #[test]
+    fn ones_own_jump_is_noticed_without_a_word_from_others() {
+        let mut walls = walls(5000, 5000);
+        walls.read(moment(90_100, 95_000));
+        assert!(walls.is_mine_trusted(), "90 s passed by both clocks");
+        walls.read(moment(90_100, 96_001));
+        assert!(!walls.is_mine_trusted());
+    }
+
+    #[test]
+    fn the_middle_of_the_round_trip_counts_and_a_long_one_does_not() {
+        let mut walls = walls(5000, 5000);
+        // Asked at 100 ms, answered at 900: read at 500 ms or so, when ours showed 5400.
+        walls.hear(B, Stamp(6400), Instant(100_000), Instant(900_000));
+        assert!(walls.agrees_with(B));
+        walls.hear(B, Stamp(9999), Instant(100_000), Instant(1_100_001));
+        assert!(walls.agrees_with(B), "an answer after more than a second changes nothing");
     }
 }

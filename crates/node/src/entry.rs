@@ -27,7 +27,8 @@ pub struct Operation {
     pub number: u64,
     pub target: Target,
     pub access: Access,
-    pub deadline: Stamp,
+    /// When whoever asked is told that there is no answer.
+    pub give_up_at: Instant,
     /// The connection's latest operation on the same object that was unanswered when this one came; 0 if none.
     pub predecessor: u64,
     /// The one that names this as its predecessor, if there is one.
@@ -125,14 +126,14 @@ impl Operations {
         Some(operation)
     }
 
-    /// The oldest operation, if its deadline has passed.
-    pub fn overdue(&self, time: Stamp) -> Option<u64> {
+    /// The oldest operation, if it is to be given up.
+    pub fn overdue(&self, now: Instant) -> Option<u64> {
         let oldest = self.ring.front()?.as_ref()?;
-        (oldest.deadline < time).then_some(oldest.number)
+        (oldest.give_up_at <= now).then_some(oldest.number)
     }
 
-    pub fn oldest_deadline(&self) -> Option<Stamp> {
-        Some(self.ring.front()?.as_ref()?.deadline)
+    pub fn give_up_at(&self) -> Option<Instant> {
+        Some(self.ring.front()?.as_ref()?.give_up_at)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Operation> {
@@ -165,6 +166,15 @@ impl Access {
 }
 
 impl Operation {
+    /// Until when it may be executed, in group time: the same for all copies, so that a result can be forgotten. Given
+    /// with the first copy, when this node's clock is known to be right.
+    pub fn set_deadline_once(&mut self, now: Instant, stamp: Stamp) {
+        if self.attempts == 0 {
+            let wait_ms = self.give_up_at.0.saturating_sub(now.0) / 1000;
+            Envelope::set_deadline(&mut self.envelope, Stamp(stamp.0 + wait_ms));
+        }
+    }
+
     /// Names the predecessor that is still unanswered, or none, in the encoded command.
     pub fn set_predecessor(&mut self, unanswered: bool) {
         let distance = self.number.saturating_sub(self.predecessor);
@@ -182,7 +192,7 @@ mod tests {
             number,
             target: Target::Root,
             access: Access::Write,
-            deadline: Stamp(number),
+            give_up_at: Instant(number),
             predecessor: 0,
             successor: None,
             parked: false,
@@ -208,12 +218,12 @@ mod tests {
         assert_eq!(operations.take(2).map(|operation| operation.number), Some(2));
         assert!(operations.take(2).is_none());
         assert!(operations.contains(6));
-        assert_eq!(operations.overdue(Stamp(2)), Some(1));
+        assert_eq!(operations.overdue(Instant(2)), Some(1));
         operations.take(1);
-        assert_eq!(operations.overdue(Stamp(9)), Some(5));
+        assert_eq!(operations.overdue(Instant(9)), Some(5));
         operations.take(6);
         operations.take(5);
-        assert_eq!((operations.count, operations.overdue(Stamp(99))), (0, None));
+        assert_eq!((operations.count, operations.overdue(Instant(99))), (0, None));
         operations.insert(operation(100));
         assert!(operations.contains(100) && !operations.contains(1));
     }

@@ -80,6 +80,11 @@ impl<'a> Envelope<'a> {
         })
     }
 
+    /// Writes the deadline of an encoded envelope that nobody has been sent yet.
+    pub fn set_deadline(encoded: &mut [u8], deadline: Stamp) {
+        encoded[20..28].copy_from_slice(&deadline.0.to_le_bytes());
+    }
+
     /// Rewrites the predecessor of an encoded envelope: it was answered since, or is another now.
     pub fn set_predecessor(encoded: &mut [u8], predecessor: u32) {
         encoded[28..32].copy_from_slice(&predecessor.to_le_bytes());

@@ -17,16 +17,19 @@ pub enum Planted {
     ExpiryIgnored,
     /// A snapshot leaves out what was executed before it.
     SnapshotWithoutResults,
+    /// A node believes its wall clock, whatever the others' show.
+    EveryClockTrusted,
 }
 
 impl Planted {
-    pub const ALL: [Planted; 6] = [
+    pub const ALL: [Planted; 7] = [
         Planted::SessionForgotten,
         Planted::PipelineOrderIgnored,
         Planted::DurableSentAtOnce,
         Planted::CheckpointAhead,
         Planted::ExpiryIgnored,
         Planted::SnapshotWithoutResults,
+        Planted::EveryClockTrusted,
     ];
 }
 

@@ -80,8 +80,8 @@ impl Host {
         command: impl FnOnce(&mut Vec<u8>),
     ) {
         let ticket = Ticket { node: self.settings.node, start: self.settings.start, number };
-        let deadline = Stamp(self.clock.stamp().0 + self.settings.timeout_ms);
         let sent_at = self.clock.now();
+        let give_up_at = sent_at.after_us(self.settings.timeout_ms * 1000);
         let mut parked = false;
         if let Some(before) = self.operations(number).find_mut(predecessor) {
             before.successor = Some(number);
@@ -89,7 +89,7 @@ impl Host {
         }
         let operations = self.operations(number);
         let mut envelope = operations.buffer();
-        Envelope::encode(ticket, deadline, 0, command, &mut envelope);
+        Envelope::encode(ticket, Stamp(0), 0, command, &mut envelope);
         if envelope.len() > ENVELOPE_BYTES_MAX {
             let refusal = format!("ERR the command is larger than {ENVELOPE_BYTES_MAX} bytes");
             return self.answers.push((number, Answer::Outcome(Outcome::Error(refusal))));
@@ -98,7 +98,7 @@ impl Host {
             number,
             target,
             access,
-            deadline,
+            give_up_at,
             predecessor,
             successor: None,
             parked,
@@ -128,7 +128,8 @@ impl Host {
             return;
         }
         let (target, access, predecessor) = (operation.target, operation.access, operation.predecessor);
-        // A deadline from a wrong clock would have passed long ago, or bind the members for ever.
+        // The first copy gets its deadline now. From a wrong clock it would have passed long ago, or bind the members for
+        // ever.
         if self.clock_off {
             return self.retry_later(number);
         }
@@ -139,9 +140,10 @@ impl Host {
         match self.route(target, told) {
             Ok(route) => {
                 let unanswered = predecessor != 0 && self.operations(number).contains(predecessor);
-                let now = self.clock.now();
+                let (now, stamp) = (self.clock.now(), self.clock.stamp());
                 let Some(operation) = self.operations(number).find_mut(number) else { return };
                 operation.set_predecessor(unanswered);
+                operation.set_deadline_once(now, stamp);
                 operation.sent_to = Some(route.coordinator);
                 operation.sent_at = now;
                 operation.copies_at_large += 1;
@@ -317,8 +319,8 @@ impl Host {
     }
 
     pub(super) fn fail_overdue(&mut self) {
-        let time = self.clock.stamp();
-        while let Some(number) = self.clients.overdue(time).or_else(|| self.internals.overdue(time)) {
+        let now = self.clock.now();
+        while let Some(number) = self.clients.overdue(now).or_else(|| self.internals.overdue(now)) {
             let operation = self.operations(number).find_mut(number);
             let at_large = operation.is_some_and(|operation| operation.copies_at_large > 0);
             let loading = self.directory.state().is_none();

@@ -17,7 +17,7 @@ use super::dispatch::{INTERNAL, ROOT_EPOCH};
 use super::group::{CheckpointState, Group, GroupState, ROOT_NAMESPACE};
 use super::transfer::{empty_content, restore_object};
 use super::{Counters, Forgotten, Host, HostSettings};
-use crate::clock::{HybridClock, Moment};
+use crate::clock::{HybridClock, Moment, WallClocks};
 use crate::entry::Operations;
 use crate::machine::{Content, Machine};
 use crate::outbox::Outbox;
@@ -76,7 +76,7 @@ impl Host {
                 group.state = state_after_stop(&group, host.settings.forgotten, damaged);
             }
             report.silent_count += usize::from(group.state != GroupState::Alive);
-            host.clock.observe_restored(group.machine.time());
+            host.clock.follow(group.machine.time());
             host.adopt(group);
         }
         host.remember_silent();
@@ -98,10 +98,9 @@ impl Host {
             random: settings.seed,
             peers: Peers::new(settings.timing, moment.now, settings.start),
             started_at: moment.now,
-            settings,
             linked: Vec::new(),
+            walls: WallClocks::new(settings.nodes.len(), moment),
             clock_off: true,
-            offsets: HashMap::default(),
             seen: HashMap::default(),
             client_count: 0,
             recovered_at: HashMap::default(),
@@ -127,6 +126,7 @@ impl Host {
             sweep: VecDeque::new(),
             timers: Timers::default(),
             wal,
+            settings,
             scratch: Vec::new(),
             answers: Vec::new(),
             batches: Vec::new(),

@@ -96,7 +96,7 @@ impl Host {
     fn apply(&mut self, index: u32, position: Position, value: &Value) {
         let slot = position.slot;
         self.counters.slots_applied += 1;
-        self.clock.observe(value.stamp);
+        self.clock.follow(value.stamp);
         let group = &mut self.groups[index as usize];
         if self.settings.observe {
             self.executed.push((group.id(), slot, hash_of(value)));

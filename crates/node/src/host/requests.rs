@@ -4,7 +4,7 @@ use quorate_protocol::effect::ReadMode;
 use quorate_protocol::{Epoch, Event, GroupId, NodeId, Payload, Proposal, Stamp};
 
 use super::Host;
-use crate::clock::STAMP_AHEAD_MAX_MS;
+use crate::clock::WALLS_APART_MAX_MS;
 use crate::envelope::{ENVELOPE_BYTES_MAX, Envelope, Ticket};
 use crate::frame::{Access, Bounce, Position, encode_reply};
 use crate::planted::{self, Planted};
@@ -34,7 +34,7 @@ impl Host {
             }
         };
         let Ticket { start, number, .. } = envelope.ticket;
-        let latest_ms = self.clock.stamp().0 + self.settings.timeout_ms + STAMP_AHEAD_MAX_MS;
+        let latest_ms = self.clock.stamp().0 + self.settings.timeout_ms + WALLS_APART_MAX_MS;
         let believed = envelope.deadline.0 <= latest_ms && !self.clock_off;
         if bytes.len() > ENVELOPE_BYTES_MAX || !believed {
             self.counters.stamps_not_believed += 1;

@@ -103,7 +103,7 @@ impl Host {
         let now = self.clock.now();
         let steady = |node: NodeId| {
             !self.peers.is_suspected(node)
-                && !self.is_clock_apart(node)
+                && self.walls.agrees_with(node)
                 && self.recovered_at.get(&node).is_none_or(|at| at.after_us(RECOVERY_US) <= now)
                 && self.linked.contains(&node)
         };

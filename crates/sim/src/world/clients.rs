@@ -16,8 +16,14 @@ pub struct Clients {
     /// Calls sent so far.
     pub sent: u64,
     answered: u64,
-    /// The calls that end a run: one read of every object. `None` until the faults are over.
-    last_reads: Option<Vec<Call>>,
+    /// The calls that end a run: a read of every object at every node. `None` until the faults are over.
+    last_reads: Option<Vec<LastRead>>,
+}
+
+#[derive(Clone)]
+struct LastRead {
+    node: usize,
+    call: Call,
 }
 
 struct Client {
@@ -54,9 +60,16 @@ impl Clients {
         self.last_reads.as_ref().is_some_and(Vec::is_empty) && self.list.iter().all(|client| client.open.is_empty())
     }
 
-    /// From now on every object is read once more, and then no more.
-    pub fn finish(&mut self) {
-        self.last_reads = Some(self.workload.last_reads());
+    /// From now on every object is read once more at every one of so many nodes, and then no more.
+    pub fn finish(&mut self, nodes: usize) {
+        let reads_at = |node| self.workload.last_reads().into_iter().map(move |call| LastRead { node, call });
+        self.last_reads = Some((0..nodes).flat_map(reads_at).collect());
+    }
+
+    fn connect(&mut self, which: usize, node: usize) {
+        self.connections += 1;
+        let client = &mut self.list[which];
+        (client.node, client.connection) = (node, Connection(self.connections));
     }
 
     /// The node is gone: nobody will learn what became of the calls that it had. Names the clients that had some.
@@ -69,7 +82,7 @@ impl Clients {
             for open in client.open.drain(..) {
                 sometimes.unknown_outcome += 1;
                 if let (Some(reads), record) = (&mut self.last_reads, history.record(open.id)) {
-                    reads.push(record.call.clone());
+                    reads.push(LastRead { node, call: record.call.clone() });
                 }
             }
             self.connections += 1;
@@ -109,7 +122,7 @@ impl Clients {
         if let Some(reads) = &mut self.last_reads
             && !matches!(fate, Fate::Answered { .. })
         {
-            reads.push(call);
+            reads.push(LastRead { node, call });
         }
         if fate != Fate::Unknown {
             history.settle(open.id, fate);
@@ -136,6 +149,10 @@ impl World {
         if self.clients.last_reads.is_none() && self.clients.sent >= self.settings.calls && self.faults_are_enough() {
             self.start_healing();
         }
+        if let Some(reads) = &mut self.clients.last_reads {
+            let read = reads.pop();
+            return self.send_last_read(which, read);
+        }
         let down = !self.nodes[self.clients.list[which].node].is_up();
         if down || self.clients.random.chance(3) {
             self.reconnect(which);
@@ -144,27 +161,29 @@ impl World {
         if !self.nodes[node].is_up() {
             return self.plan(50_000, super::Event::Client { client: which });
         }
-        let calls = match &mut self.clients.last_reads {
-            Some(reads) => reads.pop().into_iter().collect(),
-            None => self.clients.workload.next_calls((ORIGIN_MS + self.now_us / 1000) as i64),
-        };
-        if calls.is_empty() {
-            // Nothing left to ask now; a read that failed may come back.
-            return self.plan(100_000, super::Event::Client { client: which });
-        }
-        for call in calls {
+        for call in self.clients.workload.next_calls((ORIGIN_MS + self.now_us / 1000) as i64) {
             self.send_call(which, node, call);
+        }
+    }
+
+    /// Sends one of the reads that end the run. A read that failed comes back, so a client without one asks again later.
+    fn send_last_read(&mut self, which: usize, read: Option<LastRead>) {
+        match read {
+            Some(LastRead { node, call }) if self.nodes[node].is_up() => {
+                self.clients.connect(which, node);
+                self.send_call(which, node, call);
+            }
+            read => {
+                self.clients.last_reads.iter_mut().for_each(|reads| reads.extend(read.clone()));
+                self.plan(100_000, super::Event::Client { client: which });
+            }
         }
     }
 
     fn reconnect(&mut self, which: usize) {
         let up: Vec<usize> = (0..self.nodes.len()).filter(|&node| self.nodes[node].is_up()).collect();
-        self.clients.connections += 1;
-        let client = &mut self.clients.list[which];
-        client.connection = Connection(self.clients.connections);
-        if !up.is_empty() {
-            client.node = *self.clients.random.pick(&up);
-        }
+        let node = if up.is_empty() { self.clients.list[which].node } else { *self.clients.random.pick(&up) };
+        self.clients.connect(which, node);
     }
 
     fn send_call(&mut self, which: usize, node: usize, call: Call) {

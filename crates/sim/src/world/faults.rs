@@ -10,6 +10,7 @@ pub struct FaultCounts {
     pub partitions: u32,
     pub pauses: u32,
     pub all_at_once: u32,
+    pub clock_steps: u32,
 }
 
 impl World {
@@ -34,18 +35,13 @@ impl World {
                 let node = self.pick_node();
                 self.nodes[node].doomed = true;
             }
-            40..45 => {
-                self.faults.all_at_once += 1;
-                for node in 0..self.nodes.len() {
-                    let power = self.random.chance(500);
-                    self.crash(node, power);
-                }
-            }
+            40..45 => self.crash_all(),
             45..62 => self.partition(),
             62..80 => {
                 let node = self.pick_node();
                 self.pause(node);
             }
+            80..86 => self.step_a_wall_clock(),
             _ => self.network.change_weather(),
         }
         let next_us = self.random.range(100_000..2_000_000);
@@ -69,6 +65,14 @@ impl World {
             self.random.range(100_000..4_000_000)
         };
         self.plan(down_us, Event::Restart { node });
+    }
+
+    fn crash_all(&mut self) {
+        self.faults.all_at_once += 1;
+        for node in 0..self.nodes.len() {
+            let power = self.random.chance(500);
+            self.crash(node, power);
+        }
     }
 
     pub(super) fn restart_node(&mut self, node: usize) {
@@ -117,6 +121,21 @@ impl World {
         self.network.unblock_all();
     }
 
+    /// One wall clock is set wrong at a time: those set before are set right.
+    fn step_a_wall_clock(&mut self) {
+        self.faults.clock_steps += 1;
+        self.correct_wall_clocks();
+        let far_ms = *self.random.pick(&[700, 3_000, 60_000, 3_600_000, 86_400_000]);
+        let step_ms = self.random.range(1..far_ms) as i64;
+        let node = self.pick_node();
+        let ahead = self.random.chance(500);
+        self.nodes[node].set_wall_step(if ahead { step_ms } else { -step_ms });
+    }
+
+    fn correct_wall_clocks(&mut self) {
+        self.nodes.iter_mut().for_each(|node| node.set_wall_step(0));
+    }
+
     fn pause(&mut self, node: usize) {
         if self.nodes[node].paused || !self.nodes[node].is_up() {
             return;
@@ -131,6 +150,11 @@ impl World {
     pub(super) fn start_healing(&mut self) {
         self.healing = true;
         self.network.calm();
+        self.correct_wall_clocks();
+        // What an idle group needs to be woken must be on disk too.
+        if self.random.chance(300) {
+            self.crash_all();
+        }
         for node in 0..self.nodes.len() {
             self.nodes[node].doomed = false;
             if !self.nodes[node].is_up() {
@@ -140,7 +164,7 @@ impl World {
                 self.resume_node(node);
             }
         }
-        self.clients.finish();
+        self.clients.finish(self.nodes.len());
     }
 
     /// Every client has its answers and every replica of a group stands at the same slot.

@@ -64,6 +64,8 @@ struct Clock {
     origin_us: u64,
     drift_ppm: i64,
     wall_offset_ms: i64,
+    /// How far somebody has set the wall clock wrong.
+    wall_step_ms: i64,
 }
 
 impl Clock {
@@ -72,12 +74,13 @@ impl Clock {
             origin_us: random.range(1_000_000..1_000_000_000_000),
             drift_ppm: random.range(0..2 * DRIFT_PPM + 1) as i64 - DRIFT_PPM as i64,
             wall_offset_ms: random.range(0..2 * WALL_SKEW_MS + 1) as i64 - WALL_SKEW_MS as i64,
+            wall_step_ms: 0,
         }
     }
 
     fn read(&self, now_us: u64) -> Moment {
         let local_us = (now_us as i64 + now_us as i64 * self.drift_ppm / 1_000_000) as u64;
-        let wall_ms = ORIGIN_MS as i64 + (local_us / 1000) as i64 + self.wall_offset_ms;
+        let wall_ms = ORIGIN_MS as i64 + (local_us / 1000) as i64 + self.wall_offset_ms + self.wall_step_ms;
         Moment { now: Instant(self.origin_us + local_us), wall: Stamp(wall_ms as u64) }
     }
 
@@ -147,6 +150,11 @@ impl Node {
         }
     }
 
+    /// Somebody sets the wall clock, by so much off what it would be; 0 corrects it.
+    pub(super) fn set_wall_step(&mut self, step_ms: i64) {
+        self.clock.wall_step_ms = step_ms;
+    }
+
     /// What this node's hosts have seen, the present one's and those before it.
     pub(super) fn add_to(&self, sometimes: &mut Sometimes) {
         sometimes.add(&self.lost);
@@ -214,7 +222,8 @@ impl World {
         if power {
             let random = &mut node.random;
             node.storage.crash(&mut || random.next_u64());
-            node.clock = Clock { wall_offset_ms: node.clock.wall_offset_ms, ..Clock::new(&mut node.random) };
+            let Clock { wall_offset_ms, wall_step_ms, .. } = node.clock;
+            node.clock = Clock { wall_offset_ms, wall_step_ms, ..Clock::new(&mut node.random) };
         } else {
             node.storage.restart();
         }
@@ -278,7 +287,8 @@ impl World {
         let node = &mut self.nodes[at];
         if !node.storing && !node.batches.is_empty() {
             node.storing = true;
-            let delay_us = node.random.range(200..20_000);
+            let slow = node.random.chance(50);
+            let delay_us = if slow { node.random.range(100_000..500_000) } else { node.random.range(200..20_000) };
             let life = node.life;
             self.plan(delay_us, Event::Stored { node: at, life });
         }
