@@ -354,7 +354,16 @@ impl Host {
             self.counters.answered_again += 1;
             return;
         };
-        self.unpark(operation.successor);
+        if let Some(successor) = operation.successor {
+            // What failed leaves a gap in its connection's order, which the next one must not slip through.
+            let unanswered =
+                matches!(answer, Answer::Failed(_)) && self.operations(number).contains(operation.predecessor);
+            if unanswered {
+                self.close_gap(operation.predecessor, successor);
+            } else {
+                self.unpark(successor);
+            }
+        }
         match operation.purpose {
             Purpose::Client => self.answers.push((number, answer)),
             Purpose::Directory => self.take_directory(answer),
@@ -381,9 +390,20 @@ impl Host {
         overtaken || too_old
     }
 
+    /// What stood between these two is gone: the second now waits for the first.
+    fn close_gap(&mut self, predecessor: u64, number: u64) {
+        let Some(before) = self.operations(predecessor).find_mut(predecessor) else { return };
+        before.successor = Some(number);
+        let (parked, access) = (before.parked, before.access);
+        let Some(operation) = self.operations(number).find_mut(number) else { return };
+        operation.predecessor = predecessor;
+        if !parked && !operation.access.waits_for(access) {
+            self.unpark(number);
+        }
+    }
+
     /// The operation before this one is answered.
-    fn unpark(&mut self, number: Option<u64>) {
-        let Some(number) = number else { return };
+    fn unpark(&mut self, number: u64) {
         let Some(operation) = self.operations(number).find_mut(number) else { return };
         if std::mem::take(&mut operation.parked) {
             self.retry_after(number, 0);
@@ -393,3 +413,74 @@ impl Host {
 
 /// The epoch that the root is born with; it changes by its own commands only.
 pub(super) const ROOT_EPOCH: Epoch = Epoch(0);
+
+#[cfg(test)]
+mod tests {
+    use quorate_checkpoint::MemoryStore;
+    use quorate_object::{Command, Condition, Expiry, SetAnswer};
+    use quorate_protocol::Instant;
+    use quorate_wal::memory::MemoryStorage;
+
+    use super::*;
+    use crate::clock::Moment;
+    use crate::host::{Forgotten, HostSettings};
+    use crate::root::{NodeRecord, Settings};
+
+    /// One of three nodes, alone: it knows no directory, so that what is submitted waits.
+    fn alone() -> Host {
+        let node = |id: u32| {
+            let address = format!("n{id}:1");
+            NodeRecord { id, name: format!("n{id}"), peer: address.clone(), client: address.clone(), admin: address }
+        };
+        let settings = HostSettings {
+            node: NodeId(1),
+            start: 1,
+            nodes: (1..=3).map(node).collect(),
+            defaults: Settings::default(),
+            cluster: 7,
+            timing: quorate_protocol::peers::Timing::default(),
+            timeout_ms: 5_000,
+            log: quorate_wal::Settings { log_id: 7, segment_bytes: 256 * 1024 },
+            seed: 1,
+            checkpoint_bytes: 64 * 1024,
+            checkpoint_slots: 100,
+            forgotten: Forgotten::Nothing,
+            version: "test".into(),
+            pid: 0,
+            observe: false,
+        };
+        let moment = Moment { now: Instant(1_000_000), wall: Stamp(1_700_000_000_000) };
+        let (host, _) = Host::open(settings, &MemoryStorage::default(), &MemoryStore::default(), moment).unwrap();
+        host
+    }
+
+    fn submit_set(host: &mut Host, number: u64, predecessor: Option<u64>) {
+        let command = Command::Set {
+            key: b"key",
+            value: b"value",
+            condition: Condition::Always,
+            expiry: Expiry::Unset,
+            answer: SetAnswer::Ok,
+        };
+        host.submit(Submission {
+            number,
+            predecessor,
+            target: Target::Slot { namespace: 0, slot: 0 },
+            command: &command,
+        });
+    }
+
+    #[test]
+    fn a_failed_write_leaves_no_gap_in_the_order_of_its_connection() {
+        let mut host = alone();
+        for number in 1..=4 {
+            submit_set(&mut host, number, (number > 1).then(|| number - 1));
+        }
+        host.handle_bounced(NodeId(2), 1, 3, Bounce::Expired);
+        host.handle_bounced(NodeId(2), 1, 2, Bounce::Expired);
+        assert_eq!(host.clients.find_mut(4).map(|operation| operation.predecessor), Some(1));
+        assert_eq!(host.clients.find_mut(1).and_then(|operation| operation.successor), Some(4));
+        host.handle_bounced(NodeId(2), 1, 1, Bounce::Expired);
+        assert!(!host.clients.contains(1), "there is nothing left to wait for");
+    }
+}
