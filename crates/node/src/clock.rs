@@ -23,7 +23,10 @@ pub struct Moment {
 pub const WALLS_APART_MAX_MS: u64 = 1000;
 
 /// A question that took longer to be answered says too little about the other's wall clock.
-const ROUND_TRIP_US_MAX: u64 = WALLS_APART_MAX_MS * 1000;
+const ROUND_TRIP_US_MAX: u64 = 500_000;
+
+/// What is known of another's wall clock counts for as long as so many heartbeats: it may have been set since.
+const KNOWN_HEARTBEATS: u64 = 20;
 
 #[derive(Clone, Copy, Debug)]
 pub struct HybridClock {
@@ -80,8 +83,16 @@ impl HybridClock {
 pub struct WallClocks {
     /// Of how many nodes more than half must agree.
     node_count: usize,
+    known_us: u64,
+    now: Instant,
     mine_ms: i64,
-    others_ms: HashMap<NodeId, i64, FixedState>,
+    others: HashMap<NodeId, Known, FixedState>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    origin_ms: i64,
+    asked_at: Instant,
 }
 
 /// What the wall clock shows when the lease clock shows 0.
@@ -90,37 +101,47 @@ fn origin_ms(wall: Stamp, now: Instant) -> i64 {
 }
 
 impl WallClocks {
-    pub fn new(node_count: usize, moment: Moment) -> WallClocks {
-        WallClocks { node_count, mine_ms: origin_ms(moment.wall, moment.now), others_ms: HashMap::default() }
+    pub fn new(node_count: usize, heartbeat_us: u64, moment: Moment) -> WallClocks {
+        let mine_ms = origin_ms(moment.wall, moment.now);
+        WallClocks {
+            node_count,
+            known_us: KNOWN_HEARTBEATS * heartbeat_us,
+            now: moment.now,
+            mine_ms,
+            others: HashMap::default(),
+        }
     }
 
     /// What this node's own clocks show now.
     pub fn read(&mut self, moment: Moment) {
+        self.now = moment.now;
         self.mine_ms = origin_ms(moment.wall, moment.now);
     }
 
     /// Another node answered, showing its wall clock, what it was asked at `asked_at`. Its clock was read somewhere
-    /// between then and `now`.
-    pub fn hear(&mut self, node: NodeId, wall: Stamp, asked_at: Instant, now: Instant) {
-        let round_trip_us = now.0.saturating_sub(asked_at.0);
+    /// between then and now.
+    pub fn hear(&mut self, node: NodeId, wall: Stamp, asked_at: Instant) {
+        let round_trip_us = self.now.0.saturating_sub(asked_at.0);
         if round_trip_us <= ROUND_TRIP_US_MAX {
-            self.others_ms.insert(node, origin_ms(wall, Instant(asked_at.0 + round_trip_us / 2)));
+            let origin_ms = origin_ms(wall, Instant(asked_at.0 + round_trip_us / 2));
+            self.others.insert(node, Known { origin_ms, asked_at });
         }
     }
 
     /// Whether this node's wall clock agrees with those of most nodes, itself counted.
     pub fn is_mine_trusted(&self) -> bool {
-        let agreeing = 1 + self.others_ms.values().filter(|&&origin| self.agrees(origin)).count();
+        let agreeing = 1 + self.others.values().filter(|known| self.agrees(known)).count();
         agreeing * 2 > self.node_count
     }
 
     /// Whether another node's wall clock is known to agree with this one's.
     pub fn agrees_with(&self, node: NodeId) -> bool {
-        self.others_ms.get(&node).is_some_and(|&origin| self.agrees(origin))
+        self.others.get(&node).is_some_and(|known| self.agrees(known))
     }
 
-    fn agrees(&self, origin: i64) -> bool {
-        origin.abs_diff(self.mine_ms) <= WALLS_APART_MAX_MS
+    fn agrees(&self, known: &Known) -> bool {
+        let fresh = self.now <= known.asked_at.after_us(self.known_us);
+        fresh && known.origin_ms.abs_diff(self.mine_ms) <= WALLS_APART_MAX_MS
     }
 }
 
@@ -166,16 +187,16 @@ mod tests {
 
     /// Of three nodes; B and C have answered at once that their walls show `b_ms` and `c_ms` when ours shows 5000.
     fn walls(b_ms: u64, c_ms: u64) -> WallClocks {
-        let mut walls = WallClocks::new(3, moment(100, 5000));
-        walls.hear(B, Stamp(b_ms), Instant(100_000), Instant(100_000));
-        walls.hear(C, Stamp(c_ms), Instant(100_000), Instant(100_000));
+        let mut walls = WallClocks::new(3, 100_000, moment(100, 5000));
+        walls.hear(B, Stamp(b_ms), Instant(100_000));
+        walls.hear(C, Stamp(c_ms), Instant(100_000));
         walls
     }
 
     #[test]
     fn a_wall_clock_is_trusted_with_that_of_one_of_two_others() {
-        assert!(!WallClocks::new(3, moment(100, 5000)).is_mine_trusted(), "nobody was heard");
-        assert!(WallClocks::new(1, moment(100, 5000)).is_mine_trusted(), "there is nobody else");
+        assert!(!WallClocks::new(3, 100_000, moment(100, 5000)).is_mine_trusted(), "nobody was heard");
+        assert!(WallClocks::new(1, 100_000, moment(100, 5000)).is_mine_trusted(), "there is nobody else");
         let apart = walls(6000, 6001);
         assert!(apart.is_mine_trusted() && apart.agrees_with(B) && !apart.agrees_with(C));
         assert!(!walls(6001, 3999).is_mine_trusted());
@@ -184,19 +205,28 @@ mod tests {
     #[test]
     fn ones_own_jump_is_noticed_without_a_word_from_others() {
         let mut walls = walls(5000, 5000);
-        walls.read(moment(90_100, 95_000));
-        assert!(walls.is_mine_trusted(), "90 s passed by both clocks");
-        walls.read(moment(90_100, 96_001));
+        walls.read(moment(2_100, 7_000));
+        assert!(walls.is_mine_trusted(), "2 s passed by both clocks");
+        walls.read(moment(2_100, 8_001));
         assert!(!walls.is_mine_trusted());
+    }
+
+    #[test]
+    fn what_was_known_long_ago_counts_no_more() {
+        let mut walls = walls(5000, 5000);
+        walls.read(moment(2_101, 7_001));
+        assert!(!walls.is_mine_trusted() && !walls.agrees_with(B));
     }
 
     #[test]
     fn the_middle_of_the_round_trip_counts_and_a_long_one_does_not() {
         let mut walls = walls(5000, 5000);
-        // Asked at 100 ms, answered at 900: read at 500 ms or so, when ours showed 5400.
-        walls.hear(B, Stamp(6400), Instant(100_000), Instant(900_000));
+        // Asked at 100 ms, answered at 500: read at 300 ms or so, when ours showed 5200.
+        walls.read(moment(500, 5400));
+        walls.hear(B, Stamp(6200), Instant(100_000));
         assert!(walls.agrees_with(B));
-        walls.hear(B, Stamp(9999), Instant(100_000), Instant(1_100_001));
-        assert!(walls.agrees_with(B), "an answer after more than a second changes nothing");
+        walls.read(moment(601, 5501));
+        walls.hear(B, Stamp(9999), Instant(100_000));
+        assert!(walls.agrees_with(B), "an answer after more than half a second changes nothing");
     }
 }

@@ -15,7 +15,7 @@ fn a_seed_run_twice_gives_the_same_trace() {
 }
 
 /// Seeds that once failed, with what they showed. The general sweep would find the same again, later.
-const ONCE_FAILED: [(u64, &str); 11] = [
+const ONCE_FAILED: [(u64, &str); 12] = [
     (6, "a read left at once although the one before it waited for a write"),
     (11, "likewise"),
     (13, "likewise"),
@@ -27,6 +27,7 @@ const ONCE_FAILED: [(u64, &str); 11] = [
     (1273, "the time left to an object was counted from the group's last slot"),
     (37, "a coordinator whose clock was off let the time of its group stand still"),
     (277, "a write that failed let the one behind it overtake the one before it"),
+    (478, "what was known of a wall clock long ago still counted"),
 ];
 
 #[test]

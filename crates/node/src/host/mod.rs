@@ -393,7 +393,7 @@ impl Host {
                 // A peer that answers from the future has not answered us.
                 if sent_at <= self.clock.now() {
                     self.peers.handle_grant(from, sent_at, number);
-                    self.walls.hear(from, header.wall, sent_at, self.clock.now());
+                    self.walls.hear(from, header.wall, sent_at);
                     self.judge_clock();
                 } else {
                     self.counters.nonsense += 1;

@@ -99,7 +99,7 @@ impl Host {
             peers: Peers::new(settings.timing, moment.now, settings.start),
             started_at: moment.now,
             linked: Vec::new(),
-            walls: WallClocks::new(settings.nodes.len(), moment),
+            walls: WallClocks::new(settings.nodes.len(), settings.timing.heartbeat_us, moment),
             clock_off: true,
             seen: HashMap::default(),
             client_count: 0,

@@ -13,6 +13,9 @@ pub struct FaultCounts {
     pub clock_steps: u32,
 }
 
+/// Before the next wall clock is set wrong, all are right for this long.
+const WALLS_RIGHT_US: u64 = 2_500_000;
+
 impl World {
     pub(super) fn faults_are_enough(&self) -> bool {
         let crashes = self.faults.crashes >= self.settings.crashes_min;
@@ -41,7 +44,7 @@ impl World {
                 let node = self.pick_node();
                 self.pause(node);
             }
-            80..86 => self.step_a_wall_clock(),
+            80..90 => self.set_a_wall_clock(),
             _ => self.network.change_weather(),
         }
         let next_us = self.random.range(100_000..2_000_000);
@@ -121,10 +124,17 @@ impl World {
         self.network.unblock_all();
     }
 
-    /// One wall clock is set wrong at a time: those set before are set right.
-    fn step_a_wall_clock(&mut self) {
+    /// A wall clock is set wrong; or right, if one is wrong. What nodes know of each other's clocks may be
+    /// [`WALLS_RIGHT_US`] old: no two are set within that time.
+    fn set_a_wall_clock(&mut self) {
+        if self.nodes.iter().any(|node| node.wall_step_ms() != 0) {
+            self.walls_right_since_us = self.now_us;
+            return self.correct_wall_clocks();
+        }
+        if self.now_us < self.walls_right_since_us + WALLS_RIGHT_US {
+            return;
+        }
         self.faults.clock_steps += 1;
-        self.correct_wall_clocks();
         let far_ms = *self.random.pick(&[700, 3_000, 60_000, 3_600_000, 86_400_000]);
         let step_ms = self.random.range(1..far_ms) as i64;
         let node = self.pick_node();

@@ -174,6 +174,7 @@ pub struct World {
     clients: Clients,
     history: History,
     faults: FaultCounts,
+    walls_right_since_us: u64,
     /// Faults are over: what is left must come to an end.
     healing: bool,
     agreement: Agreement,
@@ -206,6 +207,7 @@ impl World {
             nodes,
             history: History::new(),
             faults: FaultCounts::default(),
+            walls_right_since_us: 0,
             healing: false,
             agreement: Agreement::default(),
             sometimes: Sometimes::default(),

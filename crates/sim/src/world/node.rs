@@ -150,6 +150,10 @@ impl Node {
         }
     }
 
+    pub(super) fn wall_step_ms(&self) -> i64 {
+        self.clock.wall_step_ms
+    }
+
     /// Somebody sets the wall clock, by so much off what it would be; 0 corrects it.
     pub(super) fn set_wall_step(&mut self, step_ms: i64) {
         self.clock.wall_step_ms = step_ms;
