@@ -19,7 +19,8 @@ pub trait Backend {
     fn namespaces(&self) -> Vec<u32>;
 
     /// How many volumes must be asked for what concerns all objects of a namespace.
-    fn volumes(&self, namespace: u32) -> u32;
+    /// `None` while nobody has told this node; 0 if there is no such namespace.
+    fn volumes(&self, namespace: u32) -> Option<u32>;
 
     /// What `INFO` prints.
     fn server_info(&self) -> ServerInfo;
@@ -60,6 +61,9 @@ pub enum Target<'a> {
     /// `QUORATE ...`, all words including the first.
     Admin { words: Vec<Vec<u8>> },
 }
+
+/// What a node says that does not know the cluster yet: in Redis's words, which clients know.
+pub(crate) const LOADING: &str = "LOADING Redis is loading the dataset in memory";
 
 /// How an operation ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,7 +113,7 @@ impl Failure {
                 "TIMEOUT outcome unknown: no answer in time, the command may still take effect, read before you repeat it"
             }
             Failure::TryAgain => "TRYAGAIN not executed: the replicas of this object are being changed, try again",
-            Failure::Loading => "LOADING Redis is loading the dataset in memory",
+            Failure::Loading => LOADING,
             Failure::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
             Failure::NoSpace => "MISCONF not executed: no space left on the disk, reads still work",
             Failure::Other(text) => text,

@@ -147,7 +147,7 @@ fn submit_volumes<B: Backend>(
     backend: &mut B,
 ) -> Result<(), Refusal> {
     let namespace = front.connections[index].client.namespace;
-    let volume_count = backend.volumes(namespace).min(VOLUMES_MAX);
+    let volume_count = backend.volumes(namespace).ok_or(Refusal::LOADING)?.min(VOLUMES_MAX);
     let all = |namespace: u32, count: u32| (0..count).map(move |volume| (namespace, volume));
     match call.spec.id {
         Id::DbSize => {
@@ -165,8 +165,9 @@ fn submit_volumes<B: Backend>(
         flush => {
             check_flush_mode(call)?;
             let namespaces = if flush == Id::FlushAll { backend.namespaces() } else { vec![namespace] };
+            let count = |namespace| backend.volumes(namespace).unwrap_or(0);
             let volumes: Vec<_> =
-                namespaces.into_iter().flat_map(|namespace| all(namespace, backend.volumes(namespace))).collect();
+                namespaces.into_iter().flat_map(|namespace| all(namespace, count(namespace))).collect();
             let parts = Parts::Written("volumes");
             let gathering = Gathering::new(Collected::AllOk, parts, volumes.len());
             begin_all(front, index, gathering, &volumes, &Command::Flush, backend);

@@ -126,6 +126,18 @@ fn a_command_on_all_objects_has_its_place_in_the_pipeline() {
 }
 
 #[test]
+fn a_command_on_all_objects_is_refused_while_nobody_knows_how_many_volumes_there_are() {
+    let mut talk = Talk::default();
+    talk.backend.is_loading = true;
+    talk.send("dbsize\r\nkeys *\r\nscan 0\r\nflushall\r\n");
+    assert_eq!(talk.read(), r"-LOADING Redis is loading the dataset in memory\r\n".repeat(4));
+    talk.backend.is_loading = false;
+    talk.send("dbsize\r\n");
+    talk.deliver_all(|_| 0);
+    assert_eq!(talk.read(), r":0\r\n");
+}
+
+#[test]
 fn a_held_inline_request_is_not_unquoted_twice() {
     let mut talk = Talk::default();
     talk.send("set 'a b' 1\r\nkeys 'a b'\r\n");

@@ -3,6 +3,8 @@
 //! [`Objects`] is the table; a [`Command`] asks something of it, a [`Change`] is what that does to it, an [`Outcome`] what it
 //! answers. Start at [`Objects::run`]. What objects are copied to and how they are replicated is not known here.
 
+#![forbid(unsafe_code)]
+
 mod change;
 mod checkpoint;
 mod codec;

@@ -20,6 +20,8 @@ pub(crate) struct MemoryBackend {
     volumes: BTreeMap<(u32, u32), Objects>,
     pub(crate) namespaces: Vec<u32>,
     pub(crate) volume_count: u32,
+    /// It knows nothing of the cluster yet.
+    pub(crate) is_loading: bool,
     /// Answers not yet delivered, in the order of submission.
     pub(crate) answers: Vec<(OperationId, Answer)>,
     /// What has been submitted: number, predecessor, and what about.
@@ -34,6 +36,7 @@ impl Default for MemoryBackend {
             volumes: BTreeMap::new(),
             namespaces: vec![0, 1],
             volume_count: VOLUME_COUNT,
+            is_loading: false,
             answers: Vec::new(),
             log: Vec::new(),
             failing: BTreeMap::new(),
@@ -103,8 +106,9 @@ impl Backend for MemoryBackend {
         self.namespaces.clone()
     }
 
-    fn volumes(&self, namespace: u32) -> u32 {
-        if self.namespace_exists(namespace) { self.volume_count } else { 0 }
+    fn volumes(&self, namespace: u32) -> Option<u32> {
+        let count = if self.namespace_exists(namespace) { self.volume_count } else { 0 };
+        (!self.is_loading).then_some(count)
     }
 
     fn server_info(&self) -> ServerInfo {

@@ -27,7 +27,6 @@ pub(crate) struct Facts {
     port: u16,
     /// As many as there are descriptors for.
     clients_possible: usize,
-    volumes_default: u32,
     started_at: SystemInstant,
     config: Vec<(&'static str, String)>,
 }
@@ -84,7 +83,6 @@ impl Facts {
             run_id: format!("{run_id:016x}{run_id:016x}{:08x}", config.node.id),
             port: listen.port(),
             clients_possible: clients_possible(),
-            volumes_default: config.defaults.volumes,
             started_at: SystemInstant::now(),
             config: values,
         }
@@ -123,12 +121,9 @@ impl Backend for Entry<'_> {
         self.host.directory().map_or_else(|| vec![0], |directory| directory.namespaces.keys().copied().collect())
     }
 
-    fn volumes(&self, namespace: u32) -> u32 {
-        let Some(directory) = self.host.directory() else {
-            // The node has never heard of the cluster's namespaces. The first is born with these.
-            return if namespace == 0 { self.facts.volumes_default } else { 0 };
-        };
-        directory.namespaces.get(&namespace).map_or(0, |namespace| namespace.volumes.len() as u32)
+    fn volumes(&self, namespace: u32) -> Option<u32> {
+        let namespaces = &self.host.directory()?.namespaces;
+        Some(namespaces.get(&namespace).map_or(0, |namespace| namespace.volumes.len() as u32))
     }
 
     fn server_info(&self) -> ServerInfo {
