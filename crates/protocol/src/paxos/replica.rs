@@ -293,14 +293,11 @@ impl Paxos {
             }
             Event::Proposed(proposal) => self.propose(active, cx, proposal, out),
             Event::Suspected(_) => self.on_suspected(active, cx, out),
-            Event::Woken => {
-                active.wish = None;
-                match active.duty {
-                    Duty::Following(_) => self.on_woken_following(active, cx, out),
-                    Duty::Preparing(_) => self.on_woken_preparing(active, cx, out),
-                    Duty::Coordinating(_) => self.on_woken_coordinating(active, cx, out),
-                }
-            }
+            Event::Woken => match active.duty {
+                Duty::Following(_) => self.on_woken_following(active, cx, out),
+                Duty::Preparing(_) => self.on_woken_preparing(active, cx, out),
+                Duty::Coordinating(_) => self.on_woken_coordinating(active, cx, out),
+            },
         }
     }
 
@@ -477,7 +474,8 @@ impl Active {
         Active { ledger: Ledger::new(base), duty, wish: None, used_at: now, overtaken: Vec::new() }
     }
 
-    /// A later wish waits for the earlier one that the host still has: it wakes us, and we wish again.
+    /// A later wish waits for the earlier one that the host still has: it wakes us, and we wish again. Being woken by a wish
+    /// that an earlier one has replaced is no reason to wish again: such wishes would never become fewer.
     fn wish_for(&mut self, deadline: Instant, now: Instant, out: &mut Effects<Paxos>) {
         if self.wish.is_none_or(|wish| deadline < wish || wish <= now) {
             self.wish = Some(deadline);
