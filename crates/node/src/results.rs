@@ -4,10 +4,10 @@
 //! command is refused anyway. Part of the replicated state: what is kept and what is forgotten follows from the
 //! sequence of slots alone.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 
-use hashbrown::HashTable;
 use quorate_object::Outcome;
 use quorate_protocol::wire::{Malformed, Reader};
 use quorate_protocol::{NodeId, Stamp};
@@ -18,9 +18,9 @@ use crate::envelope::Ticket;
 pub struct Results {
     /// In the order of execution.
     kept: VecDeque<Kept>,
-    /// The number of the first one kept, counting all that ever were: positions in `index` never move.
+    /// The number of the first one kept, counting all that ever were: positions in `origins` never move.
     base: u64,
-    index: HashTable<u64>,
+    origins: Vec<Origin>,
     /// What is kept beside the entries themselves.
     outcome_bytes: usize,
     /// The positions that checkpoints hold, in runs: the first of each and the one after its last.
@@ -29,6 +29,18 @@ pub struct Results {
 
 /// A run of saved results is closed when it has grown to this.
 const RUN_BYTES: usize = 1 << 20;
+
+/// Where the tickets of one start of one node are kept, by number.
+///
+/// A node's commands mostly arrive in the order of their numbers, so that what is looked for is at one of the two ends: the
+/// memory that a hash table would take from everywhere is not touched.
+#[derive(Clone, Debug)]
+struct Origin {
+    node: NodeId,
+    start: u32,
+    /// Number and position, ascending.
+    tickets: VecDeque<(u64, u64)>,
+}
 
 #[derive(Clone, Debug)]
 struct Kept {
@@ -54,7 +66,7 @@ impl Results {
 
     /// The memory that is taken, about.
     pub fn bytes(&self) -> usize {
-        self.kept.len() * (size_of::<Kept>() + 12) + self.outcome_bytes
+        self.kept.len() * (size_of::<Kept>() + size_of::<(u64, u64)>()) + self.outcome_bytes
     }
 
     /// The position of the oldest one kept: what a checkpoint must remember beside the runs.
@@ -131,24 +143,30 @@ impl Results {
         let outcome = Short::from(outcome);
         self.outcome_bytes += outcome.bytes();
         self.kept.push_back(Kept { ticket, deadline, outcome });
-        let (kept, base) = (&self.kept, self.base);
-        self.index.insert_unique(hash(ticket), position, |&position| hash(kept[(position - base) as usize].ticket));
+        match self.origins.iter_mut().find(|origin| origin.is_of(ticket)) {
+            Some(origin) => origin.insert(ticket.number, position),
+            None => {
+                let tickets = VecDeque::from([(ticket.number, position)]);
+                self.origins.push(Origin { node: ticket.node, start: ticket.start, tickets });
+            }
+        }
     }
 
     /// Forgets what group time has passed. Deadlines are nearly in order, so only the oldest are looked at.
     pub fn forget_before(&mut self, time: Stamp) {
         while self.kept.front().is_some_and(|kept| kept.deadline < time) {
-            let position = self.base;
             let Some(kept) = self.kept.pop_front() else { return };
             self.base += 1;
             self.outcome_bytes -= kept.outcome.bytes();
-            if let Ok(found) = self.index.find_entry(hash(kept.ticket), |&at| at == position) {
-                found.remove();
+            if let Some(at) = self.origins.iter().position(|origin| origin.is_of(kept.ticket)) {
+                self.origins[at].remove(kept.ticket.number);
+                if self.origins[at].tickets.is_empty() {
+                    self.origins.swap_remove(at);
+                }
             }
         }
         if self.kept.is_empty() && self.kept.capacity() > 64 {
             self.kept = VecDeque::new();
-            self.index = HashTable::new();
         }
     }
 
@@ -167,8 +185,45 @@ impl Results {
     }
 
     fn find(&self, ticket: Ticket) -> Option<&Kept> {
-        let at = |position: &u64| &self.kept[(position - self.base) as usize];
-        self.index.find(hash(ticket), |position| at(position).ticket == ticket).map(at)
+        let origin = self.origins.iter().find(|origin| origin.is_of(ticket))?;
+        let position = origin.position(ticket.number)?;
+        Some(&self.kept[(position - self.base) as usize])
+    }
+}
+
+impl Origin {
+    fn is_of(&self, ticket: Ticket) -> bool {
+        (self.node, self.start) == (ticket.node, ticket.start)
+    }
+
+    fn insert(&mut self, number: u64, position: u64) {
+        let at = match self.tickets.back() {
+            Some(&(last, _)) if last > number => self.tickets.partition_point(|&(other, _)| other < number),
+            _ => self.tickets.len(),
+        };
+        self.tickets.insert(at, (number, position));
+    }
+
+    fn position(&self, number: u64) -> Option<u64> {
+        // A command that is executed for the first time, and the one before it, are at the end or behind it.
+        let &(last, position) = self.tickets.back()?;
+        match last.cmp(&number) {
+            Ordering::Equal => Some(position),
+            Ordering::Less => None,
+            Ordering::Greater => self.find(number).map(|at| self.tickets[at].1),
+        }
+    }
+
+    fn remove(&mut self, number: u64) {
+        if self.tickets.front().is_some_and(|&(first, _)| first == number) {
+            self.tickets.pop_front();
+        } else if let Some(at) = self.find(number) {
+            self.tickets.remove(at);
+        }
+    }
+
+    fn find(&self, number: u64) -> Option<usize> {
+        self.tickets.binary_search_by_key(&number, |&(other, _)| other).ok()
     }
 }
 
@@ -228,13 +283,6 @@ impl From<&Outcome> for Short {
     }
 }
 
-/// Tickets are given out by nodes, not chosen by clients: a plain multiplicative hash is safe.
-fn hash(ticket: Ticket) -> u64 {
-    let mixed = ticket.number ^ (u64::from(ticket.node.0) << 48) ^ (u64::from(ticket.start) << 32);
-    let mixed = mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    mixed ^ (mixed >> 29)
-}
-
 impl Hash for Results {
     /// For comparing replicas: what is kept, in its order.
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -262,6 +310,24 @@ mod tests {
         results.forget_before(Stamp(101));
         assert_eq!(results.outcome(ticket(1)), None);
         assert_eq!(results.outcome(ticket(2)), Some(Outcome::Bulk(b"old".to_vec())));
+    }
+
+    #[test]
+    fn tickets_are_found_whatever_order_they_came_in() {
+        let mut results = Results::default();
+        let numbers = [5, 9, 3, 8, 1, 20, 4];
+        for (at, number) in numbers.into_iter().enumerate() {
+            results.keep(ticket(number), Stamp(100 + at as u64), &Outcome::Int(number as i64));
+        }
+        for (at, gone) in numbers.into_iter().enumerate() {
+            for number in 0..25 {
+                let expected = numbers[at..].contains(&number).then_some(Outcome::Int(number as i64));
+                assert_eq!(results.outcome(ticket(number)), expected, "{number} after {at} were forgotten");
+            }
+            results.forget_before(Stamp(101 + at as u64));
+            assert!(!results.contains(ticket(gone)));
+        }
+        assert!(results.is_empty() && results.origins.is_empty());
     }
 
     #[test]
