@@ -103,11 +103,16 @@ impl<S: Storage> Disk<S> {
         self.flush(log, Instant::MAX)
     }
 
+    /// Whether records wait to be written.
+    pub(crate) fn has_unwritten(&self, log: &Wal) -> bool {
+        log.appended() > self.submitted
+    }
+
     /// When [`Disk::flush`] has something to do even if nobody did anything else.
     pub(crate) fn next_due(&self, log: &Wal) -> Instant {
         let to_write = match self.waiting {
             Some(_) => self.retry_at,
-            None if log.appended() > self.submitted => Instant(0),
+            None if self.has_unwritten(log) => Instant(0),
             None => Instant::MAX,
         };
         let to_sync = self.unsynced.map_or(Instant::MAX, |_| self.sync_due_at());

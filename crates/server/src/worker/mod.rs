@@ -1,8 +1,10 @@
 //! The thread that owns the groups, the clients and the links of a node, and turns.
 //!
-//! A turn takes what the sockets hold, reads the clocks, steps the host, sends what need not wait for the disk, writes
-//! and syncs the log once, and sends what did. It never blocks but for that sync and for want of anything to do.
-//! See [`quorate_node::host`] for the contract that its order keeps.
+//! A turn takes what the sockets hold, reads the clocks, steps the host, sends what may leave, and then writes and syncs
+//! the log if that is due. What waited for the disk leaves with the next turn, which follows at once, beside what that
+//! turn has to say: one frame for both. The log is due when no socket holds anything more, or when its oldest record has
+//! waited for as long as the last sync took: under load one sync covers what several turns brought. A turn never blocks
+//! but for that sync and for want of anything to do. See [`quorate_node::host`] for the contract that its order keeps.
 
 mod backend;
 mod checkpointer;
@@ -118,6 +120,12 @@ pub(crate) struct State {
     suspected: Vec<NodeId>,
     snapshots_installed: u64,
     stopping: Option<Stopping>,
+    /// Since when records wait to be written.
+    gathering_since: Option<Instant>,
+    /// What the last flush took.
+    flush_us: u64,
+    /// Something may leave that waited for the disk.
+    has_flushed: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -144,6 +152,9 @@ impl State {
             suspected: Vec::new(),
             snapshots_installed: 0,
             stopping: None,
+            gathering_since: None,
+            flush_us: 0,
+            has_flushed: false,
         }
     }
 }
@@ -186,11 +197,16 @@ impl Worker {
         self.clients.tick(&mut self.front, now);
         self.host.end(self.disk.storage());
         self.follow_directory();
-        if !self.state.writes_before_speaking {
+        self.checkpointer.hand_over(self.host.take_batches());
+        if self.state.writes_before_speaking {
+            self.flush(now)?;
             self.speak(now);
+        } else {
+            self.speak(now);
+            if self.is_flush_due(events.is_empty(), now) {
+                self.flush(now)?;
+            }
         }
-        self.flush(now)?;
-        self.speak(now);
         self.state.counters.turns += 1;
         self.pulse.beat(self.host.is_ready());
         self.tell_news(now);
@@ -207,6 +223,9 @@ impl Worker {
         }
         if self.state.stopping.is_none() {
             due = due.min(self.clients.next_due());
+        }
+        if std::mem::take(&mut self.state.has_flushed) {
+            due = now;
         }
         let timeout = Duration::from_micros(due.0.saturating_sub(now.0));
         match self.poll.poll(events, Some(timeout)) {
@@ -331,10 +350,22 @@ impl Worker {
         self.clients.write(&mut self.front, now);
     }
 
+    /// Whether the log is to be written now, or rather after another look at the sockets.
+    fn is_flush_due(&mut self, is_quiet: bool, now: Instant) -> bool {
+        if !self.disk.has_unwritten(self.host.log_mut()) {
+            return true;
+        }
+        let since = *self.state.gathering_since.get_or_insert(now);
+        is_quiet || since.after_us(self.state.flush_us) <= now
+    }
+
     fn flush(&mut self, now: Instant) -> Result<(), ServerError> {
-        self.checkpointer.hand_over(self.host.take_batches());
+        let began_at = self.clocks.now();
+        self.state.gathering_since = None;
         if let Some(durable) = self.disk.flush(self.host.log_mut(), now)? {
+            self.state.flush_us = self.clocks.now().0.saturating_sub(began_at.0);
             self.state.counters.flushes += 1;
+            self.state.has_flushed = true;
             self.host.flushed(durable);
         }
         Ok(())
