@@ -5,6 +5,7 @@
 mod admin;
 mod check;
 pub mod config;
+mod congestion;
 pub mod directory;
 mod links;
 mod log;
