@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+mod compare;
 mod tidy;
 
 const USAGE: &str = "\
-cargo xtask tidy    check dependencies, purity, sizes, leftovers and the documents
-cargo xtask ci      everything that is checked before a change is taken: .ci/run";
+cargo xtask tidy       check dependencies, purity, sizes, leftovers and the documents
+cargo xtask ci         everything that is checked before a change is taken: .ci/run
+cargo xtask compare    processor time an operation of two commits, in turns";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -15,6 +17,7 @@ fn main() -> ExitCode {
     match words[..] {
         ["tidy"] => tidy::run(&root()),
         ["ci"] => ci(&root()),
+        ["compare", ref rest @ ..] => compare::run(&root(), rest),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             ExitCode::SUCCESS
