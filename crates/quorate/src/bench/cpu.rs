@@ -16,6 +16,10 @@ impl Processes {
         Ok(Processes { pids: pids.to_vec() })
     }
 
+    pub(super) fn of(pids: Vec<u32>) -> Processes {
+        Processes { pids }
+    }
+
     /// Processes that nodes say they are; none if one of them is not on this machine.
     pub(super) fn of_nodes(pids: impl Iterator<Item = u32>) -> Processes {
         let pids: Vec<u32> = pids.collect();

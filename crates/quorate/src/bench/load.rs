@@ -27,13 +27,17 @@ const SILENCE_MAX: Duration = Duration::from_secs(15);
 const FILL_CONNECTIONS: u32 = 16;
 const FILL_PIPELINE: u32 = 16;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Load {
-    operation: Operation,
-    connections: u32,
-    pipeline: u32,
-    size: u32,
-    keys: u64,
+    pub(super) operation: Operation,
+    pub(super) connections: u32,
+    pub(super) pipeline: u32,
+    pub(super) size: u32,
+    pub(super) keys: u64,
+    /// Each connection selects this namespace first.
+    namespace: u32,
+    /// Each write is followed by Redis's WAIT for two replicas.
+    waits: bool,
     until: Until,
 }
 
@@ -61,12 +65,43 @@ impl Load {
         keys: u64,
         measured: Duration,
     ) -> Load {
-        Load { operation, connections, pipeline, size, keys, until: Until::Elapsed(measured) }
+        Load {
+            operation,
+            connections,
+            pipeline,
+            size,
+            keys,
+            namespace: 0,
+            waits: false,
+            until: Until::Elapsed(measured),
+        }
     }
 
     pub(super) fn fill(size: u32, keys: u64) -> Load {
         let (connections, pipeline) = (FILL_CONNECTIONS, FILL_PIPELINE);
-        Load { operation: Operation::Set, connections, pipeline, size, keys, until: Until::AllKeys }
+        let (operation, until) = (Operation::Set, Until::AllKeys);
+        Load { operation, connections, pipeline, size, keys, namespace: 0, waits: false, until }
+    }
+
+    pub(super) fn in_namespace(self, namespace: u32) -> Load {
+        Load { namespace, ..self }
+    }
+
+    /// The same load, with each write followed by Redis's WAIT for two replicas.
+    pub(super) fn waiting(&self) -> Load {
+        Load { waits: true, ..self.clone() }
+    }
+
+    /// Seconds that are measured; of a fill, none.
+    pub(super) fn measured_s(&self) -> u64 {
+        match self.until {
+            Until::Elapsed(measured) => measured.as_secs(),
+            Until::AllKeys => 0,
+        }
+    }
+
+    fn replies_per_operation(&self) -> u64 {
+        if self.waits { 2 } else { 1 }
     }
 
     pub(super) fn run(&self, targets: &[String], processes: &Processes) -> Result<Measured, Failure> {
@@ -93,6 +128,9 @@ impl Load {
             Operation::Set => write_request(&mut request, &["SET", &key, &value]),
             Operation::Get => write_request(&mut request, &["GET", &key]),
         }
+        if self.waits {
+            write_request(&mut request, &["WAIT", "2", "0"]);
+        }
         let key_at = request.windows(key.len()).position(|bytes| bytes == key.as_bytes());
         let digits_at = key_at.expect("the request holds its key") + KEY_PREFIX.len();
         let count = self.pipeline as usize;
@@ -109,6 +147,7 @@ struct Run<'a> {
     buffer: Vec<u8>,
     latencies_us: Histogram<u64>,
     counting_since: Instant,
+    /// Replies.
     count: u64,
     errors_before: u64,
     last_reply_at: Instant,
@@ -132,7 +171,7 @@ impl<'a> Run<'a> {
         let (requests, digits) = load.requests();
         let now = Instant::now();
         for (index, target) in (0..load.connections as usize).zip(targets.iter().cycle()) {
-            let mut stream = connect(target).context(format_args!("cannot connect to {target}"))?;
+            let mut stream = connect(target, load.namespace).context(format_args!("cannot connect to {target}"))?;
             let interest = Interest::READABLE | Interest::WRITABLE;
             poll.registry().register(&mut stream, Token(index), interest).context("cannot poll")?;
             connections.push(Connection {
@@ -245,7 +284,7 @@ impl<'a> Run<'a> {
         connection.digits.truncate(count.max(1));
         connection.written = 0;
         connection.sent_at = now;
-        connection.unanswered = count as u64;
+        connection.unanswered = count as u64 * self.load.replies_per_operation();
         connection.write().context("a connection failed")
     }
 
@@ -263,15 +302,16 @@ impl<'a> Run<'a> {
     fn measured(&self, cpu_us: Option<u64>) -> Measured {
         let Load { operation, connections, pipeline, size, .. } = *self.load;
         let elapsed_s = self.counting_since.elapsed().as_secs_f64();
+        let count = (self.count / self.load.replies_per_operation()) as f64;
         let row = Row {
             operation,
             connections,
             pipeline,
             size_bytes: size,
-            operations_per_s: self.count as f64 / elapsed_s,
+            operations_per_s: count / elapsed_s,
             latency_p50_us: self.latencies_us.value_at_quantile(0.5),
             latency_p99_us: self.latencies_us.value_at_quantile(0.99),
-            cpu_us_per_operation: cpu_us.filter(|_| self.count > 0).map(|us| us as f64 / self.count as f64),
+            cpu_us_per_operation: cpu_us.filter(|_| count > 0.0).map(|us| us as f64 / count),
             errors: self.errors() - self.errors_before,
         };
         let error = self.connections.iter().find_map(|connection| connection.replies.first_error.clone());
@@ -294,10 +334,21 @@ impl Connection {
     }
 }
 
-fn connect(target: &str) -> io::Result<TcpStream> {
+fn connect(target: &str, namespace: u32) -> io::Result<TcpStream> {
     let address = target.to_socket_addrs()?.next().ok_or(ErrorKind::NotFound)?;
-    let stream = StdStream::connect(address)?;
+    let mut stream = StdStream::connect(address)?;
     stream.set_nodelay(true)?;
+    if namespace != 0 {
+        const SELECTED: &[u8] = b"+OK\r\n";
+        let mut request = Vec::new();
+        write_request(&mut request, &["SELECT", &namespace.to_string()]);
+        stream.write_all(&request)?;
+        let mut reply = [0; SELECTED.len()];
+        stream.read_exact(&mut reply)?;
+        if reply != *SELECTED {
+            return Err(io::Error::other(format!("there is no namespace {namespace}")));
+        }
+    }
     stream.set_nonblocking(true)?;
     Ok(TcpStream::from_std(stream))
 }
@@ -364,6 +415,15 @@ mod tests {
         let one = |key: &str| format!("*3\r\n$3\r\nSET\r\n$18\r\nbench:{key}\r\n$3\r\nxxx\r\n");
         let expected = one("000000000000") + &one("000000000042");
         assert_eq!(String::from_utf8_lossy(&requests), expected);
+    }
+
+    #[test]
+    fn a_write_that_waits_is_two_requests() {
+        let load = Load::random(Operation::Set, 1, 2, 3, 10, Duration::ZERO).waiting();
+        let (requests, digits) = load.requests();
+        let one =
+            "*3\r\n$3\r\nSET\r\n$18\r\nbench:000000000000\r\n$3\r\nxxx\r\n*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n$1\r\n0\r\n";
+        assert_eq!((String::from_utf8_lossy(&requests).as_ref(), digits.len()), (one.repeat(2).as_str(), 2));
     }
 
     #[test]

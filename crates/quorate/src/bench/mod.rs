@@ -13,7 +13,10 @@ use quorate_node::status::{NodeState, Status};
 use serde::Serialize;
 
 mod cpu;
+mod etcd;
 mod load;
+mod pairs;
+mod peer;
 mod replies;
 
 use crate::client::{Client, Endpoint};
@@ -22,6 +25,7 @@ use crate::output::say;
 use crate::status;
 use cpu::Processes;
 use load::{Load, Measured};
+use peer::Peer;
 
 const CONNECTIONS_MAX: i64 = 10_000;
 const PIPELINE_MAX: i64 = 10_000;
@@ -32,7 +36,9 @@ const EXAMPLES: &str = "Examples:
   quorate bench                                            SET and GET, 64 connections
   quorate bench --connections 1,16,64 --pipeline 1,16      all six combinations
   quorate bench --matrix --json > figures.json             the full table
-  quorate bench -p 6379 --pids $(pidof redis-server)       another server, for comparison";
+  quorate bench -p 6379 --pids $(pidof redis-server)       another server alone
+  quorate bench --ops set --seconds 1 --against redis+wait=127.0.0.1:6380,127.0.0.1:6381,127.0.0.1:6382
+                                                           both in turns: 20 pairs, ratios with intervals";
 
 /// Measure SET and GET: throughput, latency, and CPU per operation of the servers
 ///
@@ -70,12 +76,22 @@ pub(crate) struct Options {
     #[arg(short, long, value_name = "N", default_value_t = 10_000,
           value_parser = clap::value_parser!(u64).range(1..=KEYS_MAX))]
     keys: u64,
+    /// The namespace that the keys are in, as SELECT names it
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    namespace: u32,
     /// The full table: 1, 16, 64, 256 connections, pipeline 1 and 16, 16 B and 1 KiB
     #[arg(long, conflicts_with_all = ["connections", "pipeline", "size"])]
     matrix: bool,
     /// The server processes whose CPU time is counted
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pids: Vec<u32>,
+    /// Measure another server too, in turns with the cluster: KIND is redis, redis+wait (each SET followed by WAIT 2 0),
+    /// etcd or quorate. The first endpoint is asked, the CPU time of the processes behind all of them is counted
+    #[arg(long, value_name = "KIND=HOST:PORT,...")]
+    against: Vec<Peer>,
+    /// How often each measurement is made, medians are told; six or more give intervals [default: 1, or 20 --against others]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pairs: Option<u32>,
     /// Print a JSON array of all measurements
     #[arg(long)]
     json: bool,
@@ -107,6 +123,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let status = cluster_status(&options.endpoint)?;
     let targets = targets(options, status.as_ref())?;
     let processes = processes(options, status.as_ref())?;
+    if options.pairs.is_some() || !options.against.is_empty() {
+        return pairs::run(options, &targets, processes).map(|()| ExitCode::SUCCESS);
+    }
     let mut rows = Vec::new();
     let mut refusal = None;
     if !options.json {
@@ -145,12 +164,12 @@ fn loads(options: &Options) -> Vec<(Load, bool)> {
     for &size in &sizes {
         for &operation in &options.ops {
             if operation == Operation::Get {
-                loads.push((Load::fill(size, options.keys), false));
+                loads.push((Load::fill(size, options.keys).in_namespace(options.namespace), false));
             }
             for &pipeline in &pipelines {
                 for &connections in &connection_counts {
                     let load = Load::random(operation, connections, pipeline, size, options.keys, measured);
-                    loads.push((load, true));
+                    loads.push((load.in_namespace(options.namespace), true));
                 }
             }
         }

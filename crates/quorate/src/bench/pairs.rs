@@ -1,0 +1,202 @@
+//! The cluster and its peers in turns, and how they compare.
+//!
+//! Each pair of measurements, made one right after the other, gives a ratio; what is told is the median of the ratios
+//! and an interval that holds the true median with a probability of at least 95%, whatever the noise looks like: the
+//! k-th smallest and the k-th largest of them (the sign test's interval).
+
+use serde::Serialize;
+
+use super::cpu::Processes;
+use super::load::Measured;
+use super::peer::Peer;
+use super::{Options, Row, loads};
+use crate::failure::Failure;
+use crate::output::{align_right, say, table, trimmed};
+
+/// A median and between what it lies; without an interval if there are too few values for one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Estimate {
+    median: f64,
+    interval: Option<(f64, f64)>,
+}
+
+/// One server under one load.
+#[derive(Debug, Serialize)]
+struct Compared {
+    server: String,
+    operation: super::Operation,
+    connections: u32,
+    pipeline: u32,
+    size_bytes: u32,
+    pairs: u32,
+    operations_per_s: Estimate,
+    latency_p50_us: Estimate,
+    latency_p99_us: Estimate,
+    cpu_us_per_operation: Option<Estimate>,
+    /// The cluster's throughput divided by this server's, and its processor time an operation.
+    throughput_ratio: Option<Estimate>,
+    cpu_ratio: Option<Estimate>,
+}
+
+struct Contender {
+    name: String,
+    peer: Option<Peer>,
+    processes: Processes,
+}
+
+/// How many pairs, unless somebody says.
+const PAIRS: u32 = 20;
+
+pub(super) fn run(options: &Options, targets: &[String], processes: Processes) -> Result<(), Failure> {
+    let mut contenders = vec![Contender { name: "this".to_owned(), peer: None, processes }];
+    for peer in &options.against {
+        let contender = Contender { name: peer.name.clone(), peer: Some(peer.clone()), processes: peer.processes() };
+        contenders.push(contender);
+    }
+    let mut all = Vec::new();
+    for (load, is_measured) in loads(options) {
+        for peer in &options.against {
+            peer.check(load.operation, if is_measured { load.pipeline } else { 1 })?;
+        }
+        let mut rows: Vec<Vec<Row>> = contenders.iter().map(|_| Vec::new()).collect();
+        for pair in 0..if is_measured { options.pairs.unwrap_or(PAIRS) } else { 1 } {
+            let mut order: Vec<usize> = (0..contenders.len()).collect();
+            // Who comes second may find a warmer machine, or a fuller disk.
+            if pair % 2 == 1 {
+                order.reverse();
+            }
+            for at in order {
+                let Contender { peer, processes, .. } = &contenders[at];
+                let measured = match peer {
+                    None => load.run(targets, processes)?,
+                    Some(peer) => peer.measure(&load, processes)?,
+                };
+                rows[at].push(unrefused(measured)?);
+            }
+        }
+        if is_measured {
+            let compared: Vec<Compared> =
+                contenders.iter().zip(&rows).map(|(contender, own)| compare(&contender.name, &rows[0], own)).collect();
+            if !options.json {
+                print(&compared);
+            }
+            all.extend(compared);
+        }
+    }
+    if options.json {
+        let json = serde_json::to_string_pretty(&all).map_err(|error| Failure(error.to_string()))?;
+        say(json);
+    }
+    Ok(())
+}
+
+fn unrefused(measured: Measured) -> Result<Row, Failure> {
+    match measured.error {
+        None => Ok(measured.row),
+        Some(error) => Err(Failure(format!("some requests were refused, the first with: {error}"))),
+    }
+}
+
+fn compare(server: &str, ours: &[Row], theirs: &[Row]) -> Compared {
+    let of = |figure: &dyn Fn(&Row) -> f64| estimate(theirs.iter().map(figure).collect());
+    let ratio = |figure: &dyn Fn(&Row) -> f64| {
+        estimate(ours.iter().zip(theirs).map(|(our, their)| figure(our) / figure(their)).collect())
+    };
+    let has_cpu = |rows: &[Row]| rows.iter().all(|row| row.cpu_us_per_operation.is_some_and(|us| us > 0.0));
+    let cpu = |row: &Row| row.cpu_us_per_operation.unwrap_or(f64::NAN);
+    let is_peer = !std::ptr::eq(ours, theirs);
+    let first = &theirs[0];
+    Compared {
+        server: server.to_owned(),
+        operation: first.operation,
+        connections: first.connections,
+        pipeline: first.pipeline,
+        size_bytes: first.size_bytes,
+        pairs: theirs.len() as u32,
+        operations_per_s: of(&|row| row.operations_per_s),
+        latency_p50_us: of(&|row| row.latency_p50_us as f64),
+        latency_p99_us: of(&|row| row.latency_p99_us as f64),
+        cpu_us_per_operation: has_cpu(theirs).then(|| of(&cpu)),
+        throughput_ratio: is_peer.then(|| ratio(&|row| row.operations_per_s)),
+        cpu_ratio: (is_peer && has_cpu(theirs) && has_cpu(ours)).then(|| ratio(&cpu)),
+    }
+}
+
+fn estimate(mut values: Vec<f64>) -> Estimate {
+    values.sort_by(f64::total_cmp);
+    let (count, half) = (values.len(), values.len() / 2);
+    let median = if count % 2 == 1 { values[half] } else { (values[half - 1] + values[half]) / 2.0 };
+    let interval = rank(count).map(|rank| (values[rank - 1], values[count - rank]));
+    Estimate { median, interval }
+}
+
+/// The largest k for which fewer than k heads in `count` tosses of a coin have a probability of at most 2.5%.
+fn rank(count: usize) -> Option<usize> {
+    let mut probability = 0.5_f64.powi(count as i32);
+    let (mut sum, mut rank) = (0.0, 0);
+    for heads in 0..count {
+        sum += probability;
+        if sum > 0.025 {
+            break;
+        }
+        rank = heads + 1;
+        probability *= (count - heads) as f64 / (heads + 1) as f64;
+    }
+    (rank > 0).then_some(rank)
+}
+
+fn print(compared: &[Compared]) {
+    let first = &compared[0];
+    let operation = if first.operation == super::Operation::Set { "SET" } else { "GET" };
+    let Compared { connections, pipeline, size_bytes, pairs, .. } = first;
+    say(format_args!(
+        "{operation}, {connections} connections, pipeline {pipeline}, {size_bytes} B: medians of {pairs}, ratios of ours to theirs"
+    ));
+    let mut lines =
+        table(&["server", "ops/s", "p50 ms", "p99 ms", "CPU us/op", "ratio of ops/s", "ratio of CPU us/op"]);
+    for row in compared {
+        let ms = |estimate: Estimate| format!("{:.3}", estimate.median / 1000.0);
+        let ratio = |estimate: Option<Estimate>| estimate.map_or_else(String::new, |estimate| told(&estimate));
+        lines.add_row([
+            row.server.clone(),
+            told_whole(&row.operations_per_s),
+            ms(row.latency_p50_us),
+            ms(row.latency_p99_us),
+            row.cpu_us_per_operation.map_or_else(|| "-".to_owned(), |us| told(&us)),
+            ratio(row.throughput_ratio),
+            ratio(row.cpu_ratio),
+        ]);
+    }
+    align_right(&mut lines, 1..5);
+    say(trimmed(lines));
+}
+
+fn told(estimate: &Estimate) -> String {
+    match estimate.interval {
+        Some((low, high)) => format!("{:.2} ({low:.2} to {high:.2})", estimate.median),
+        None => format!("{:.2}", estimate.median),
+    }
+}
+
+fn told_whole(estimate: &Estimate) -> String {
+    match estimate.interval {
+        Some((low, high)) => format!("{:.0} ({low:.0} to {high:.0})", estimate.median),
+        None => format!("{:.0}", estimate.median),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_those_of_the_sign_test() {
+        // From tables of the sign test at 5%.
+        let ranks = [(5, None), (6, Some(1)), (10, Some(2)), (20, Some(6)), (100, Some(40))];
+        for (count, expected) in ranks {
+            assert_eq!(rank(count), expected, "{count} pairs");
+        }
+        let values: Vec<f64> = (1..=20).rev().map(f64::from).collect();
+        assert_eq!(estimate(values), Estimate { median: 10.5, interval: Some((6.0, 15.0)) });
+    }
+}
