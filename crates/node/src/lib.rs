@@ -26,4 +26,6 @@ pub use admin_reply::AdminReply;
 pub use clock::Moment;
 pub use entry::Target;
 pub use envelope::Ticket;
-pub use host::{Answer, Failure, Forgotten, Host, HostSettings, OpenError, OpenReport, Submission};
+pub use host::{
+    Answer, Counters, Failure, Forgotten, Group, GroupState, Host, HostSettings, OpenError, OpenReport, Submission,
+};

@@ -125,6 +125,34 @@ fn the_example_configuration_can_be_started_and_what_is_wrong_with_another_is_to
 }
 
 #[test]
+fn systemd_is_told_when_a_node_serves_and_when_it_stops() {
+    let scratch = Scratch::new("notify");
+    std::fs::create_dir(&scratch.0).expect("made");
+    let socket = std::os::unix::net::UnixDatagram::bind(scratch.0.join("notify")).expect("a socket");
+    socket.set_read_timeout(Some(std::time::Duration::from_secs(60))).expect("a socket");
+    let free: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
+    let ports: Vec<String> = free.iter().map(|free| free.local_addr().expect("bound").port().to_string()).collect();
+    drop(free);
+    let example = String::from_utf8(run(&["node", "--example-config"]).stdout).expect("text");
+    let example = example.replace(":17000", &format!(":{}", ports[1])).replace(":8000", &format!(":{}", ports[2]));
+    let file = scratch.0.join("node.toml");
+    std::fs::write(&file, example.replace(":7000", &format!(":{}", ports[0]))).expect("writable");
+    let mut command = quorate(&["node", "--config", file.to_str().expect("plain text")]);
+    let mut child =
+        command.env("NOTIFY_SOCKET", scratch.0.join("notify")).stderr(Stdio::null()).spawn().expect("started");
+    let next = || {
+        let mut message = [0; 256];
+        let length = socket.recv(&mut message).expect("told in time");
+        String::from_utf8_lossy(&message[..length]).into_owned()
+    };
+    assert_eq!(next(), "READY=1\nSTATUS=serving");
+    // SAFETY: a plain system call. The child has not been waited for, so its number is still its own.
+    unsafe { libc::kill(child.id().cast_signed(), libc::SIGTERM) };
+    assert!(next().starts_with("STOPPING=1\n"));
+    assert!(child.wait().expect("ended").success());
+}
+
+#[test]
 fn up_refuses_a_port_in_use_and_leaves_nothing_behind() {
     let scratch = Scratch::new("port");
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");

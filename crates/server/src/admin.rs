@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -20,18 +21,23 @@ use mio::Waker;
 use quorate_node::{AdminReply, Answer, Failure};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
+use tokio::sync::{Mutex, oneshot};
+
+use crate::metrics::{self, Figures};
 
 /// Requests on their way to the worker; with more, callers are asked to try again.
 const REQUESTS_MAX: usize = 64;
 /// How long the worker may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// Figures that are not older are not asked for again, however many ask.
+const FIGURES_FRESH: Duration = Duration::from_millis(100);
 /// A worker that has not turned for this long is not well.
 const TURN_WITHIN: Duration = Duration::from_secs(2);
 
 const HELLO: &str = "This is the admin port of a Quorate node. Redis clients connect to its client port.\n\n\
                      GET    /healthz          is the process well?\n\
                      GET    /readyz           does the node serve?\n\
+                     GET    /metrics          for Prometheus\n\
                      GET    /status           nodes, namespaces and volumes, as JSON\n\
                      GET    /namespaces\n\
                      POST   /namespaces/N     ?replicas=3&volumes=64&durability=sync&reads=lease\n\
@@ -47,10 +53,16 @@ pub(crate) struct Pulse {
     is_ready: AtomicBool,
 }
 
-/// One request to the worker: the words behind `QUORATE`, and where the answer goes.
-pub(crate) struct Request {
-    pub(crate) words: Vec<Vec<u8>>,
-    pub(crate) answer: oneshot::Sender<Answer>,
+/// One request to the worker, and where the answer goes.
+pub(crate) enum Request {
+    /// The words behind `QUORATE`.
+    Words {
+        words: Vec<Vec<u8>>,
+        answer: oneshot::Sender<Answer>,
+    },
+    Figures {
+        answer: oneshot::Sender<Box<Figures>>,
+    },
 }
 
 #[derive(Clone)]
@@ -58,6 +70,8 @@ struct Admin {
     requests: SyncSender<Request>,
     waker: Arc<Waker>,
     pulse: Arc<Pulse>,
+    /// What was last told to a scraper, and when.
+    latest: Arc<Mutex<Option<(Instant, Bytes)>>>,
 }
 
 impl Pulse {
@@ -88,7 +102,7 @@ impl Port {
     /// Serves on a thread of its own. The worker is woken for each request.
     pub(crate) fn open(listener: TcpListener, waker: Arc<Waker>, pulse: Arc<Pulse>) -> io::Result<Port> {
         let (sender, requests) = sync_channel(REQUESTS_MAX);
-        let router = router(Admin { requests: sender, waker, pulse });
+        let router = router(Admin { requests: sender, waker, pulse, latest: Arc::default() });
         listener.set_nonblocking(true)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let (open, closed) = oneshot::channel::<()>();
@@ -128,6 +142,7 @@ fn router(admin: Admin) -> Router {
         .route("/", get(|| async { HELLO }))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
         .route("/status", get(status))
         .route("/namespaces", get(namespaces))
         .route("/namespaces/{number}", post(create_namespace).patch(set_namespace).delete(drop_namespace))
@@ -145,6 +160,19 @@ async fn readyz(State(admin): State<Admin>) -> Response {
 
 fn verdict(is_good: bool, good: &'static str, bad: &'static str) -> Response {
     if is_good { good.into_response() } else { (StatusCode::SERVICE_UNAVAILABLE, bad).into_response() }
+}
+
+async fn metrics(State(admin): State<Admin>) -> Response {
+    // Held while the worker is asked: who asks meanwhile is answered the same.
+    let mut latest = admin.latest.lock().await;
+    let text = match &*latest {
+        Some((at, text)) if at.elapsed() < FIGURES_FRESH => text.clone(),
+        _ => match admin.request(|answer| Request::Figures { answer }).await {
+            Ok(figures) => latest.insert((Instant::now(), figures.render().into())).1.clone(),
+            Err(why) => return respond(Err(why)),
+        },
+    };
+    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
 }
 
 async fn status(State(admin): State<Admin>) -> Response {
@@ -216,8 +244,16 @@ enum NoReply {
 impl Admin {
     async fn ask(&self, words: &[&str]) -> Result<AdminReply, NoReply> {
         let words = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        match self.request(|answer| Request::Words { words, answer }).await? {
+            Answer::Admin(reply) => Ok(reply),
+            Answer::Failed(failure) => Err(NoReply::Failed(failure)),
+            Answer::Outcome(_) => Ok(AdminReply::Ok),
+        }
+    }
+
+    async fn request<A>(&self, request: impl FnOnce(oneshot::Sender<A>) -> Request) -> Result<A, NoReply> {
         let (answer, answered) = oneshot::channel();
-        match self.requests.try_send(Request { words, answer }) {
+        match self.requests.try_send(request(answer)) {
             Ok(()) => {}
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => return Err(NoReply::Busy),
         }
@@ -226,9 +262,7 @@ impl Admin {
         match tokio::time::timeout(ANSWER_WITHIN, answered).await {
             Err(_elapsed) => Err(NoReply::Silent),
             Ok(Err(_dropped)) => Err(NoReply::Busy),
-            Ok(Ok(Answer::Admin(reply))) => Ok(reply),
-            Ok(Ok(Answer::Failed(failure))) => Err(NoReply::Failed(failure)),
-            Ok(Ok(Answer::Outcome(_))) => Ok(AdminReply::Ok),
+            Ok(Ok(answer)) => Ok(answer),
         }
     }
 }

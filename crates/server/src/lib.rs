@@ -9,7 +9,9 @@ mod congestion;
 pub mod directory;
 mod links;
 mod log;
+mod metrics;
 mod start;
+mod supervisor;
 mod worker;
 
 use std::net::SocketAddr;

@@ -16,6 +16,7 @@ use crate::admin::{self, Pulse};
 use crate::config::Config;
 use crate::directory::{Directory, random_u64};
 use crate::links::Links;
+use crate::supervisor::Supervisor;
 use crate::worker::{Checkpointer, Clients, Clocks, Disk, Facts, Orders, Pace, Source, State, Worker};
 use crate::{Node, ServerError, Stopper};
 
@@ -79,6 +80,7 @@ pub(crate) fn start(mut config: Config) -> Result<Node, ServerError> {
         admin,
         pulse,
         facts: Facts::new(&config, seed),
+        supervisor: Supervisor::of_this_process(),
         state: State::new(),
     };
     let name = format!("worker-{}", config.node.name);

@@ -126,6 +126,10 @@ impl Links {
         outgoing.min(self.incoming.next_due())
     }
 
+    pub(crate) fn is_linked_to(&self, node: NodeId) -> bool {
+        self.outgoing.iter().any(|link| link.node() == node && link.is_linked())
+    }
+
     /// Links to other nodes that carry frames.
     pub(crate) fn linked_count(&self) -> usize {
         self.outgoing.iter().filter(|link| link.is_linked()).count()

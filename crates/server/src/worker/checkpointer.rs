@@ -23,6 +23,8 @@ pub(crate) struct Checkpointer {
     /// What the channel has not taken yet.
     waiting: VecDeque<(u64, Batch)>,
     finished: Receiver<Result<u64, StoreError>>,
+    /// Batches that were handed over and are not stored.
+    outstanding: usize,
     thread: JoinHandle<()>,
 }
 
@@ -49,10 +51,11 @@ impl Checkpointer {
             }
         };
         let thread = std::thread::Builder::new().name("checkpoints".into()).spawn(work)?;
-        Ok(Checkpointer { jobs, waiting: VecDeque::new(), finished, thread })
+        Ok(Checkpointer { jobs, waiting: VecDeque::new(), finished, outstanding: 0, thread })
     }
 
     pub(crate) fn hand_over(&mut self, batches: Vec<(u64, Batch)>) {
+        self.outstanding += batches.len();
         self.waiting.extend(batches);
         while let Some(job) = self.waiting.pop_front() {
             match self.jobs.try_send(job) {
@@ -66,17 +69,24 @@ impl Checkpointer {
         }
     }
 
+    pub(crate) fn outstanding(&self) -> usize {
+        self.outstanding
+    }
+
     /// The number of the next batch that has been stored.
     pub(crate) fn take_finished(&mut self) -> Result<Option<u64>, StoreError> {
         match self.finished.try_recv() {
-            Ok(result) => result.map(Some),
+            Ok(result) => {
+                self.outstanding -= 1;
+                result.map(Some)
+            }
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => Ok(None),
         }
     }
 
     /// Stores what was handed over, and closes the store.
     pub(crate) fn end(self) -> Result<(), StoreError> {
-        let Checkpointer { jobs, waiting, finished, thread } = self;
+        let Checkpointer { jobs, waiting, finished, thread, .. } = self;
         for job in waiting {
             if jobs.send(job).is_err() {
                 break;

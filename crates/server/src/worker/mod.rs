@@ -11,6 +11,7 @@ mod checkpointer;
 mod clients;
 mod clock;
 mod disk;
+mod figures;
 mod source;
 
 use std::collections::HashMap;
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use mio::{Events, Poll};
-use quorate_front::{Front, OperationId};
+use quorate_front::{Front, Histogram, OperationId};
 use quorate_node::root::{Durability, INTERVAL_US};
 use quorate_node::{Answer, Host};
 use quorate_protocol::{Instant, NodeId};
@@ -32,6 +33,7 @@ use crate::ServerError;
 use crate::admin::{self, Pulse};
 use crate::directory::Directory;
 use crate::links::Links;
+use crate::supervisor::Supervisor;
 use backend::{Counters, Entry};
 
 pub(crate) use backend::Facts;
@@ -98,6 +100,7 @@ pub(crate) struct Worker {
     pub(crate) admin: admin::Port,
     pub(crate) pulse: Arc<Pulse>,
     pub(crate) facts: Facts,
+    pub(crate) supervisor: Supervisor,
     pub(crate) state: State,
 }
 
@@ -110,6 +113,10 @@ pub(crate) struct State {
     /// Clients' operations that are not answered.
     in_flight: u64,
     wall_ms: u64,
+    /// How long flushes took.
+    flushes: Histogram,
+    /// When a checkpoint was last stored, by the wall clock.
+    stored_ms: u64,
     admin_next: u64,
     admins: HashMap<u64, oneshot::Sender<Answer>>,
     /// The version of the directory that the following two were read from.
@@ -144,6 +151,8 @@ impl State {
             refused: Vec::new(),
             in_flight: 0,
             wall_ms: 0,
+            flushes: Histogram::default(),
+            stored_ms: 0,
             admin_next: ADMIN,
             admins: HashMap::new(),
             directory_version: 0,
@@ -282,17 +291,26 @@ impl Worker {
     }
 
     fn take_admin(&mut self) {
-        while let Some(admin::Request { words, answer }) = self.admin.next_request() {
-            self.state.admins.retain(|_, waiting| !waiting.is_closed());
-            self.state.admin_next += 1;
-            self.state.admins.insert(self.state.admin_next, answer);
-            self.host.submit_admin(self.state.admin_next, &words);
+        while let Some(request) = self.admin.next_request() {
+            match request {
+                admin::Request::Words { words, answer } => {
+                    self.state.admins.retain(|_, waiting| !waiting.is_closed());
+                    self.state.admin_next += 1;
+                    self.state.admins.insert(self.state.admin_next, answer);
+                    self.host.submit_admin(self.state.admin_next, &words);
+                }
+                admin::Request::Figures { answer } => {
+                    // Whoever asked may have given up.
+                    let _ = answer.send(Box::new(self.figures()));
+                }
+            }
         }
     }
 
     fn take_stored(&mut self) -> Result<(), ServerError> {
         while let Some(number) = self.checkpointer.take_finished()? {
             self.host.stored(number);
+            self.state.stored_ms = self.state.wall_ms;
             self.disk.trim(self.host.log_mut())?;
         }
         Ok(())
@@ -366,6 +384,7 @@ impl Worker {
             self.state.flush_us = self.clocks.now().0.saturating_sub(began_at.0);
             self.state.counters.flushes += 1;
             self.state.has_flushed = true;
+            self.state.flushes.add(self.state.flush_us);
             self.host.flushed(durable);
         }
         Ok(())
@@ -377,6 +396,9 @@ impl Worker {
             return;
         }
         self.state.news_at = now.after_us(NEWS_US);
+        if self.host.is_ready() && self.state.stopping.is_none() {
+            self.supervisor.serves();
+        }
         let suspected: Vec<NodeId> = self.host.peers().filter(|&node| self.host.is_suspected(node)).collect();
         for node in suspected.iter().filter(|node| !self.state.suspected.contains(node)) {
             warn!("{node} is suspected: nothing was heard of it for too long");
@@ -396,6 +418,7 @@ impl Worker {
         if self.state.stopping.is_some() || self.orders.read() != Order::Stop {
             return;
         }
+        self.supervisor.stops();
         self.clients.stop_listening();
         let coordinated = self.coordinated_count();
         let handed = if self.links.linked_count() > 0 { self.host.hand_over_all() } else { 0 };

@@ -72,6 +72,12 @@ fn http_tells_of_health_and_status_and_changes_namespaces() {
     let nodes = Nodes::started(1);
     until("the node is ready", || nodes.http(0, "GET /readyz").0 == 200);
     assert_eq!(nodes.http(0, "GET /healthz"), (200, "well\n".to_owned()));
+    until("the volumes are born", || nodes.http(0, "GET /metrics").1.contains("{state=\"unborn\"} 0"));
+    let (status, body) = nodes.http(0, "GET /metrics");
+    assert_eq!(status, 200);
+    for line in ["quorate_ready 1", "quorate_replicas{state=\"coordinating\"} 9", "quorate_lag_slots_max 0"] {
+        assert!(body.lines().any(|found| found == line), "{line}: {body}");
+    }
     let (status, body) = nodes.http(0, "GET /status");
     assert_eq!(status, 200);
     let status: quorate_node::status::Status = serde_json::from_str(&body).unwrap();

@@ -1,0 +1,179 @@
+//! `GET /metrics`: what the node tells Prometheus.
+//!
+//! The worker only counts. When it is asked it copies its counters and looks at its groups once; everything else, the
+//! text included, is made on the thread that serves HTTP.
+
+#[cfg(test)]
+mod lint;
+mod process;
+mod text;
+
+use quorate_front::{Counts, Failure, Histogram, Kind};
+use quorate_node::Counters;
+use quorate_wal::Statistics;
+
+pub(crate) use text::CONTENT_TYPE;
+use text::Text;
+
+/// What the worker tells at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Figures {
+    pub(crate) node_name: String,
+    pub(crate) is_ready: bool,
+    pub(crate) is_clock_off: bool,
+    pub(crate) clients: ClientFigures,
+    pub(crate) front: Counts,
+    pub(crate) slow_log_length: usize,
+    pub(crate) in_flight: u64,
+    pub(crate) host: Counters,
+    pub(crate) turns: u64,
+    pub(crate) frames_sent: u64,
+    pub(crate) frame_bytes_sent: u64,
+    pub(crate) flushes: Histogram,
+    pub(crate) log: Statistics,
+    pub(crate) has_space: bool,
+    pub(crate) batches_waiting: usize,
+    pub(crate) checkpoint_stored_ms: u64,
+    /// Replicas by what they do, or why they do nothing.
+    pub(crate) replicas: Vec<(&'static str, u64)>,
+    pub(crate) lag_slots_max: u64,
+    pub(crate) peers: Vec<PeerFigures>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ClientFigures {
+    pub(crate) connected: usize,
+    pub(crate) limit: usize,
+    pub(crate) refused: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct PeerFigures {
+    pub(crate) name: String,
+    pub(crate) is_suspected: bool,
+    pub(crate) is_linked: bool,
+}
+
+impl Figures {
+    /// In Prometheus's text format, with what the process uses of the machine.
+    pub(crate) fn render(&self) -> String {
+        let mut text = Text::default();
+        self.render_node(&mut text);
+        self.render_clients(&mut text);
+        self.render_replication(&mut text);
+        self.render_disk(&mut text);
+        process::render(&mut text);
+        text.0
+    }
+
+    fn render_node(&self, text: &mut Text) {
+        let labels = [("version", env!("CARGO_PKG_VERSION")), ("node", &self.node_name)];
+        text.info("quorate_build_info", "The release that runs, and the node's name.", &labels);
+        text.gauge("quorate_ready", "1 if the node serves, as /readyz says.", u8::from(self.is_ready));
+        text.gauge(
+            "quorate_clock_off",
+            "1 if the node's wall clock is more than a second off most of its peers', or not known not to be.",
+            u8::from(self.is_clock_off),
+        );
+        text.counter("quorate_worker_turns_total", "Turns of the worker.", self.turns);
+        let peers = |value: fn(&PeerFigures) -> bool| {
+            self.peers.iter().map(move |peer| (peer.name.as_str(), u64::from(value(peer))))
+        };
+        text.gauges(
+            "quorate_peer_suspected",
+            "1 if nothing was heard of the other node for too long.",
+            "peer",
+            peers(|peer| peer.is_suspected),
+        );
+        text.gauges(
+            "quorate_peer_linked",
+            "1 if there is a link to the other node for what this one sends.",
+            "peer",
+            peers(|peer| peer.is_linked),
+        );
+        text.counter("quorate_frames_sent_total", "Frames for other nodes.", self.frames_sent);
+        text.counter("quorate_frame_sent_bytes_total", "Bytes of frames for other nodes.", self.frame_bytes_sent);
+    }
+
+    fn render_clients(&self, text: &mut Text) {
+        let ClientFigures { connected, limit, refused } = self.clients;
+        text.gauge("quorate_clients_connected", "Clients that are connected.", connected);
+        text.gauge("quorate_clients_limit", "Clients that may be connected at once.", limit);
+        text.counter("quorate_clients_accepted_total", "Clients that have connected.", self.front.connections);
+        text.counter("quorate_clients_refused_total", "Clients refused for being too many.", refused);
+        let requests = Kind::ALL.map(|kind| (kind.word(), self.front.requests[kind as usize]));
+        text.counters("quorate_commands_total", "Commands of clients, by what they are about.", "kind", requests);
+        let timed = Kind::ALL.iter().filter(|kind| **kind != Kind::Connection);
+        text.histograms(
+            "quorate_command_duration_seconds",
+            "From when a command was read to when its reply was written, other nodes and disks included.",
+            "kind",
+            timed.map(|kind| (kind.word(), &self.front.latencies[*kind as usize])),
+        );
+        let failures = Failure::CODES.into_iter().zip(self.front.failures);
+        text.counters(
+            "quorate_operations_failed_total",
+            "Operations without an outcome, by the code of their error; a command on many keys is many operations.",
+            "code",
+            failures,
+        );
+        text.gauge("quorate_operations_in_flight", "Operations of clients that are not answered.", self.in_flight);
+        text.gauge("quorate_slow_log_commands", "Commands that SLOWLOG GET shows.", self.slow_log_length);
+    }
+
+    fn render_replication(&self, text: &mut Text) {
+        text.gauges(
+            "quorate_replicas",
+            "Replicas of groups at this node, by what they do, or why they neither vote nor serve.",
+            "state",
+            self.replicas.iter().copied(),
+        );
+        text.gauge(
+            "quorate_lag_slots_max",
+            "Over the groups that this node coordinates: how far the last member is behind, in slots.",
+            self.lag_slots_max,
+        );
+        let host = &self.host;
+        let counters = [
+            ("quorate_slots_applied_total", "Slots that replicas have executed.", host.slots_applied),
+            ("quorate_commands_applied_total", "Commands that replicas have executed.", host.commands_applied),
+            ("quorate_reads_leased_total", "Reads answered under a lease.", host.reads_leased),
+            ("quorate_read_rounds_total", "Messages of quorum rounds for reads.", host.confirm_rounds),
+            ("quorate_snapshots_sent_total", "Snapshots sent to members that were behind.", host.snapshots_sent),
+            ("quorate_snapshots_installed_total", "Snapshots taken from other members.", host.snapshots_installed),
+            ("quorate_hand_overs_total", "Groups whose coordination this node gave away.", host.handed_over),
+            ("quorate_operations_resent_total", "Operations sent once more.", host.resent),
+            ("quorate_operations_uncertain_total", "Proposals overtaken by another coordinator.", host.uncertain),
+            ("quorate_peer_nonsense_total", "Messages that no correct node would send.", host.nonsense),
+            ("quorate_frames_repeated_total", "Frames that had arrived before.", host.frames_repeated),
+            ("quorate_stamps_disbelieved_total", "Frames with a time too far ahead.", host.stamps_not_believed),
+        ];
+        counters.into_iter().for_each(|(name, help, value)| text.counter(name, help, value));
+    }
+
+    fn render_disk(&self, text: &mut Text) {
+        let log = &self.log;
+        text.histogram("quorate_log_flush_duration_seconds", "Writing and syncing the log.", &self.flushes);
+        text.counter(
+            "quorate_log_written_bytes_total",
+            "Bytes written to the log, padding included.",
+            log.written_bytes,
+        );
+        text.counter("quorate_log_record_bytes_total", "Bytes of records in the log.", log.record_bytes);
+        text.gauge("quorate_log_segments", "Files of the log.", log.segment_count);
+        text.gauge("quorate_log_size_bytes", "What the log takes on the disk.", log.bytes);
+        text.gauge("quorate_log_live_bytes", "The part of the log that recovery would read.", log.live_bytes);
+        text.gauge(
+            "quorate_log_space_exhausted",
+            "1 if the log found no space and writes are refused.",
+            u8::from(!self.has_space),
+        );
+        text.counter("quorate_checkpoints_total", "Checkpoints of groups that were stored.", self.host.checkpoints);
+        text.gauge("quorate_checkpoint_batches_waiting", "Checkpoints that wait to be stored.", self.batches_waiting);
+        text.gauge(
+            "quorate_checkpoint_stored_timestamp_seconds",
+            "When anything was last stored; 0 if nothing was since the start.",
+            self.checkpoint_stored_ms as f64 / 1e3,
+        );
+    }
+}
