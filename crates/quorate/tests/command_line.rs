@@ -146,6 +146,15 @@ fn systemd_is_told_when_a_node_serves_and_when_it_stops() {
         String::from_utf8_lossy(&message[..length]).into_owned()
     };
     assert_eq!(next(), "READY=1\nSTATUS=serving");
+    let put = |level: &str| {
+        let mut stream = std::net::TcpStream::connect(format!("127.0.0.1:{}", ports[2])).expect("HTTP is served");
+        write!(stream, "PUT /log-level?level={level} HTTP/1.0\r\n\r\n").expect("read");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("answered");
+        response
+    };
+    assert!(put("info,quorate_server=debug").ends_with("{\"level\":\"info,quorate_server=debug\"}"));
+    assert!(put("loud").starts_with("HTTP/1.0 400 "));
     // SAFETY: a plain system call. The child has not been waited for, so its number is still its own.
     unsafe { libc::kill(child.id().cast_signed(), libc::SIGTERM) };
     assert!(next().starts_with("STOPPING=1\n"));

@@ -12,8 +12,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
-use axum::http::{StatusCode, header};
+use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -23,6 +24,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, oneshot};
 
+use crate::log;
 use crate::metrics::{self, Figures};
 
 /// Requests on their way to the worker; with more, callers are asked to try again.
@@ -42,7 +44,13 @@ const HELLO: &str = "This is the admin port of a Quorate node. Redis clients con
                      GET    /namespaces\n\
                      POST   /namespaces/N     ?replicas=3&volumes=64&durability=sync&reads=lease\n\
                      PATCH  /namespaces/N     ?reads=quorum\n\
-                     DELETE /namespaces/N\n";
+                     DELETE /namespaces/N\n\
+                     GET    /log-level\n\
+                     PUT    /log-level        ?level=debug\n\
+                     GET    /openapi.json     all of this, for programs\n";
+
+/// All of that for programs. A test compares it with what is answered.
+const OPENAPI: &str = include_str!("openapi.json");
 
 /// What the worker tells without being asked.
 #[derive(Debug)]
@@ -139,14 +147,39 @@ impl Drop for Port {
 
 fn router(admin: Admin) -> Router {
     Router::new()
-        .route("/", get(|| async { HELLO }))
+        .route("/", get(hello))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .route("/status", get(status))
         .route("/namespaces", get(namespaces))
         .route("/namespaces/{number}", post(create_namespace).patch(set_namespace).delete(drop_namespace))
+        .route("/log-level", get(log_level).put(set_log_level))
+        .route("/openapi.json", get(openapi))
+        .fallback(nothing_there)
+        .method_not_allowed_fallback(other_method)
         .with_state(admin)
+}
+
+async fn nothing_there(uri: Uri) -> Response {
+    refuse(StatusCode::NOT_FOUND, format!("there is no {}; GET / lists what there is", uri.path()))
+}
+
+async fn other_method(uri: Uri) -> Response {
+    let text = format!("{} does not take this method; GET / lists what there is", uri.path());
+    refuse(StatusCode::METHOD_NOT_ALLOWED, text)
+}
+
+fn refuse(status: StatusCode, error: impl Into<Value>) -> Response {
+    (status, Json(json!({ "error": error.into() }))).into_response()
+}
+
+async fn openapi() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response()
+}
+
+async fn hello() -> &'static str {
+    HELLO
 }
 
 async fn healthz(State(admin): State<Admin>) -> Response {
@@ -212,8 +245,12 @@ impl Settings {
 async fn create_namespace(
     State(admin): State<Admin>,
     Path(number): Path<String>,
-    Query(settings): Query<Settings>,
+    settings: Result<Query<Settings>, QueryRejection>,
 ) -> Response {
+    let settings = match settings {
+        Ok(Query(settings)) => settings,
+        Err(why) => return refuse(StatusCode::BAD_REQUEST, why.body_text()),
+    };
     let words = [vec!["NAMESPACE", "CREATE", &number], settings.words()].concat();
     respond(admin.ask(&words).await)
 }
@@ -221,14 +258,39 @@ async fn create_namespace(
 async fn set_namespace(
     State(admin): State<Admin>,
     Path(number): Path<String>,
-    Query(settings): Query<Settings>,
+    settings: Result<Query<Settings>, QueryRejection>,
 ) -> Response {
+    let settings = match settings {
+        Ok(Query(settings)) => settings,
+        Err(why) => return refuse(StatusCode::BAD_REQUEST, why.body_text()),
+    };
     let words = [vec!["NAMESPACE", "SET", &number], settings.words()].concat();
     respond(admin.ask(&words).await)
 }
 
 async fn drop_namespace(State(admin): State<Admin>, Path(number): Path<String>) -> Response {
     respond(admin.ask(&["NAMESPACE", "DROP", &number]).await)
+}
+
+async fn log_level() -> Json<Value> {
+    Json(json!({ "level": log::directives() }))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewLogLevel {
+    level: String,
+}
+
+async fn set_log_level(wanted: Result<Query<NewLogLevel>, QueryRejection>) -> Response {
+    let set = match wanted {
+        Ok(Query(wanted)) => log::set(&wanted.level),
+        Err(why) => Err(why.body_text()),
+    };
+    match set {
+        Ok(()) => log_level().await.into_response(),
+        Err(why) => refuse(StatusCode::BAD_REQUEST, why),
+    }
 }
 
 /// Why there is no reply.
@@ -268,13 +330,12 @@ impl Admin {
 }
 
 fn respond(reply: Result<AdminReply, NoReply>) -> Response {
-    let error = |status: StatusCode, text: &str| (status, Json(json!({ "error": text }))).into_response();
-    let unavailable = |text: &str| error(StatusCode::SERVICE_UNAVAILABLE, text);
+    let unavailable = |text: &str| refuse(StatusCode::SERVICE_UNAVAILABLE, text);
     match reply {
-        Ok(AdminReply::Error(text)) => error(StatusCode::BAD_REQUEST, &text),
+        Ok(AdminReply::Error(text)) => refuse(StatusCode::BAD_REQUEST, text),
         Ok(reply) => Json(to_json(reply)).into_response(),
         Err(NoReply::Busy) => unavailable("not executed: the node is busy or stopping, try again"),
-        Err(NoReply::Failed(Failure::Timeout)) | Err(NoReply::Silent) => error(
+        Err(NoReply::Failed(Failure::Timeout)) | Err(NoReply::Silent) => refuse(
             StatusCode::GATEWAY_TIMEOUT,
             "no answer in time: it may have been executed, look before you repeat it",
         ),
@@ -282,7 +343,7 @@ fn respond(reply: Result<AdminReply, NoReply>) -> Response {
         Err(NoReply::Failed(Failure::ClockOff)) => unavailable("not executed: the node's clock is off its peers'"),
         Err(NoReply::Failed(Failure::Loading)) => unavailable("not executed: the node does not know the cluster yet"),
         Err(NoReply::Failed(Failure::Overloaded)) => unavailable("not executed: too much is waiting, try again"),
-        Err(NoReply::Failed(Failure::NoNamespace)) => error(StatusCode::NOT_FOUND, "there is no such namespace"),
+        Err(NoReply::Failed(Failure::NoNamespace)) => refuse(StatusCode::NOT_FOUND, "there is no such namespace"),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Document, Finding};
 
 /// Words in backticks that begin so are paths of the repository.
-const FOLDERS: [&str; 7] = ["crates/", "docs/", "clients/", "scripts/", "xtask/", ".ci/", ".cargo/"];
+const FOLDERS: [&str; 8] = ["crates/", "docs/", "clients/", "packaging/", "scripts/", "xtask/", ".ci/", ".cargo/"];
 /// The scripts of protocol `p` are in the folder `p` of this, and are named in docs/protocols/p.md.
 const SCRIPTS: &str = "crates/protocol/tests/scripts/";
 

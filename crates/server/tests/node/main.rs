@@ -2,5 +2,6 @@
 
 mod cluster;
 mod common;
+mod http;
 mod limits;
 mod operating;

@@ -1,0 +1,130 @@
+//! The admin port answers as its own description says, everywhere and to everything.
+
+use serde_json::Value;
+
+use crate::common::{Nodes, until};
+
+/// Targets, and the status that each must have.
+type Requests = [(&'static str, u16)];
+
+/// For each method and path of the description.
+const REQUESTS: [(&str, &str, &Requests); 12] = [
+    ("get", "/", &[("/", 200)]),
+    ("get", "/healthz", &[("/healthz", 200)]),
+    ("get", "/readyz", &[("/readyz", 200)]),
+    ("get", "/metrics", &[("/metrics", 200)]),
+    ("get", "/status", &[("/status", 200)]),
+    ("get", "/namespaces", &[("/namespaces", 200)]),
+    (
+        "post",
+        "/namespaces/{number}",
+        &[
+            ("/namespaces/3?volumes=2&replicas=1&durability=memory&reads=quorum", 200),
+            ("/namespaces/3", 400),
+            ("/namespaces/x", 400),
+            ("/namespaces/4?colour=red", 400),
+            ("/namespaces/4?volumes=0", 400),
+            ("/namespaces/4?volumes=1&volumes=2", 400),
+        ],
+    ),
+    ("patch", "/namespaces/{number}", &[("/namespaces/3?reads=lease", 200), ("/namespaces/3?volumes=4", 400)]),
+    ("delete", "/namespaces/{number}", &[("/namespaces/3", 200), ("/namespaces/3", 400), ("/namespaces/0", 400)]),
+    ("get", "/log-level", &[("/log-level", 200)]),
+    ("put", "/log-level", &[("/log-level", 400), ("/log-level?level=inf", 400), ("/log-level?level=", 400)]),
+    ("get", "/openapi.json", &[("/openapi.json", 200)]),
+];
+
+#[test]
+fn every_answer_is_as_described() {
+    let nodes = Nodes::started(1);
+    until("the node is ready", || nodes.http(0, "GET /readyz").0 == 200);
+    let description: Value = serde_json::from_str(&nodes.http(0, "GET /openapi.json").1).expect("JSON");
+    let mut described = Vec::new();
+    for (path, methods) in description["paths"].as_object().expect("paths") {
+        described.extend(methods.as_object().expect("methods").keys().map(|method| (method.as_str(), path.as_str())));
+    }
+    described.sort_unstable();
+    let mut known: Vec<(&str, &str)> = REQUESTS.iter().map(|(method, path, _)| (*method, *path)).collect();
+    known.sort_unstable();
+    assert_eq!(described, known, "what is described is what is tried here");
+    // `GET /` lists the same, but for itself, with other placeholders.
+    let listed = nodes.http(0, "GET /").1;
+    let mut listed: Vec<(String, String)> = listed.lines().skip(2).map(line_of_list).collect();
+    listed.push(("get".to_owned(), "/".to_owned()));
+    listed.sort_unstable();
+    assert!(listed.iter().map(|(method, path)| (method.as_str(), path.as_str())).eq(known), "{listed:?}");
+    for (method, path, requests) in REQUESTS {
+        for (target, expected) in requests {
+            let request = format!("{} {target}", method.to_uppercase());
+            let (status, body) = nodes.http(0, &request);
+            assert_eq!(status, *expected, "{request}: {body}");
+            let response = &description["paths"][path][method]["responses"][status.to_string()];
+            assert!(response.is_object(), "{request} may not answer {status}");
+            match response["content"]["application/json"]["schema"] {
+                Value::Null => assert!(response["content"]["text/plain"].is_object(), "{request} has no content"),
+                ref schema => {
+                    let body = serde_json::from_str(&body).unwrap_or_else(|error| panic!("{request}: {error}: {body}"));
+                    check(&description, schema, &body, &request);
+                }
+            }
+        }
+    }
+}
+
+fn line_of_list(line: &str) -> (String, String) {
+    let mut words = line.split_whitespace();
+    let mut word = || words.next().unwrap_or_default();
+    (word().to_lowercase(), word().replace("/N", "/{number}"))
+}
+
+/// Panics where `value` is not what `schema` describes, or more.
+fn check(description: &Value, schema: &Value, value: &Value, at: &str) {
+    if let Some(reference) = schema["$ref"].as_str() {
+        let schema = description.pointer(reference.trim_start_matches('#')).expect("it refers to something");
+        return check(description, schema, value, at);
+    }
+    let expected = schema["type"].as_str().unwrap_or_else(|| panic!("{at}: no type in {schema}"));
+    let found = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    assert_eq!(found, expected, "{at} is {value}");
+    if let (Some(names), Some(word)) = (schema["enum"].as_array(), value.as_str()) {
+        assert!(names.iter().any(|name| name == word), "{at} is {word}, not of {names:?}");
+    }
+    for (place, item) in value.as_array().into_iter().flatten().enumerate() {
+        check(description, &schema["items"], item, &format!("{at}[{place}]"));
+    }
+    let (Some(fields), Some(properties)) = (value.as_object(), schema["properties"].as_object()) else { return };
+    for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        assert!(fields.contains_key(name), "{at} lacks {name}");
+    }
+    for (name, field) in fields {
+        let schema = properties.get(name).unwrap_or_else(|| panic!("{at}.{name} is not described"));
+        let schema =
+            schema["oneOf"].as_array().and_then(|all| all.iter().find(|one| !one["$ref"].is_null())).unwrap_or(schema);
+        check(description, schema, field, &format!("{at}.{name}"));
+    }
+}
+
+#[test]
+fn what_is_not_there_is_refused_with_a_hint() {
+    let nodes = Nodes::started(1);
+    let refusal = |request: &str, expected: u16| {
+        let (status, body) = nodes.http(0, request);
+        assert_eq!(status, expected, "{request}: {body}");
+        let body: Value = serde_json::from_str(&body).expect("JSON");
+        body["error"].as_str().expect("an error").to_owned()
+    };
+    assert_eq!(refusal("GET /nosuch", 404), "there is no /nosuch; GET / lists what there is");
+    assert_eq!(refusal("GET /namespaces/1/2", 404), "there is no /namespaces/1/2; GET / lists what there is");
+    assert_eq!(refusal("POST /status", 405), "/status does not take this method; GET / lists what there is");
+    assert_eq!(refusal("GET /namespaces/1", 405), "/namespaces/1 does not take this method; GET / lists what there is");
+    assert_eq!(refusal("PUT /log-level?level=loud", 400), LOUD);
+}
+
+const LOUD: &str = "\"loud\" is no level; use one of off, error, warn, info, debug, trace";
