@@ -5,7 +5,6 @@
 mod admin;
 mod check;
 pub mod config;
-mod congestion;
 pub mod directory;
 mod links;
 mod log;

@@ -16,7 +16,6 @@ use tracing::{info, warn};
 use super::greeting::Greeting;
 use super::{Common, GREETING_US, nonce};
 use crate::config::{Address, Member};
-use crate::congestion;
 use crate::worker::Source;
 
 /// A link that failed is tried again after this; each time it fails again, after twice as long.
@@ -321,7 +320,6 @@ fn look_up(address: Address, waker: Arc<Waker>) -> io::Result<Receiver<io::Resul
 
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    congestion::send_unpaced(stream);
     let value = UNACKNOWLEDGED_MS_MAX;
     // SAFETY: the descriptor is open, and the option's value is an int that lives through the call.
     let outcome = unsafe {

@@ -13,7 +13,7 @@ use quorate_protocol::Instant;
 use tracing::{debug, warn};
 
 use super::Source;
-use crate::{config, congestion};
+use crate::config;
 
 /// Connections accepted in one turn.
 const ACCEPTED_PER_TURN_MAX: usize = 128;
@@ -160,7 +160,6 @@ impl Clients {
             return;
         }
         let Ok(local) = stream.local_addr().and_then(|local| stream.set_nodelay(true).map(|()| local)) else { return };
-        congestion::send_unpaced(&stream);
         let connection = front.connected(address.to_owned(), local.to_string(), now_ms);
         let place = connection.place();
         let interest = Interest::READABLE | Interest::WRITABLE;
