@@ -71,7 +71,7 @@ pub(super) fn run(options: &Options, targets: &[String], processes: Processes) -
                     None => load.run(targets, processes)?,
                     Some(peer) => peer.measure(&load, processes)?,
                 };
-                rows[at].push(unrefused(measured)?);
+                rows[at].push(served(&contenders[at].name, measured)?);
             }
         }
         if is_measured {
@@ -90,10 +90,14 @@ pub(super) fn run(options: &Options, targets: &[String], processes: Processes) -
     Ok(())
 }
 
-fn unrefused(measured: Measured) -> Result<Row, Failure> {
-    match measured.error {
-        None => Ok(measured.row),
-        Some(error) => Err(Failure(format!("some requests were refused, the first with: {error}"))),
+/// A measurement that can be compared: nothing was refused, and something was answered.
+fn served(server: &str, Measured { row, error }: Measured) -> Result<Row, Failure> {
+    match error {
+        Some(error) => Err(Failure(format!("{server}: some requests were refused, the first with: {error}"))),
+        None if row.operations_per_s == 0.0 => {
+            Err(Failure(format!("{server}: nothing was answered; redis+wait waits for ever without two replicas")))
+        }
+        None => Ok(row),
     }
 }
 
@@ -188,6 +192,22 @@ fn told_whole(estimate: &Estimate) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_answers_nothing_is_no_peer() {
+        let row = Row {
+            operation: super::super::Operation::Set,
+            connections: 64,
+            pipeline: 1,
+            size_bytes: 16,
+            operations_per_s: 0.0,
+            latency_p50_us: 0,
+            latency_p99_us: 0,
+            cpu_us_per_operation: None,
+            errors: 0,
+        };
+        assert!(served("redis+wait", Measured { row, error: None }).is_err());
+    }
 
     #[test]
     fn intervals_are_those_of_the_sign_test() {
