@@ -166,12 +166,21 @@ pub struct ServerInfo {
     pub memory_max_bytes: u64,
     pub cpu_user_s: f64,
     pub cpu_system_s: f64,
-    /// Objects in each namespace, as far as this node knows.
-    pub objects: Vec<(u32, u64)>,
+    /// Objects in each namespace of which this node knows all.
+    pub objects: Vec<ObjectCount>,
     /// Whether the node is still starting.
     pub loading: bool,
     /// Sections of our own, behind those of Redis.
     pub sections: Vec<InfoSection>,
+}
+
+/// How many objects a namespace has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ObjectCount {
+    pub namespace: u32,
+    pub objects: u64,
+    /// Those that expire some time.
+    pub expiring: u64,
 }
 
 /// A section of `INFO`: what stands behind `# `, and its fields.

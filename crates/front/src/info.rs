@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use quorate_resp::Arguments;
 
-use crate::backend::ServerInfo;
+use crate::backend::{ObjectCount, ServerInfo};
 use crate::front::Front;
 use crate::refusal::REDIS_VERSION;
 
@@ -127,8 +127,11 @@ fn keyspace_fields(server: &ServerInfo) -> Fields {
     server
         .objects
         .iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(namespace, count)| field(&format!("db{namespace}"), format!("keys={count},expires=0,avg_ttl=0")))
+        .filter(|count| count.objects > 0)
+        .map(|count| {
+            let ObjectCount { namespace, objects, expiring } = count;
+            field(&format!("db{namespace}"), format!("keys={objects},expires={expiring},avg_ttl=0"))
+        })
         .collect()
 }
 

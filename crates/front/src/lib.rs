@@ -36,7 +36,7 @@ mod specs;
 mod submit;
 
 pub use backend::{
-    AdminReply, Answer, Backend, Failure, IMMUTABLE, InfoSection, OperationId, Request, ServerInfo, Target,
+    AdminReply, Answer, Backend, Failure, IMMUTABLE, InfoSection, ObjectCount, OperationId, Request, ServerInfo, Target,
 };
 pub use config::config_integer;
 pub use connection::ConnectionId;

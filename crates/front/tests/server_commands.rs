@@ -86,7 +86,7 @@ fn info_has_the_sections_of_redis_and_our_own() {
         "# Persistence\\r\\nloading:0\\r\\n",
         "# Replication\\r\\nrole:master\\r\\n",
         "# Cluster\\r\\ncluster_enabled:0\\r\\n",
-        "# Keyspace\\r\\ndb0:keys=3,expires=0,avg_ttl=0\\r\\n\\r\\n# Quorate\\r\\nvolumes:64\\r\\n",
+        "# Keyspace\\r\\ndb0:keys=3,expires=2,avg_ttl=0\\r\\n\\r\\n# Quorate\\r\\nvolumes:64\\r\\n",
         "total_commands_processed:1\\r\\n",
     ] {
         assert!(info.contains(text), "{text} is not in {info}");

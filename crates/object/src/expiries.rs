@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 pub(crate) struct Expiries {
     /// How many objects have this expiry and hash.
     counts: BTreeMap<(u64, u64), u32>,
+    /// The sum of the counts.
+    total: usize,
     /// The earliest, kept because every command asks for it.
     next_ms: Option<u64>,
 }
@@ -16,7 +18,7 @@ impl Expiries {
     pub(crate) const BYTES_EACH: usize = 36;
 
     pub(crate) fn new() -> Expiries {
-        Expiries { counts: BTreeMap::new(), next_ms: None }
+        Expiries { counts: BTreeMap::new(), total: 0, next_ms: None }
     }
 
     pub(crate) fn next_ms(&self) -> Option<u64> {
@@ -29,6 +31,7 @@ impl Expiries {
 
     pub(crate) fn add(&mut self, expires_ms: u64, hash: u64) {
         *self.counts.entry((expires_ms, hash)).or_default() += 1;
+        self.total += 1;
         self.next_ms = Some(self.next_ms.map_or(expires_ms, |next_ms| next_ms.min(expires_ms)));
     }
 
@@ -36,6 +39,7 @@ impl Expiries {
         let count = self.counts.get_mut(&(expires_ms, hash));
         let count = count.expect("every object's expiry was added when it was set");
         *count -= 1;
+        self.total -= 1;
         if *count == 0 {
             self.counts.remove(&(expires_ms, hash));
             self.next_ms = self.counts.first_key_value().map(|(&(next_ms, _), _)| next_ms);
@@ -48,6 +52,11 @@ impl Expiries {
             return None;
         }
         self.counts.first_key_value().map(|(&first, _)| first)
+    }
+
+    /// How many objects expire.
+    pub(crate) fn total(&self) -> usize {
+        self.total
     }
 
     /// How many objects are due.

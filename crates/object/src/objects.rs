@@ -70,6 +70,11 @@ impl Objects {
         self.table.count()
     }
 
+    /// How many of them expire some time.
+    pub fn expiring_count(&self) -> usize {
+        self.expiries.total()
+    }
+
     /// The memory that the objects take, about.
     pub fn bytes(&self) -> usize {
         size_of::<Objects>() + self.object_bytes + self.unsaved.bytes()

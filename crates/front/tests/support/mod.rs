@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use quorate_front::{
-    AdminReply, Answer, Backend, ConnectionId, Failure, Front, InfoSection, Limits, OperationId, Progress, Request,
-    SLOT_COUNT, ServerInfo, Target,
+    AdminReply, Answer, Backend, ConnectionId, Failure, Front, InfoSection, Limits, ObjectCount, OperationId, Progress,
+    Request, SLOT_COUNT, ServerInfo, Target,
 };
 use quorate_object::Objects;
 
@@ -112,13 +112,14 @@ impl Backend for MemoryBackend {
     }
 
     fn server_info(&self) -> ServerInfo {
+        let count = ObjectCount::default();
         ServerInfo {
             quorate_version: "0.1.0".into(),
             node_name: "n1".into(),
             node_id: 1,
             port: 7000,
             clients_max: 10_000,
-            objects: vec![(0, 3), (1, 0)],
+            objects: vec![ObjectCount { objects: 3, expiring: 2, ..count }, ObjectCount { namespace: 1, ..count }],
             sections: vec![InfoSection { title: "Quorate".into(), fields: vec![("volumes".into(), "64".into())] }],
             ..ServerInfo::default()
         }

@@ -11,6 +11,7 @@ use super::dispatch::ROOT_EPOCH;
 use super::group::{Group, GroupState};
 use super::{Answer, Host, Timer};
 use crate::entry::{Purpose, Target};
+use crate::machine::Content;
 use crate::root::{Namespace, ROOT, RootCommand, RootState, root_members};
 
 /// The name of the node record that keeps the directory over a restart.
@@ -38,6 +39,15 @@ pub(super) struct Directory {
     answered: u64,
     /// Another one is to follow it.
     asking_anew: bool,
+}
+
+/// How many objects a namespace has, as this node's replicas know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectCount {
+    pub namespace: u32,
+    pub objects: u64,
+    /// Those that expire some time.
+    pub expiring: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +146,26 @@ impl Directory {
 }
 
 impl Host {
+    /// The objects of those namespaces of which a replica of every volume serves here; of others, only a part is known.
+    pub fn object_counts(&self) -> Vec<ObjectCount> {
+        let Some(state) = self.directory.state() else { return Vec::new() };
+        state.namespaces.iter().filter_map(|(&number, namespace)| self.object_count(number, namespace)).collect()
+    }
+
+    fn object_count(&self, number: u32, namespace: &Namespace) -> Option<ObjectCount> {
+        let mut count = ObjectCount { namespace: number, objects: 0, expiring: 0 };
+        for volume in &namespace.volumes {
+            let group = &self.groups[self.find(GroupId(volume.group))? as usize];
+            let Content::Objects(objects) = group.machine.content() else { return None };
+            if group.state != GroupState::Alive {
+                return None;
+            }
+            count.objects += objects.count() as u64;
+            count.expiring += objects.expiring_count() as u64;
+        }
+        Some(count)
+    }
+
     /// Asks the root, linearizably, for what it says now.
     pub(super) fn ask_for_directory(&mut self) {
         if self.directory.asking {

@@ -36,6 +36,7 @@ use quorate_protocol::{Cx, Effects, Event, GroupId, Instant, NodeId, Replica, St
 use quorate_wal::{Lsn, Storage, Wal};
 use slab::Slab;
 
+pub use directory::ObjectCount;
 pub use group::{Group, GroupState};
 pub use open::{OpenError, OpenReport};
 

@@ -143,7 +143,7 @@ impl Backend for Entry<'_> {
             memory_max_bytes: 0,
             cpu_user_s: usage.user_s,
             cpu_system_s: usage.system_s,
-            objects: Vec::new(),
+            objects: self.host.object_counts().into_iter().map(object_count).collect(),
             loading: !self.host.is_ready(),
             sections: vec![self.section()],
         }
@@ -217,6 +217,11 @@ pub(crate) fn answer(answer: quorate_node::Answer) -> quorate_front::Answer {
         quorate_node::Answer::Admin(reply) => quorate_front::Answer::Admin(admin_reply(reply)),
         quorate_node::Answer::Failed(why) => quorate_front::Answer::Failed(failure(why)),
     }
+}
+
+fn object_count(count: quorate_node::ObjectCount) -> quorate_front::ObjectCount {
+    let quorate_node::ObjectCount { namespace, objects, expiring } = count;
+    quorate_front::ObjectCount { namespace, objects, expiring }
 }
 
 fn failure(failure: quorate_node::Failure) -> quorate_front::Failure {
