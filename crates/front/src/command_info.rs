@@ -66,6 +66,9 @@ fn tips(id: Id) -> &'static [&'static str] {
         Id::Keys => &["request_policy:all_shards", "nondeterministic_output_order"],
         Id::DbSize => &["request_policy:all_shards", "response_policy:agg_sum"],
         Id::FlushDb | Id::FlushAll | Id::Ping => &["request_policy:all_shards", "response_policy:all_succeeded"],
+        Id::SlowLogGet => &["request_policy:all_nodes", "nondeterministic_output"],
+        Id::SlowLogLen => &["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"],
+        Id::SlowLogReset | Id::ConfigSet => &["request_policy:all_nodes", "response_policy:all_succeeded"],
         Id::Info => &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
         _ => &[],
     }

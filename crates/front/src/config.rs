@@ -67,7 +67,8 @@ pub(crate) fn set<B: Backend>(
             return Err(Refusal::quoting("ERR Unknown option or number of arguments for CONFIG SET - '", asked, "'"));
         };
         if changes.iter().any(|(changed, _)| changed == name) {
-            return Err(failed(name, "duplicate parameter"));
+            // As it was asked for, unlike where a value is wrong.
+            return Err(failed(asked, "duplicate parameter"));
         }
         changes.push((name, words.at(2 * number + 1).unwrap_or_default()));
     }
@@ -81,7 +82,7 @@ pub(crate) fn set<B: Backend>(
             }
             _ => backend.check_config(name, value),
         };
-        checked.map_err(|reason| failed(name, &reason))?;
+        checked.map_err(|reason| failed(name.as_bytes(), &reason))?;
     }
     front.set_slow_log(slow_log);
     changes.iter().for_each(|(name, value)| backend.set_config(name, value));
@@ -89,9 +90,9 @@ pub(crate) fn set<B: Backend>(
     Ok(())
 }
 
-fn failed(name: &str, reason: &str) -> Refusal {
+fn failed(name: &[u8], reason: &str) -> Refusal {
     let after = format!("') - {reason}");
-    Refusal::quoting("ERR CONFIG SET failed (possibly related to argument '", name.as_bytes(), &after)
+    Refusal::quoting("ERR CONFIG SET failed (possibly related to argument '", name, &after)
 }
 
 /// The value of a parameter that is an integer within bounds, or why it is none, as Redis words it.

@@ -57,6 +57,7 @@ const COMMANDS: &[(u64, &str)] = &[
     (1, "CLIENT INFO"),
     (1, "CLIENT LIST client-options"),
     (1, "CLIENT NO-EVICT switch"),
+    (1, "CLIENT NO-EVICT OFF"),
     (1, "CLIENT value"),
     (1, "COMMAND COUNT"),
     (2, "COMMAND INFO command-names"),
@@ -64,6 +65,12 @@ const COMMANDS: &[(u64, &str)] = &[
     (1, "COMMAND value"),
     (1, "CONFIG GET parameters"),
     (1, "CONFIG value"),
+    (1, "CONFIG SET changes"),
+    (1, "CLIENT KILL kill-options"),
+    (1, "CLIENT REPLY switch"),
+    (1, "SLOWLOG GET integer"),
+    (1, "SLOWLOG LEN"),
+    (1, "SLOWLOG value"),
     (1, "INFO sections"),
     (3, "unknown words"),
 ];
@@ -243,7 +250,7 @@ impl Generator {
             "cursor" => words.push(self.pick(words::CURSORS).to_vec()),
             "name" => words.push(self.pick(words::NAMES).to_vec()),
             "database" => words.push(self.pick(words::DATABASES).to_vec()),
-            "switch" => words.push(self.pick(&[b"ON", b"off", b"On", b"maybe", b""]).to_vec()),
+            "switch" => words.push(self.pick(&[b"ON", b"On", b"maybe", b""]).to_vec()),
             "unknown" => words.push(self.pick(words::UNKNOWN).to_vec()),
             "words" => (0..self.random.below(6)).for_each(|_| words.push(self.value())),
             "command-names" => self.several(words::COMMAND_NAMES, words),
@@ -256,6 +263,13 @@ impl Generator {
             "scan-options" => self.scan_options(words),
             "hello-options" => self.hello_options(words),
             "client-options" => self.client_options(words),
+            "kill-options" => self.kill_options(words),
+            "changes" => (0..=self.random.below(2)).for_each(|_| {
+                words.push(
+                    self.pick(&[b"slowlog-log-slower-than", b"SlowLog-Log-Slower-Than", b"nosuch", b""]).to_vec(),
+                );
+                words.push(self.pick(words::NUMBERS).to_vec());
+            }),
             other => unreachable!("nothing is called {other}"),
         }
     }
@@ -354,6 +368,24 @@ impl Generator {
         }
     }
 
+    /// Of clients that there are not.
+    fn kill_options(&mut self, words: &mut Vec<Vec<u8>>) {
+        if self.random.below(4) == 0 {
+            return words.push(self.pick(&[b"1.2.3.4:5", b"", b"nobody"]).to_vec());
+        }
+        for _ in 0..=self.random.below(2) {
+            let (name, choices): (&str, &[&[u8]]) = match self.random.below(6) {
+                0 => ("ID", &[b"999999999", b"0", b"-1", b"abc", b"", b"9223372036854775808"]),
+                1 => ("TYPE", &[b"master", b"replica", b"SLAVE", b"pubsub", b"nosuch", b""]),
+                2 => ("USER", &[b"nobody", b""]),
+                3 => ("ADDR", &[b"1.2.3.4:5", b""]),
+                4 => ("LADDR", &[b"1.2.3.4:5", b""]),
+                _ => ("SKIPME", &[b"yes", b"YES", b"maybe"]),
+            };
+            words.extend([name.as_bytes().to_vec(), self.pick(choices).to_vec()]);
+        }
+    }
+
     /// None to three of them.
     fn several(&mut self, choices: &[&[u8]], words: &mut Vec<Vec<u8>>) {
         (0..self.random.below(4)).for_each(|_| words.push(self.pick(choices).to_vec()));
@@ -435,6 +467,13 @@ fn is_comparable(words: &[Vec<u8>]) -> bool {
             let is_number = !digits.is_empty() && digits.len() < 20 && digits.iter().all(u8::is_ascii_digit);
             !is_number || digits.iter().all(|&digit| digit == b'0')
         }),
+        // Not those that there are, nor what silences the connection.
+        b"CLIENT" if words.get(1).is_some_and(|word| is_any(word, &["KILL"])) => {
+            (2..words.len()).all(|index| number(index).is_none_or(|id| !(1..1_000_000).contains(&id)))
+        }
+        b"CLIENT" if words.get(1).is_some_and(|word| is_any(word, &["REPLY"])) => {
+            !words.iter().any(|word| is_any(word, &["OFF", "SKIP"]))
+        }
         // Not the whole table of commands, and not what only Redis has.
         b"COMMAND" => {
             let is_whole = words.len() == 1 || words.len() == 2 && is_any(&words[1], &["DOCS", "INFO"]);

@@ -105,6 +105,14 @@ pub(crate) const RULES: &[Rule] = &[
         },
     },
     Rule {
+        commands: "SLOWLOG|GET SLOWLOG|LEN",
+        text: "a list, and a number: what was slow was so in one of the two",
+        holds: |exchange| {
+            matches!((&exchange.redis, &exchange.quorate), (Value::Integer(_), Value::Integer(_)))
+                || matches!((&exchange.redis, &exchange.quorate), (Value::Array(_), Value::Array(_)))
+        },
+    },
+    Rule {
         commands: "COMMAND|COUNT",
         text: "a number: there are fewer commands",
         holds: |exchange| matches!((&exchange.redis, &exchange.quorate), (Value::Integer(_), Value::Integer(_))),
@@ -123,7 +131,7 @@ pub(crate) const RULES: &[Rule] = &[
         },
     },
     Rule {
-        commands: "CLIENT|HELP COMMAND|HELP CONFIG|HELP",
+        commands: "CLIENT|HELP COMMAND|HELP CONFIG|HELP SLOWLOG|HELP",
         text: "the first line: there are fewer subcommands",
         holds: |exchange| {
             let first = |reply: &Value| match reply {
