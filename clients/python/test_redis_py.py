@@ -250,6 +250,31 @@ class CommandsInVersion3(Commands, unittest.TestCase):
     protocol = 3
 
 
+class Restart(unittest.TestCase):
+    """A client that lives longer than the node that it is on."""
+
+    PIPELINE_LENGTH = 1000
+
+    def test_it_connects_again_by_itself(self):
+        for protocol in (2, 3):
+            client = cluster.client(0, protocol=protocol)
+            self.count_in_pipeline(client)
+            cluster.kill(0)
+            with self.assertRaises(redis.ConnectionError):
+                client.ping()
+            cluster.start_by_hand(0)
+            self.assertTrue(client.ping())
+            self.count_in_pipeline(client)
+            client.close()
+
+    def count_in_pipeline(self, client):
+        client.delete("pipeline")
+        pipeline = client.pipeline(transaction=False)
+        for _ in range(self.PIPELINE_LENGTH):
+            pipeline.incr("pipeline")
+        self.assertEqual(pipeline.execute(), list(range(1, self.PIPELINE_LENGTH + 1)))
+
+
 class Kills(unittest.TestCase):
     """`kill -9` while many clients count: what was acknowledged is there, and nothing twice."""
 
