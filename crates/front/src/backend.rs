@@ -2,6 +2,8 @@
 
 use quorate_object::{Command, Outcome};
 
+use crate::connection::ConnectionId;
+
 /// Numbers the operations of one front from 1 since its start; it is the number in a command's ticket too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperationId(pub u64);
@@ -11,6 +13,10 @@ pub struct OperationId(pub u64);
 pub trait Backend {
     /// Begins an operation.
     fn submit(&mut self, request: Request<'_>);
+
+    /// Whether this is the password, if that is known at once. `None` if it takes a while: the verdict then comes by
+    /// [`Front::verified`](crate::Front::verified), and until then the connection takes nothing more.
+    fn verify(&mut self, connection: ConnectionId, address: &str, password: &[u8]) -> Option<Verdict>;
 
     /// Whether `SELECT` may enter this namespace.
     fn namespace_exists(&self, namespace: u32) -> bool;
@@ -71,6 +77,15 @@ pub enum Answer {
     Outcome(Outcome),
     Admin(AdminReply),
     Failed(Failure),
+}
+
+/// What became of a client's password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Right,
+    Wrong,
+    /// Nobody has looked at it, for the reason in this error line.
+    Refused(String),
 }
 
 /// Why there is no outcome. Each text tells the client whether the command was executed and what to do.

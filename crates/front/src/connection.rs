@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use quorate_resp::{ReplyWriter, RequestParser, Version};
 
-use crate::backend::{Answer, OperationId};
+use crate::access::GUEST_OUTPUT_LENGTH_MAX;
+use crate::backend::{Answer, OperationId, Verdict};
 use crate::gather::Gathering;
 use crate::journal::{Journal, Mark};
 use crate::operations::Operations;
@@ -38,6 +39,10 @@ pub(crate) struct Connection {
     /// Of the request that is being carried out, until a reply is queued for it.
     pub(crate) mark: Option<Mark>,
     mute: Mute,
+    /// It has not given the password, and there is one.
+    pub(crate) is_guest: bool,
+    /// On the password at this word of the request that is held.
+    pub(crate) verdict: Option<(usize, Verdict)>,
     replies: Replies,
     state: State,
 }
@@ -67,6 +72,10 @@ enum State {
     Full,
     /// A command on all objects is unanswered: what comes behind it must wait.
     Barred,
+    /// Somebody is looking at its password: what comes behind it must wait.
+    Verifying {
+        word: usize,
+    },
     /// Nothing more is taken.
     Closing,
 }
@@ -163,7 +172,7 @@ pub(crate) struct Allowance {
 }
 
 impl Connection {
-    pub(crate) fn new(generation: u32, client: Client, parser: RequestParser) -> Connection {
+    pub(crate) fn new(generation: u32, client: Client, parser: RequestParser, is_guest: bool) -> Connection {
         Connection {
             generation,
             client,
@@ -172,9 +181,16 @@ impl Connection {
             output: Vec::new(),
             mark: None,
             mute: Mute::Off,
+            is_guest,
+            verdict: None,
             replies: Replies::default(),
             state: State::Open,
         }
+    }
+
+    /// Its name, given its place.
+    pub(crate) fn id(&self, index: usize) -> ConnectionId {
+        ConnectionId { index: index as u32, generation: self.generation }
     }
 
     pub(crate) fn is_closing(&self) -> bool {
@@ -218,8 +234,21 @@ impl Connection {
         self.state = State::Barred;
     }
 
+    /// Lets no request pass until there is a verdict on the password at this word of the one that is held.
+    pub(crate) fn await_verdict(&mut self, word: usize) {
+        self.state = State::Verifying { word };
+    }
+
+    /// True if one was awaited.
+    pub(crate) fn accept_verdict(&mut self, verdict: Verdict) -> bool {
+        let State::Verifying { word } = self.state else { return false };
+        self.state = State::Open;
+        self.verdict = Some((word, verdict));
+        true
+    }
+
     pub(crate) fn is_answered(&self) -> bool {
-        self.replies.queue.is_empty()
+        self.replies.queue.is_empty() && !matches!(self.state, State::Verifying { .. })
     }
 
     /// Whether another request may be taken now.
@@ -228,7 +257,7 @@ impl Connection {
             State::Open => !self.is_beyond(allowance.unanswered_max, allowance.output_length_pause),
             State::Full => !self.is_beyond(allowance.unanswered_max / 2, allowance.output_length_pause / 2),
             State::Barred => self.is_answered(),
-            State::Closing => false,
+            State::Verifying { .. } | State::Closing => false,
         }
     }
 
@@ -244,6 +273,7 @@ impl Connection {
     }
 
     fn is_beyond(&self, unanswered_max: usize, length_max: usize) -> bool {
+        let length_max = if self.is_guest { length_max.min(GUEST_OUTPUT_LENGTH_MAX) } else { length_max };
         self.replies.queue.len().max(self.replies.operation_count) >= unanswered_max.max(1)
             || self.reply_length() >= length_max.max(1)
     }

@@ -4,7 +4,8 @@ use slab::Slab;
 
 use quorate_resp::{Arguments, ProtocolError, RequestLimits, RequestParser, Version};
 
-use crate::backend::{Answer, Backend, OperationId};
+use crate::access::{self, Access, GUEST_OUTPUT_LENGTH_MAX, Step};
+use crate::backend::{Answer, Backend, OperationId, Verdict};
 use crate::connection::{Allowance, Client, Connection, ConnectionId};
 use crate::journal::{Counts, Journal, SlowLogSettings};
 use crate::object_command::Call;
@@ -65,6 +66,7 @@ pub enum Progress {
 #[derive(Debug)]
 pub struct Front {
     pub(crate) limits: Limits,
+    pub(crate) access: Access,
     pub(crate) connections: Slab<Connection>,
     pub(crate) journal: Journal,
     pub(crate) operations: Operations,
@@ -75,9 +77,10 @@ pub struct Front {
 
 impl Front {
     #[must_use]
-    pub fn new(limits: Limits) -> Front {
+    pub fn new(limits: Limits, access: Access) -> Front {
         Front {
             limits,
+            access,
             connections: Slab::new(),
             journal: Journal::default(),
             operations: Operations::default(),
@@ -135,7 +138,8 @@ impl Front {
         };
         let parser = RequestParser::new(self.limits.request);
         let generation = self.generation_last;
-        let index = self.connections.insert(Connection::new(generation, client, parser));
+        let index =
+            self.connections.insert(Connection::new(generation, client, parser, self.access == Access::Password));
         ConnectionId { index: index as u32, generation }
     }
 
@@ -144,6 +148,12 @@ impl Front {
         if self.connection(id).is_some() {
             self.connections.remove(id.index as usize);
         }
+    }
+
+    /// Whether the connection has still to give the password.
+    #[must_use]
+    pub fn is_guest(&self, id: ConnectionId) -> bool {
+        self.connection(id).is_some_and(|connection| connection.is_guest)
     }
 
     /// How many connections there are.
@@ -169,19 +179,20 @@ impl Front {
         let mut consumed = 0;
         while self.make_ready(id) {
             let rest = &mut input[consumed..];
+            let is_new = held.is_none();
             let parsed = match held.take() {
                 Some(length) => Ok(Some(length)),
-                None => parser.parse(rest),
+                None => {
+                    parser.set_guest(self.connections[id.index as usize].is_guest);
+                    parser.parse(rest)
+                }
             };
             match parsed {
                 Ok(None) => break,
-                Ok(Some(length)) => {
-                    if self.take_request(id, parser.arguments(rest), now_ms, backend) {
-                        consumed += length;
-                    } else {
-                        held = Some(length);
-                    }
-                }
+                Ok(Some(length)) => match self.take_request(id, parser.arguments(rest), is_new, now_ms, backend) {
+                    Step::Done => consumed += length,
+                    Step::Waits => held = Some(length),
+                },
                 Err(error) => self.refuse_and_close(id, error),
             }
         }
@@ -211,6 +222,12 @@ impl Front {
             return Some(id);
         }
         has_output.then_some(id)
+    }
+
+    /// The verdict on a password that [`Backend::verify`] has promised. Returns the connection if it is still there and
+    /// now has a new [progress](Front::progress).
+    pub fn verified(&mut self, id: ConnectionId, verdict: Verdict) -> Option<ConnectionId> {
+        self.connection_mut(id)?.accept_verdict(verdict).then_some(id)
     }
 
     /// The bytes to be sent to the client; the caller removes what it has sent.
@@ -245,48 +262,75 @@ impl Front {
         self.connection(id).is_none_or(Connection::is_answered)
     }
 
-    /// Carries out one request. False if it must wait until those before it are answered.
+    /// Carries out one request, which `is_new` if it has not waited before, and holds a guest to what guests may be told.
     fn take_request<B: Backend>(
         &mut self,
         id: ConnectionId,
         words: Arguments<'_>,
+        is_new: bool,
         now_ms: u64,
         backend: &mut B,
-    ) -> bool {
+    ) -> Step {
+        if words.is_empty() {
+            return Step::Done;
+        }
+        let index = id.index as usize;
+        let length_before = self.connections[index].reply_length();
+        if is_new {
+            self.connections[index].begin_request();
+        }
+        let step = self.execute(id, words, now_ms, backend);
+        let connection = &mut self.connections[index];
+        if step == Step::Done {
+            connection.verdict = None;
+        }
+        if connection.is_guest && connection.reply_length().saturating_sub(length_before) > GUEST_OUTPUT_LENGTH_MAX {
+            connection.abandon();
+        }
+        step
+    }
+
+    fn execute<B: Backend>(&mut self, id: ConnectionId, words: Arguments<'_>, now_ms: u64, backend: &mut B) -> Step {
         let index = id.index as usize;
         let connection = &mut self.connections[index];
-        if words.is_empty() {
-            return true;
-        }
-        connection.begin_request();
         let spec = match specs::resolve(words) {
             Ok(spec) => spec,
             // A browser that was tricked into sending commands; Redis too closes without a word.
             Err(_) if is_http(&words[0]) => {
                 connection.close();
-                return true;
+                return Step::Done;
             }
             Err(refusal) => {
                 connection.refuse(&refusal);
-                return true;
+                return Step::Done;
             }
         };
-        if matches!(spec.shape, Shape::Volumes | Shape::Admin) && !connection.is_answered() {
+        if connection.is_guest && !spec.is_for_guests() {
+            connection.refuse(&Refusal::NO_AUTH);
+            return Step::Done;
+        }
+        let waits_for_all = matches!(spec.shape, Shape::Volumes | Shape::Admin) || access::may_verify(spec, words);
+        if waits_for_all && !connection.is_answered() {
             connection.bar();
-            return false;
+            return Step::Waits;
         }
         if words.len() > self.limits.word_count_max && spec.shape != Shape::Keys {
             self.refuse_and_close(id, ProtocolError::MultibulkLength);
-            return true;
+            return Step::Done;
         }
         connection.client.last_command = Some(spec);
         let object_length_max = self.limits.object_length_max;
         let call = Call { spec, words, now_ms, object_length_max };
-        self.journal.count(spec);
+        // One with a verdict was counted when its password was given to be looked at.
+        if connection.verdict.is_none() {
+            self.journal.count(spec);
+        }
         if spec.shape == Shape::Connection {
-            session::execute(self, index, &call, backend);
-            self.journal.answered_at_once(spec, words, &self.connections[index].client);
-            return true;
+            let step = session::execute(self, index, &call, backend);
+            if step == Step::Done {
+                self.journal.answered_at_once(spec, words, &self.connections[index].client);
+            }
+            return step;
         }
         self.connections[index].mark = Some(self.journal.begin(spec, words));
         submit::execute(self, index, &call, backend);
@@ -295,7 +339,7 @@ impl Front {
         if let Some(mark) = connection.mark.take() {
             self.journal.end(&mark, &connection.client);
         }
-        true
+        Step::Done
     }
 
     fn refuse_and_close(&mut self, id: ConnectionId, error: ProtocolError) {

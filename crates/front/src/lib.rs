@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod backend;
 mod client;
 mod command_info;
@@ -35,8 +36,10 @@ mod slow_log;
 mod specs;
 mod submit;
 
+pub use access::{Access, GUEST_OUTPUT_LENGTH_MAX};
 pub use backend::{
-    AdminReply, Answer, Backend, Failure, IMMUTABLE, InfoSection, ObjectCount, OperationId, Request, ServerInfo, Target,
+    AdminReply, Answer, Backend, Failure, IMMUTABLE, InfoSection, ObjectCount, OperationId, Request, ServerInfo,
+    Target, Verdict,
 };
 pub use config::config_integer;
 pub use connection::ConnectionId;

@@ -14,6 +14,7 @@ pub const REDIS_VERSION: &str = "7.0.15";
 pub(crate) struct Refusal(Cow<'static, [u8]>);
 
 impl Refusal {
+    pub(crate) const NO_AUTH: Refusal = Refusal::fixed("NOAUTH Authentication required.");
     pub(crate) const SYNTAX: Refusal = Refusal::fixed("ERR syntax error");
     pub(crate) const NOT_AN_INTEGER: Refusal = Refusal::fixed("ERR value is not an integer or out of range");
     pub(crate) const NOT_A_FLOAT: Refusal = Refusal::fixed("ERR value is not a valid float");
@@ -72,7 +73,7 @@ impl Refusal {
         Refusal(Cow::Owned(text))
     }
 
-    fn of(text: String) -> Refusal {
+    pub(crate) fn of(text: String) -> Refusal {
         Refusal(Cow::Owned(text.into_bytes()))
     }
 }

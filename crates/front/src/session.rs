@@ -1,7 +1,8 @@
 //! Commands that concern only the connection or this server, and are answered at once.
 
-use quorate_resp::{Arguments, Version, parse_integer};
+use quorate_resp::{Version, parse_integer};
 
+use crate::access::{self, Access, Step};
 use crate::backend::Backend;
 use crate::client;
 use crate::command_info;
@@ -11,12 +12,12 @@ use crate::front::Front;
 use crate::info;
 use crate::kill;
 use crate::object_command::Call;
-use crate::refusal::{REDIS_VERSION, Refusal};
+use crate::refusal::Refusal;
 use crate::slow_log;
 use crate::specs::{Id, Spec};
 
-/// Carries out the call and replies.
-pub(crate) fn execute<B: Backend>(front: &mut Front, index: usize, call: &Call<'_>, backend: &mut B) {
+/// Carries out the call and replies, unless it has to wait: then it is to be called again.
+pub(crate) fn execute<B: Backend>(front: &mut Front, index: usize, call: &Call<'_>, backend: &mut B) -> Step {
     let words = call.words;
     let connection = &mut front.connections[index];
     let result = match call.spec.id {
@@ -25,14 +26,17 @@ pub(crate) fn execute<B: Backend>(front: &mut Front, index: usize, call: &Call<'
             connection.reply(|writer| writer.bulk(call.word(1)));
             Ok(())
         }
-        Id::Hello => hello(connection, words),
+        Id::Auth | Id::Hello => match access::execute(front, index, call, backend) {
+            Ok(Step::Waits) => return Step::Waits,
+            result => result.map(drop),
+        },
         Id::Select => select(connection, call.word(1), backend),
         Id::Time => {
             time(connection, call.now_ms);
             Ok(())
         }
         Id::Reset => {
-            reset(connection);
+            reset(connection, front.access);
             Ok(())
         }
         Id::Quit => {
@@ -71,6 +75,7 @@ pub(crate) fn execute<B: Backend>(front: &mut Front, index: usize, call: &Call<'
     if let Err(refusal) = result {
         front.connections[index].refuse(&refusal);
     }
+    Step::Done
 }
 
 fn ping(connection: &mut Connection, call: &Call<'_>) -> Result<(), Refusal> {
@@ -80,59 +85,6 @@ fn ping(connection: &mut Connection, call: &Call<'_>) -> Result<(), Refusal> {
         _ => return Err(Refusal::wrong_arity(call.spec)),
     }
     Ok(())
-}
-
-/// HELLO [version [AUTH user password] [SETNAME name]]. The version changes only if all options are right.
-fn hello(connection: &mut Connection, words: Arguments<'_>) -> Result<(), Refusal> {
-    let version = match words.at(1).map(parse_integer) {
-        None => connection.client.version,
-        Some(Some(2)) => Version::Resp2,
-        Some(Some(3)) => Version::Resp3,
-        Some(Some(_)) => return Err(Refusal::fixed("NOPROTO unsupported protocol version")),
-        Some(None) => {
-            return Err(Refusal::fixed("ERR Protocol version is not an integer or out of range"));
-        }
-    };
-    let mut options = words.from(2).iter();
-    while let Some(option) = options.next() {
-        if option.eq_ignore_ascii_case(b"AUTH") && options.len() >= 2 {
-            let user = options.next().unwrap_or_default();
-            let _password = options.next();
-            authenticate(user)?;
-        } else if option.eq_ignore_ascii_case(b"SETNAME") && options.len() >= 1 {
-            client::set_name(connection, options.next().unwrap_or_default())?;
-        } else {
-            return Err(Refusal::quoting("ERR Syntax error in HELLO option '", option, "'"));
-        }
-    }
-    connection.client.version = version;
-    let id = connection.client.id as i64;
-    connection.reply(|writer| {
-        writer.map(7);
-        for (name, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
-            writer.bulk(name.as_bytes());
-            writer.bulk(value.as_bytes());
-        }
-        writer.bulk(b"proto");
-        writer.integer(if version == Version::Resp3 { 3 } else { 2 });
-        writer.bulk(b"id");
-        writer.integer(id);
-        for (name, value) in [("mode", "standalone"), ("role", "master")] {
-            writer.bulk(name.as_bytes());
-            writer.bulk(value.as_bytes());
-        }
-        writer.bulk(b"modules");
-        writer.array(0);
-    });
-    Ok(())
-}
-
-/// As Redis without a password set: the default user may have any, and there is no other.
-fn authenticate(user: &[u8]) -> Result<(), Refusal> {
-    if user == b"default" {
-        return Ok(());
-    }
-    Err(Refusal::fixed("WRONGPASS invalid username-password pair or user is disabled."))
 }
 
 fn select(connection: &mut Connection, word: &[u8], backend: &impl Backend) -> Result<(), Refusal> {
@@ -159,7 +111,8 @@ fn time(connection: &mut Connection, now_ms: u64) {
 }
 
 /// Back to what the connection was when it was new.
-fn reset(connection: &mut Connection) {
+fn reset(connection: &mut Connection, access: Access) {
+    connection.is_guest = access == Access::Password;
     connection.client.namespace = 0;
     connection.client.version = Version::Resp2;
     connection.client.name.clear();

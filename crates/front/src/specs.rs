@@ -140,6 +140,7 @@ pub(crate) enum Id {
     FlushAll,
     Ping,
     Echo,
+    Auth,
     Hello,
     Select,
     Client,
@@ -181,6 +182,11 @@ impl Spec {
     /// The name of a subcommand without that of its container.
     pub(crate) fn short_name(&self) -> &'static str {
         self.name.split_once('|').map_or(self.name, |(_, short)| short)
+    }
+
+    /// Whether it may be called before the password is given.
+    pub(crate) fn is_for_guests(&self) -> bool {
+        self.flags.split(' ').any(|flag| flag == "no_auth")
     }
 
     fn accepts(&self, word_count: usize) -> bool {
@@ -407,6 +413,9 @@ pub(crate) const COMMANDS: &[Spec] = specs! {
     Echo "echo" 2 Connection (0 0 0 "") "loading stale fast" "@fast @connection"
         "connection" "1.0.0" "message"
         "Echo the given string",
+    Auth "auth" -2 Connection (0 0 0 "") "noscript loading stale fast no_auth allow_busy" "@fast @connection"
+        "connection" "1.0.0" "[username] password"
+        "Authenticate to the server",
     Hello "hello" -1 Connection (0 0 0 "") "noscript loading stale fast no_auth allow_busy" "@fast @connection"
         "connection" "6.0.0" "[protover [AUTH username password] [SETNAME clientname]]"
         "Handshake with the server",

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::{ArgAction, Args};
@@ -12,6 +13,10 @@ use crate::failure::Failure;
 
 /// How long a node may take to accept a connection.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// Holds the password, where no file does.
+const PASSWORD_VARIABLE: &str = "QUORATE_PASSWORD";
+/// What a node without a password says to one.
+const NO_PASSWORD: &str = "ERR AUTH <password> called without any password";
 /// How much is read at once.
 const READ_BYTES: usize = 64 << 10;
 
@@ -24,14 +29,31 @@ pub(crate) struct Endpoint {
     /// The node's port for Redis clients
     #[arg(short, long, global = true, value_name = "PORT", default_value_t = 7000)]
     pub(crate) port: u16,
+    /// The file whose first line is the password [default: the variable QUORATE_PASSWORD, if it is set]
+    #[arg(long, global = true, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// Whether a password is given to the node, if there is one to give.
+    #[arg(skip = true)]
+    gives_password: bool,
     /// Print help
     #[arg(long, global = true, action = ArgAction::Help)]
     help: Option<bool>,
 }
 
 impl Endpoint {
+    /// One that is given no password.
     pub(crate) fn new(host: String, port: u16) -> Endpoint {
-        Endpoint { host, port, help: None }
+        Endpoint { host, port, password_file: None, gives_password: false, help: None }
+    }
+
+    fn password(&self) -> Result<Option<String>, ClientError> {
+        match &self.password_file {
+            _ if !self.gives_password => Ok(None),
+            Some(path) => first_line(path)
+                .map(Some)
+                .map_err(|source| ClientError::PasswordFile { path: path.display().to_string(), source }),
+            None => Ok(std::env::var(PASSWORD_VARIABLE).ok().filter(|password| !password.is_empty())),
+        }
     }
 }
 
@@ -54,6 +76,10 @@ pub(crate) struct Client {
 pub(crate) enum ClientError {
     #[error("cannot connect to {endpoint} ({source}); is a node running there? (-h and -p choose another)")]
     Unreachable { endpoint: Endpoint, source: io::Error },
+    #[error("cannot read the password from {path}: {source}")]
+    PasswordFile { path: String, source: io::Error },
+    #[error("the node refuses the password: {0}")]
+    PasswordRefused(String),
     #[error("the node closed the connection before it answered; whether it did what was asked is unknown")]
     Closed,
     #[error("the connection failed before the answer came ({0}); whether the node did what was asked is unknown")]
@@ -72,7 +98,7 @@ impl Client {
     pub(crate) fn connect(endpoint: &Endpoint) -> Result<Client, ClientError> {
         let stream = open(endpoint, CONNECT_WITHIN);
         let stream = stream.map_err(|source| ClientError::Unreachable { endpoint: endpoint.clone(), source })?;
-        Ok(Client { stream, parser: ReplyParser::new(ReplyLimits::default()), received: Vec::new() })
+        Client::begin(endpoint, stream)
     }
 
     /// A client for which connecting and each call take at most so long.
@@ -80,7 +106,29 @@ impl Client {
         let unreachable = |source| ClientError::Unreachable { endpoint: endpoint.clone(), source };
         let stream = open(endpoint, within).map_err(unreachable)?;
         stream.set_read_timeout(Some(within)).map_err(unreachable)?;
-        Ok(Client { stream, parser: ReplyParser::new(ReplyLimits::default()), received: Vec::new() })
+        Client::begin(endpoint, stream)
+    }
+
+    fn begin(endpoint: &Endpoint, stream: TcpStream) -> Result<Client, ClientError> {
+        let mut client = Client { stream, parser: ReplyParser::new(ReplyLimits::default()), received: Vec::new() };
+        if let Some(password) = endpoint.password()? {
+            match client.call(&["AUTH", &password])? {
+                // It has none; whoever may come without may come with one.
+                Value::Error(text) if text.starts_with(NO_PASSWORD) => {}
+                Value::Error(text) => return Err(ClientError::PasswordRefused(text)),
+                _ => {}
+            }
+        }
+        Ok(client)
+    }
+
+    /// Whether the node serves, if only those who know the password.
+    pub(crate) fn is_served(&mut self) -> bool {
+        match self.call(&["PING"]) {
+            Ok(Value::Simple(_)) => true,
+            Ok(Value::Error(text)) => text.starts_with("NOAUTH"),
+            _ => false,
+        }
     }
 
     /// Sends one request and waits for its reply, which may be an error of the node's.
@@ -94,6 +142,9 @@ impl Client {
     /// As [`Client::call`], for requests of which an error is a failure.
     pub(crate) fn ask<T: AsRef<[u8]>>(&mut self, words: &[T]) -> Result<Value, Failure> {
         match self.call(words)? {
+            Value::Error(message) if message.starts_with("NOAUTH") => {
+                Err(Failure(format!("the node asks for a password: give --password-file or set {PASSWORD_VARIABLE}")))
+            }
             Value::Error(message) => Err(Failure(format!("the node refuses: {message}"))),
             value => Ok(value),
         }
@@ -132,6 +183,11 @@ impl Client {
             Err(error) => Err(ClientError::Broken(error)),
         }
     }
+}
+
+fn first_line(path: &Path) -> io::Result<String> {
+    let text = std::fs::read_to_string(path)?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
 /// Tries every address of the host.

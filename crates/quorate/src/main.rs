@@ -14,6 +14,7 @@ mod failure;
 mod namespace;
 mod node;
 mod output;
+mod secrets;
 mod sim;
 mod status;
 mod up;
@@ -43,6 +44,8 @@ enum Command {
     Node(node::Options),
     Status(status::Options),
     Namespace(namespace::Options),
+    Password(secrets::PasswordOptions),
+    Token(secrets::TokenOptions),
     Cli(cli::Options),
     Bench(bench::Options),
     Sim(sim::Options),
@@ -58,6 +61,8 @@ fn main() -> ExitCode {
         Command::Node(options) => node::run(&options),
         Command::Status(options) => status::run(&options),
         Command::Namespace(options) => namespace::run(&options),
+        Command::Password(options) => secrets::print_password_hash(&options),
+        Command::Token(options) => secrets::print_token(&options),
         Command::Cli(options) => cli::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Sim(options) => sim::run(&options),

@@ -22,6 +22,9 @@ pub(crate) struct Options {
     /// Only say whether the node could start: look at the configuration, the data directory and the ports
     #[arg(long)]
     check: bool,
+    /// Serve everybody also on addresses that others can reach, without a password or a token
+    #[arg(long)]
+    insecure: bool,
     /// Print a configuration with every key explained
     #[arg(long, conflicts_with_all = ["config", "check"])]
     example_config: bool,
@@ -32,7 +35,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         say(Config::EXAMPLE.trim_end());
         return Ok(ExitCode::SUCCESS);
     };
-    let config = Config::load(path)?;
+    let mut config = Config::load(path)?;
+    config.auth.insecure |= options.insecure;
     if options.check {
         check(path, &config)?;
     } else {

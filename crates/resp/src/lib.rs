@@ -14,5 +14,7 @@ mod value;
 
 pub use integer::parse_integer;
 pub use reply::{ReplyWriter, Version};
-pub use request::{Arguments, ProtocolError, RequestLimits, RequestParser};
+pub use request::{
+    Arguments, GUEST_ARGUMENT_COUNT_MAX, GUEST_ARGUMENT_LENGTH_MAX, ProtocolError, RequestLimits, RequestParser,
+};
 pub use value::{ReplyError, ReplyLimits, ReplyParser, Value, write_request};

@@ -35,13 +35,20 @@ impl Default for RequestLimits {
     }
 }
 
+/// Arguments of a request of a guest: a client that has not shown yet that it may use the server.
+pub const GUEST_ARGUMENT_COUNT_MAX: usize = 10;
+/// Bytes of one argument of a guest's.
+pub const GUEST_ARGUMENT_LENGTH_MAX: usize = 16 << 10;
+
 /// The client does not speak the protocol, or exceeds a limit; the connection cannot be used any further.
 /// Displays as Redis's words, which belong behind `-ERR `.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
     MultibulkLength,
     MultibulkLineLength,
+    GuestMultibulkLength,
     BulkLength,
+    GuestBulkLength,
     BulkLineLength,
     BulkExpected { found: u8 },
     UnbalancedQuotes,
@@ -55,6 +62,8 @@ impl fmt::Display for ProtocolError {
         match self {
             ProtocolError::MultibulkLength => f.write_str("invalid multibulk length"),
             ProtocolError::MultibulkLineLength => f.write_str("too big mbulk count string"),
+            ProtocolError::GuestMultibulkLength => f.write_str("unauthenticated multibulk length"),
+            ProtocolError::GuestBulkLength => f.write_str("unauthenticated bulk length"),
             ProtocolError::BulkLength => f.write_str("invalid bulk length"),
             ProtocolError::BulkLineLength => f.write_str("too big bulk count string"),
             // A line end would break the reply's own line; Redis prints a space too.
@@ -164,6 +173,7 @@ const SPANS_KEPT: usize = 1024;
 #[derive(Debug)]
 pub struct RequestParser {
     limits: RequestLimits,
+    is_guest: bool,
     awaited: Awaited,
     /// Bytes of the current request that are understood.
     position: usize,
@@ -185,12 +195,18 @@ impl RequestParser {
         let request_length_max = limits.request_length_max.min(u32::MAX as usize);
         RequestParser {
             limits: RequestLimits { request_length_max, ..limits },
+            is_guest: false,
             awaited: Awaited::Request,
             position: 0,
             scanned: 0,
             arguments_missing: 0,
             spans: Vec::new(),
         }
+    }
+
+    /// Holds the requests from the next one on to the narrower limits of guests, or no longer.
+    pub fn set_guest(&mut self, is_guest: bool) {
+        self.is_guest = is_guest;
     }
 
     /// Looks for one whole request at the start of `buffer` and returns its length.
@@ -279,6 +295,9 @@ impl RequestParser {
             if self.arguments_missing > self.limits.argument_count_max {
                 return Err(ProtocolError::MultibulkLength);
             }
+            if self.is_guest && self.arguments_missing > GUEST_ARGUMENT_COUNT_MAX {
+                return Err(ProtocolError::GuestMultibulkLength);
+            }
             self.awaited = Awaited::BulkLine;
         }
         while self.arguments_missing > 0 {
@@ -314,6 +333,9 @@ impl RequestParser {
         let length = usize::try_from(length).map_err(|_| ProtocolError::BulkLength)?;
         if length > self.limits.argument_length_max {
             return Err(ProtocolError::BulkLength);
+        }
+        if self.is_guest && length > GUEST_ARGUMENT_LENGTH_MAX {
+            return Err(ProtocolError::GuestBulkLength);
         }
         Ok(Some(length))
     }

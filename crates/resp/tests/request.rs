@@ -1,6 +1,6 @@
 //! Requests as clients send them, whole, in pieces, too large, and broken.
 
-use quorate_resp::{ProtocolError, RequestLimits, RequestParser};
+use quorate_resp::{GUEST_ARGUMENT_COUNT_MAX, GUEST_ARGUMENT_LENGTH_MAX, ProtocolError, RequestLimits, RequestParser};
 
 type Words = Vec<Vec<u8>>;
 
@@ -190,4 +190,29 @@ fn garbage_never_panics() {
         refused += usize::from(whole.1.is_some());
     }
     assert!(refused > 1_000, "the garbage should be broken often enough: {refused}");
+}
+
+#[test]
+fn guests_have_narrower_limits_until_they_are_none() {
+    let mut parser = RequestParser::default();
+    parser.set_guest(true);
+    let of_count = |count: usize| format!("*{count}\r\n{}", "$1\r\na\r\n".repeat(count)).into_bytes();
+    let of_length = |length: usize| format!("*1\r\n${length}\r\n{}\r\n", "a".repeat(length)).into_bytes();
+    for good in [of_count(GUEST_ARGUMENT_COUNT_MAX), of_length(GUEST_ARGUMENT_LENGTH_MAX)] {
+        let (found, error) = feed(&mut parser, &good, 100);
+        assert_eq!((found.len(), error), (1, None));
+    }
+    for (bad, text) in [
+        (of_count(GUEST_ARGUMENT_COUNT_MAX + 1), "unauthenticated multibulk length"),
+        (of_length(GUEST_ARGUMENT_LENGTH_MAX + 1), "unauthenticated bulk length"),
+    ] {
+        let mut parser = RequestParser::default();
+        parser.set_guest(true);
+        let (_, error) = feed(&mut parser, &bad, 1);
+        assert_eq!(error.expect("too much").to_string(), format!("Protocol error: {text}"));
+        let mut parser = RequestParser::default();
+        parser.set_guest(true);
+        parser.set_guest(false);
+        assert_eq!(feed(&mut parser, &bad, bad.len()).1, None);
+    }
 }

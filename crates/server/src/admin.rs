@@ -3,6 +3,8 @@
 //! What concerns the cluster becomes the words that a Redis client would send behind `QUORATE`, goes to the worker over
 //! a bounded channel, and comes back as JSON. Whether the node lives and serves is read without asking the worker.
 
+mod token;
+
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -24,6 +26,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, oneshot};
 
+use crate::auth::secrets::TokenHash;
 use crate::log;
 use crate::metrics::{self, Figures};
 
@@ -108,9 +111,15 @@ pub(crate) struct Port {
 
 impl Port {
     /// Serves on a thread of its own. The worker is woken for each request.
-    pub(crate) fn open(listener: TcpListener, waker: Arc<Waker>, pulse: Arc<Pulse>) -> io::Result<Port> {
+    pub(crate) fn open(
+        listener: TcpListener,
+        waker: Arc<Waker>,
+        pulse: Arc<Pulse>,
+        token_hash: Option<TokenHash>,
+    ) -> io::Result<Port> {
         let (sender, requests) = sync_channel(REQUESTS_MAX);
-        let router = router(Admin { requests: sender, waker, pulse, latest: Arc::default() });
+        let admin = Admin { requests: sender, waker, pulse, latest: Arc::default() };
+        let router = token::require(router(admin), token_hash);
         listener.set_nonblocking(true)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let (open, closed) = oneshot::channel::<()>();

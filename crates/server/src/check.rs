@@ -20,6 +20,7 @@ pub enum Checked {
 
 /// Looks at the data directory and the ports of a node; changes nothing.
 pub fn check(config: &Config) -> Result<Checked, ServerError> {
+    config.check_exposure().map_err(ServerError::Exposed)?;
     let path = &config.node.data_dir;
     match Directory::check(path, config.cluster.id, config.node_id()) {
         Err(DirectoryError::InUse { pid, .. }) => return Ok(Checked::Runs { pid }),

@@ -19,7 +19,10 @@ use toml::de::DeTable;
 use crate::log;
 use unknown::Unknown;
 
+mod auth;
 mod unknown;
+
+pub use auth::Auth;
 
 /// The most nodes a cluster may have.
 pub const NODES_MAX: usize = 64;
@@ -35,6 +38,8 @@ pub struct Config {
     pub node: Node,
     pub listen: Listen,
     pub cluster: Cluster,
+    #[serde(default)]
+    pub auth: Auth,
     #[serde(default)]
     pub defaults: Defaults,
     #[serde(default)]

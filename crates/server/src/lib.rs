@@ -3,6 +3,7 @@
 //! [`run`] is all that the binary needs. [`Node`] is a node on threads of the caller's process, for tests.
 
 mod admin;
+pub mod auth;
 mod check;
 pub mod config;
 pub mod directory;
@@ -31,6 +32,8 @@ use worker::{Order, Orders};
 pub enum ServerError {
     #[error(transparent)]
     Directory(#[from] DirectoryError),
+    #[error("{0}")]
+    Exposed(String),
     #[error("log.level cannot be used: {0}")]
     LogLevel(String),
     #[error("cannot listen on {address} for {what} ({source}); end what uses it or change listen.{key}")]

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use mio::net::TcpListener;
 use mio::{Interest, Poll, Waker};
 use quorate_checkpoint::{FjallSettings, FjallStore};
-use quorate_front::{Front, SlowLogSettings};
+use quorate_front::{Access, Front, SlowLogSettings};
 use quorate_node::root::Durability;
 use quorate_node::{Forgotten, Host, HostSettings, OpenReport};
 use quorate_wal::file::FileStorage;
 use tracing::{error, info, warn};
 
 use crate::admin::{self, Pulse};
+use crate::auth::Gate;
 use crate::config::Config;
 use crate::directory::{Directory, random_u64};
 use crate::links::Links;
@@ -29,6 +30,7 @@ const DESCRIPTORS_RESERVED: u64 = 512;
 const EPHEMERAL_MARK: &str = "ephemeral";
 
 pub(crate) fn start(mut config: Config) -> Result<Node, ServerError> {
+    config.check_exposure().map_err(ServerError::Exposed)?;
     config.limits.clients = clients_max(config.limits.clients);
     let directory = Directory::open(&config.node.data_dir, config.cluster.id, config.node_id())?;
     check_ephemeral(&config, directory.forgotten())?;
@@ -46,7 +48,7 @@ pub(crate) fn start(mut config: Config) -> Result<Node, ServerError> {
     let client_listener = listen(&poll, config.listen.client, "clients", "client", Source::ClientListener)?;
     let peer_listener = listen(&poll, config.listen.peer, "the other nodes", "peer", Source::PeerListener)?;
     let pulse = Arc::new(Pulse::new());
-    let admin = listen_for_admin(config.listen.admin, &waker, &pulse)?;
+    let admin = listen_for_admin(&config, &waker, &pulse)?;
     let registry = || poll.registry().try_clone().map_err(io("share the poll"));
     let data_dir = &config.node.data_dir;
     let links = Links::new(&config, directory.identity(), data_dir, peer_listener, registry()?, waker.clone())?;
@@ -58,8 +60,10 @@ pub(crate) fn start(mut config: Config) -> Result<Node, ServerError> {
         output_length_max: config.limits.output_buffer_bytes,
         ..quorate_front::Limits::default()
     };
+    let access = if config.auth.password_hash.is_some() { Access::Password } else { Access::Open };
+    let gate = Gate::new(config.auth.password_hash.clone(), &waker).map_err(io("start a thread"))?;
     let pace = if config.node.ephemeral { Pace::Never } else { Pace::EachTurn };
-    let mut front = Front::new(front_limits);
+    let mut front = Front::new(front_limits, access);
     let slow_log =
         SlowLogSettings { slower_than_us: config.log.slow_command_us, length_max: config.log.slow_commands_max };
     front.set_slow_log(slow_log);
@@ -73,6 +77,7 @@ pub(crate) fn start(mut config: Config) -> Result<Node, ServerError> {
         is_ephemeral: config.node.ephemeral,
         host,
         front,
+        gate,
         disk,
         checkpointer,
         clients,
@@ -198,8 +203,9 @@ fn listen(
     listening.map_err(|source| ServerError::Listen { what, key, address, source })
 }
 
-fn listen_for_admin(address: SocketAddr, waker: &Arc<Waker>, pulse: &Arc<Pulse>) -> Result<admin::Port, ServerError> {
+fn listen_for_admin(config: &Config, waker: &Arc<Waker>, pulse: &Arc<Pulse>) -> Result<admin::Port, ServerError> {
+    let address = config.listen.admin;
     let refused = |source| ServerError::Listen { what: "HTTP", key: "admin", address, source };
     let listener = std::net::TcpListener::bind(address).map_err(refused)?;
-    admin::Port::open(listener, waker.clone(), pulse.clone()).map_err(io("serve HTTP"))
+    admin::Port::open(listener, waker.clone(), pulse.clone(), config.auth.admin_token_hash).map_err(io("serve HTTP"))
 }

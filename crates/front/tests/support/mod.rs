@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use quorate_front::{
-    AdminReply, Answer, Backend, ConnectionId, Failure, Front, InfoSection, Limits, ObjectCount, OperationId, Progress,
-    Request, SLOT_COUNT, ServerInfo, Target,
+    Access, AdminReply, Answer, Backend, ConnectionId, Failure, Front, InfoSection, Limits, ObjectCount, OperationId,
+    Progress, Request, SLOT_COUNT, ServerInfo, Target, Verdict,
 };
 use quorate_object::Objects;
 
@@ -26,6 +26,8 @@ pub(crate) struct MemoryBackend {
     pub(crate) answers: Vec<(OperationId, Answer)>,
     /// What has been submitted: number, predecessor, and what about.
     pub(crate) log: Vec<(u64, Option<u64>, String)>,
+    /// Passwords that have been tried, with whoever waits for a verdict.
+    pub(crate) passwords: Vec<(ConnectionId, Vec<u8>)>,
     /// Failures for operations on these keys, which are then not executed.
     pub(crate) failing: BTreeMap<Vec<u8>, Failure>,
 }
@@ -39,6 +41,7 @@ impl Default for MemoryBackend {
             is_loading: false,
             answers: Vec::new(),
             log: Vec::new(),
+            passwords: Vec::new(),
             failing: BTreeMap::new(),
         }
     }
@@ -98,6 +101,19 @@ impl Backend for MemoryBackend {
         self.answers.push((request.operation, answer));
     }
 
+    /// `known` and `unknown` are right and wrong at once, anything else takes a while.
+    fn verify(&mut self, connection: ConnectionId, address: &str, password: &[u8]) -> Option<Verdict> {
+        assert_eq!(address, "127.0.0.1:50000");
+        match password {
+            b"known" => Some(Verdict::Right),
+            b"unknown" => Some(Verdict::Wrong),
+            _ => {
+                self.passwords.push((connection, password.to_vec()));
+                None
+            }
+        }
+    }
+
     fn namespace_exists(&self, namespace: u32) -> bool {
         self.namespaces.contains(&namespace)
     }
@@ -146,7 +162,11 @@ impl Default for Talk {
 
 impl Talk {
     pub(crate) fn new(limits: Limits) -> Talk {
-        let mut front = Front::new(limits);
+        Talk::with(limits, Access::Open)
+    }
+
+    pub(crate) fn with(limits: Limits, access: Access) -> Talk {
+        let mut front = Front::new(limits, access);
         let id = front.connected("127.0.0.1:50000".into(), "127.0.0.1:7000".into(), NOW_MS);
         Talk { front, backend: MemoryBackend::default(), id, input: Vec::new() }
     }

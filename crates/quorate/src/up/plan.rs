@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use quorate_node::root::Durability;
 use quorate_server::config::{
-    Cluster, ClusterId, Config, Defaults, Limits, Listen, Log, Member, NODES_MAX, Node, Secret, Timing,
+    Auth, Cluster, ClusterId, Config, Defaults, Limits, Listen, Log, Member, NODES_MAX, Node, Secret, Timing,
 };
 use quorate_server::directory::{Directory, random_u64};
 
@@ -124,6 +124,7 @@ impl Plan {
                 node,
                 listen,
                 cluster: cluster.clone(),
+                auth: Auth::default(),
                 defaults: defaults.clone(),
                 timing: Timing::default(),
                 limits: Limits::default(),

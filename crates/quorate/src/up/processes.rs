@@ -212,7 +212,7 @@ impl<'a> Process<'a> {
     fn answers(&self) -> bool {
         let client = self.node.config.listen.client;
         let endpoint = Endpoint::new(client.ip().to_string(), client.port());
-        Client::connect_within(&endpoint, PING_WITHIN).is_ok_and(|mut client| client.ping().is_ok())
+        Client::connect_within(&endpoint, PING_WITHIN).is_ok_and(|mut client| client.is_served())
     }
 
     fn is_running(&mut self) -> bool {

@@ -19,6 +19,7 @@ fn the_example_is_valid_and_shows_the_defaults() {
     assert_eq!(config.timing, Timing::default());
     assert_eq!(config.limits, Limits::default());
     assert_eq!(config.log, Log::default());
+    assert_eq!(config.auth, Auth::default());
     assert_eq!(config.node.data_dir, here());
     assert!(!config.node.ephemeral);
 }
@@ -42,7 +43,7 @@ fn what_is_written_is_read_back() {
 
 #[test]
 fn optional_tables_may_be_left_out() {
-    let required = Config::EXAMPLE.split("[defaults]").next().expect("a first part");
+    let required = Config::EXAMPLE.split("[auth]").next().expect("a first part");
     let config = parse(required).expect("valid");
     assert_eq!(config.timing, Timing::default());
     assert_eq!(config.settings().replicas, 1, "never more than there are nodes");
@@ -133,4 +134,48 @@ fn limits_and_counts_are_kept() {
 fn the_secret_is_never_printed() {
     let config = parse(Config::EXAMPLE).expect("valid");
     assert!(!format!("{config:?}").contains("keep me private"));
+}
+
+#[test]
+fn hashes_are_read_back_and_anything_else_is_refused() {
+    let hash = crate::auth::secrets::cheap_hash(b"secret");
+    let token_hash = crate::auth::secrets::Token::random().expect("random").hash();
+    let text = Config::EXAMPLE.replacen("password_hash = \"\"", &format!("password_hash = \"{hash}\""), 1);
+    let text = text.replacen("admin_token_hash = \"\"", &format!("admin_token_hash = \"{token_hash}\""), 1);
+    let config = parse(&text).expect("valid");
+    assert_eq!(config.auth, Auth { password_hash: Some(hash), admin_token_hash: Some(token_hash), insecure: false });
+    assert_eq!(parse(&config.to_toml()).expect("valid"), config);
+    let refused = refusal("password_hash = \"\"", "password_hash = \"secret\"");
+    assert!(refused.ends_with("make one with `quorate password`"), "{refused}");
+    let refused = refusal("admin_token_hash = \"\"", "admin_token_hash = \"secret\"");
+    assert!(refused.ends_with("make one with `quorate token`"), "{refused}");
+}
+
+#[test]
+fn strangers_are_not_served_unless_the_node_is_told_to() {
+    let hash = crate::auth::secrets::cheap_hash(b"secret");
+    let token_hash = crate::auth::secrets::Token::random().expect("random").hash();
+    let mut config = parse(Config::EXAMPLE).expect("valid");
+    assert_eq!(config.check_exposure(), Ok(()));
+    for address in ["0.0.0.0:7000", "10.0.0.1:7000", "[::]:7000"] {
+        config.auth = Auth::default();
+        config.listen.client = address.parse().expect("an address");
+        let refused = config.check_exposure().expect_err(address);
+        assert!(refused.starts_with(&format!("listen.client is {address}")), "{refused}");
+        assert!(refused.contains("`quorate password`"), "{refused}");
+        config.auth.password_hash = Some(hash.clone());
+        assert_eq!(config.check_exposure(), Ok(()));
+    }
+    config.listen.admin = "0.0.0.0:8000".parse().expect("an address");
+    let refused = config.check_exposure().expect_err("no token");
+    assert!(refused.contains("`quorate token`"), "{refused}");
+    config.auth.admin_token_hash = Some(token_hash);
+    assert_eq!(config.check_exposure(), Ok(()));
+    config.auth = Auth { insecure: true, ..Auth::default() };
+    assert_eq!(config.check_exposure(), Ok(()));
+    for address in ["127.0.0.1:7000", "127.9.9.9:7000", "[::1]:7000", "[::ffff:127.0.0.1]:7000"] {
+        config = parse(Config::EXAMPLE).expect("valid");
+        config.listen.client = address.parse().expect("an address");
+        assert_eq!(config.check_exposure(), Ok(()), "{address}");
+    }
 }

@@ -4,12 +4,15 @@ use std::mem::MaybeUninit;
 use std::time::Instant as SystemInstant;
 
 use quorate_front::{
-    Backend, IMMUTABLE, InfoSection, OperationId, Request, ServerInfo, Target as FrontTarget, config_integer,
+    Backend, ConnectionId, IMMUTABLE, InfoSection, OperationId, Request, ServerInfo, Target as FrontTarget, Verdict,
+    config_integer,
 };
 use quorate_node::root::Durability;
 use quorate_node::{Host, Submission, Target};
 use quorate_object::Access;
+use quorate_protocol::Instant;
 
+use crate::auth::Gate;
 use crate::config::Config;
 use crate::log;
 use crate::start::clients_possible;
@@ -43,6 +46,8 @@ pub(crate) struct Counters {
 /// One turn's view of the host.
 pub(crate) struct Entry<'a> {
     pub(crate) host: &'a mut Host,
+    pub(crate) gate: &'a mut Gate,
+    pub(crate) now: Instant,
     pub(crate) facts: &'a Facts,
     pub(crate) counters: Counters,
     /// The log can take writes.
@@ -111,6 +116,10 @@ impl Backend for Entry<'_> {
         }
         let predecessor = predecessor.map(|predecessor| predecessor.0);
         self.host.submit(Submission { number: operation.0, predecessor, target, command: &command });
+    }
+
+    fn verify(&mut self, connection: ConnectionId, address: &str, password: &[u8]) -> Option<Verdict> {
+        self.gate.verify(connection, address, password, self.now)
     }
 
     fn namespace_exists(&self, namespace: u32) -> bool {
@@ -204,6 +213,8 @@ impl Entry<'_> {
             ("operations_resent", host.resent),
             ("operations_uncertain", host.uncertain),
             ("peer_nonsense", host.nonsense),
+            ("passwords_wrong", self.gate.counters.wrong),
+            ("passwords_refused", self.gate.counters.refused),
         ];
         let fields = fields.map(|(name, value)| (name.to_owned(), value.to_string()));
         InfoSection { title: "Quorate".to_owned(), fields: fields.into() }

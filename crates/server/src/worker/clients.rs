@@ -19,7 +19,9 @@ use crate::config;
 const ACCEPTED_PER_TURN_MAX: usize = 128;
 /// After an accept that failed, for want of descriptors perhaps.
 const ACCEPT_RETRY_US: u64 = 100_000;
-/// How often slow clients are looked for.
+/// How long a client may be a guest: whoever does not give the password is disconnected.
+const GUEST_US: u64 = 10_000_000;
+/// How often slow clients and old guests are looked for.
 const SWEEP_US: u64 = 1_000_000;
 /// Output beyond this many bytes may wait for this long.
 const OUTPUT_BYTES_SOFT: usize = 16 << 20;
@@ -70,6 +72,8 @@ struct Client {
     is_in_to_write: bool,
     /// Since when more waits for it than should, or it should be gone.
     slow_since: Option<Instant>,
+    /// Since when it has been a guest, if it is one; looked at in sweeps.
+    guest_since: Option<Instant>,
 }
 
 impl Clients {
@@ -137,7 +141,7 @@ impl Clients {
         for _ in 0..ACCEPTED_PER_TURN_MAX {
             let Some(listener) = &self.listener else { return };
             match listener.accept() {
-                Ok((stream, address)) => self.admit(front, stream, &address.to_string(), now_ms),
+                Ok((stream, address)) => self.admit(front, stream, &address.to_string(), now, now_ms),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.accept_at = None;
                     return;
@@ -152,7 +156,7 @@ impl Clients {
         }
     }
 
-    fn admit(&mut self, front: &mut Front, mut stream: TcpStream, address: &str, now_ms: u64) {
+    fn admit(&mut self, front: &mut Front, mut stream: TcpStream, address: &str, now: Instant, now_ms: u64) {
         if self.count >= self.limits.clients {
             self.refused_count += 1;
             // If not even this much fits, the client learns it from the closed connection.
@@ -170,7 +174,7 @@ impl Clients {
         if self.places.len() <= place {
             self.places.resize_with(place + 1, || None);
         }
-        self.places[place] = Some(Client::new(stream, connection));
+        self.places[place] = Some(Client::new(stream, connection, now));
         self.count += 1;
     }
 
@@ -230,14 +234,21 @@ impl Clients {
         }
     }
 
-    /// Disconnects those who have not read what they asked for in time.
+    /// Disconnects those who have not read what they asked for in time, or not said who they are.
     pub(crate) fn tick(&mut self, front: &mut Front, now: Instant) {
         if now < self.sweep_at {
             return;
         }
         self.sweep_at = now.after_us(SWEEP_US);
         for place in 0..self.places.len() {
-            let Some(client) = &self.places[place] else { continue };
+            let Some(client) = &mut self.places[place] else { continue };
+            if !front.is_guest(client.connection) {
+                client.guest_since = None;
+            } else if client.guest_since.get_or_insert(now).after_us(GUEST_US) <= now {
+                debug!("a client is disconnected: it did not give the password in time");
+                self.close(front, place);
+                continue;
+            }
             if client.slow_since.is_some_and(|since| since.after_us(OUTPUT_PATIENCE_US) <= now) {
                 warn!("a client is disconnected: it reads too slowly what it asked for");
                 self.close(front, place);
@@ -277,7 +288,7 @@ impl Clients {
 }
 
 impl Client {
-    fn new(stream: TcpStream, connection: ConnectionId) -> Client {
+    fn new(stream: TcpStream, connection: ConnectionId, now: Instant) -> Client {
         Client {
             stream,
             connection,
@@ -293,6 +304,7 @@ impl Client {
             is_in_to_offer: false,
             is_in_to_write: false,
             slow_since: None,
+            guest_since: Some(now),
         }
     }
 
@@ -360,5 +372,36 @@ impl Client {
 fn enlist(is_in: &mut bool, list: &mut Vec<usize>, place: usize) {
     if !std::mem::replace(is_in, true) {
         list.push(place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mio::Poll;
+    use quorate_front::{Access, Limits};
+
+    use super::*;
+
+    /// One client that says nothing: whether it is still there after so long.
+    fn stays(access: Access, after_us: u64) -> bool {
+        let poll = Poll::new().expect("a poll");
+        let registry = poll.registry().try_clone().expect("another handle");
+        let listener = TcpListener::bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let address = listener.local_addr().expect("it is bound");
+        let mut clients = Clients::new(listener, registry, config::Limits::default());
+        let mut front = Front::new(Limits::default(), access);
+        let _stream = std::net::TcpStream::connect(address).expect("connected");
+        let now = Instant(1_000_000);
+        clients.accept(&mut front, now, 0);
+        assert_eq!(clients.count(), 1);
+        clients.tick(&mut front, now.after_us(after_us));
+        clients.count() == 1
+    }
+
+    #[test]
+    fn a_guest_has_ten_seconds_to_give_the_password() {
+        assert!(stays(Access::Password, GUEST_US - 1));
+        assert!(!stays(Access::Password, GUEST_US));
+        assert!(stays(Access::Open, 100 * GUEST_US));
     }
 }

@@ -31,6 +31,7 @@ use tracing::{info, warn};
 
 use crate::ServerError;
 use crate::admin::{self, Pulse};
+use crate::auth::Gate;
 use crate::directory::Directory;
 use crate::links::Links;
 use crate::supervisor::Supervisor;
@@ -93,6 +94,7 @@ pub(crate) struct Worker {
     pub(crate) is_ephemeral: bool,
     pub(crate) host: Host,
     pub(crate) front: Front,
+    pub(crate) gate: Gate,
     pub(crate) disk: Disk<FileStorage>,
     pub(crate) checkpointer: Checkpointer,
     pub(crate) clients: Clients,
@@ -271,11 +273,19 @@ impl Worker {
         if self.state.stopping.is_some() {
             return;
         }
+        let (front, clients) = (&mut self.front, &mut self.clients);
+        self.gate.take_verdicts(now, |connection, verdict| {
+            if let Some(connection) = front.verified(connection, verdict) {
+                clients.touch(connection);
+            }
+        });
         self.clients.accept(&mut self.front, now, now_ms);
         self.host.set_client_count(self.clients.count() as u64);
         self.front.set_now(now.0, now_ms);
         let mut entry = Entry {
             host: &mut self.host,
+            gate: &mut self.gate,
+            now,
             facts: &self.facts,
             counters: self.state.counters,
             has_space: self.disk.has_space(),

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use quorate_server::config::{Cluster, ClusterId, Config, Defaults, Limits, Listen, Log, Member, Node, Secret, Timing};
+use quorate_server::config::{
+    Auth, Cluster, ClusterId, Config, Defaults, Limits, Listen, Log, Member, Node, Secret, Timing,
+};
 
 /// How long anything may take before a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -46,6 +48,7 @@ impl Nodes {
             },
             listen: *listen,
             cluster: cluster.clone(),
+            auth: Auth::default(),
             defaults: Defaults { volumes: 8, ..Defaults::default() },
             timing: Timing::default(),
             limits: Limits::default(),
@@ -84,9 +87,14 @@ impl Nodes {
 
     /// What the node's HTTP answers to a request line such as `GET /readyz`: status and body.
     pub fn http(&self, index: usize, request: &str) -> (u16, String) {
+        self.http_with(index, request, "")
+    }
+
+    /// The same with more header lines, each with its end.
+    pub fn http_with(&self, index: usize, request: &str, headers: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.configs[index].listen.admin).expect("HTTP is served");
         stream.set_read_timeout(Some(PATIENCE)).expect("it is open");
-        write!(stream, "{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").expect("it is read");
+        write!(stream, "{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}\r\n").expect("it is read");
         let mut response = String::new();
         stream.read_to_string(&mut response).expect("a response in time");
         let status = response.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("a status");

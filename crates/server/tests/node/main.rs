@@ -1,5 +1,6 @@
 //! Whole nodes on real sockets and disks, on threads of this process.
 
+mod access;
 mod cluster;
 mod common;
 mod http;
