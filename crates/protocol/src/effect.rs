@@ -50,6 +50,9 @@ pub enum Event<M> {
     Proposed(Proposal),
     /// The detector lost this node, and this group has reason to care.
     Suspected(NodeId),
+    /// This member's node says that its replica neither votes nor serves any more, until the node starts anew: in this
+    /// group it counts as suspected, whatever is heard of it elsewhere, and coordinates at no ballot of its own.
+    Silenced(NodeId),
     /// The instant asked for by [`Effect::WakeAt`] has come (or any earlier one: waking is only a hint).
     Woken,
 }

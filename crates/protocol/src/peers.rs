@@ -184,6 +184,11 @@ impl Peers {
         (now < until).then_some(until)
     }
 
+    /// Whether grants from before the last start, which are forgotten, may still bind this node.
+    pub fn is_bound_by_the_past(&self, now: Instant) -> bool {
+        now < self.started_at.after_us(self.timing.lease_given_us)
+    }
+
     fn find(&self, node: NodeId) -> Option<&Peer> {
         self.list.iter().find(|peer| peer.node == node)
     }

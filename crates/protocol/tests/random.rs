@@ -5,7 +5,7 @@ mod harness;
 
 use std::sync::Arc;
 
-use harness::{Cluster, Random};
+use harness::{Cluster, Node, Random};
 use quorate_protocol::effect::{Proposal, ReadMode};
 use quorate_protocol::id::{NodeId, Payload};
 use quorate_protocol::quorum::QuorumSystem;
@@ -18,6 +18,7 @@ struct Weather {
     crash: u64,
     stop: u64,
     hand_over: u64,
+    silence: u64,
     /// How often heartbeats get through as time passes: leases are held in some runs, and lapse in others.
     heartbeats: u64,
     /// Now and then more proposals at once than the window holds.
@@ -51,6 +52,7 @@ impl Run {
             crash: random.below(3),
             stop: u64::from(random.below(10) == 0),
             hand_over: random.below(2),
+            silence: u64::from(random.below(3) == 0),
             heartbeats: random.below(3) * 45,
             bursts: random.below(20) == 0,
         };
@@ -97,6 +99,7 @@ impl Run {
                 let node = self.any_node();
                 self.cluster.checkpoint(node);
             }
+            93..=95 if self.random.chance(self.weather.silence * 20) => self.silence(),
             97 if self.weather.hand_over > 0 => {
                 let (node, to) = (self.proposer(), self.any_node());
                 self.cluster.propose(node, Proposal::HandOver { to });
@@ -169,6 +172,21 @@ impl Run {
         }
     }
 
+    /// One replica at a time is given up, until its node is started anew.
+    fn silence(&mut self) {
+        let node = self.any_node();
+        let others = self.cluster.nodes.iter().any(|node| node.silent);
+        if !others && self.cluster.is_up(node) {
+            self.cluster.silence(node);
+        }
+    }
+
+    /// Whether a group of which one member is silent can go on for good.
+    fn can_do_without_one(&self) -> bool {
+        let majority = self.cluster.configuration.quorum == QuorumSystem::Majority;
+        majority && self.cluster.nodes.len() >= 3
+    }
+
     fn turn_links(&mut self) {
         let (from, to) = (self.any_node(), self.any_node());
         match self.random.below(4) {
@@ -182,6 +200,9 @@ impl Run {
     fn come_to_life(&mut self, seed: u64) {
         self.cluster.heal();
         for node in self.cluster.configuration.clone().members.iter() {
+            if self.cluster.node(*node).silent && !self.can_do_without_one() {
+                self.cluster.crash(*node);
+            }
             if !self.cluster.is_up(*node) {
                 self.cluster.restart(*node);
             }
@@ -192,14 +213,15 @@ impl Run {
         for turn in 0..3000 {
             self.calm_turn(turn);
             // After a stop every client that is sent on is told so, even if a member that was away does not know it yet.
-            let stopped = self.cluster.nodes.iter().all(|node| {
+            let stopped = self.cluster.nodes.iter().filter(|node| !node.silent).all(|node| {
                 let mut at = node.id;
                 for _ in 0..self.cluster.nodes.len() {
                     at = self.cluster.node(at).replica.as_ref().expect("restarted").coordinator();
                 }
                 self.cluster.node(at).replica.as_ref().is_some_and(|replica| replica.is_stopped())
             });
-            let level = self.cluster.nodes.iter().all(|node| node.executed.len() as u64 == self.chosen());
+            let level = |node: &Node| node.silent || node.executed.len() as u64 == self.chosen();
+            let level = self.cluster.nodes.iter().all(level);
             if stopped || proposed > 2 && self.chosen() > last && level {
                 return;
             }

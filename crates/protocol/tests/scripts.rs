@@ -141,6 +141,7 @@ impl Script {
             ["checkpoint", id] => cluster.checkpoint(node(id)),
             ["crash", id] => cluster.crash(node(id)),
             ["restart", id] => cluster.restart(node(id)),
+            ["silence", id] => cluster.silence(node(id)),
             ["isolate", id] => cluster.isolate(node(id)),
             ["cut", link] => {
                 let (from, to) = link.split_once("->").expect("cut n1->n2");
@@ -202,6 +203,10 @@ impl Script {
                     .expect("strings take everything");
                 continue;
             };
+            if node.silent {
+                writeln!(output, "{}: silent", node.id).expect("strings take everything");
+                continue;
+            }
             let status = replica.status();
             let executed: Vec<_> = node.executed.iter().map(|value| value.content_only()).collect();
             writeln!(

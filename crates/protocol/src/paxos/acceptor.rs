@@ -44,6 +44,10 @@ impl Following {
         Following { handed_to: None, ..self }
     }
 
+    pub(super) fn forget_hand_over_to(&mut self, node: NodeId) {
+        self.handed_to = self.handed_to.filter(|(to, _)| *to != node);
+    }
+
     pub(super) fn handed_to(&self) -> Option<NodeId> {
         self.handed_to.map(|(to, _)| to)
     }
@@ -92,7 +96,10 @@ impl Paxos {
     ) -> Option<u64> {
         let holder = self.promised.node;
         let given_back = |released: Ballot| released.node == holder && self.promised <= released;
-        let free = holder == candidate || released.is_some_and(given_back);
+        // A holder that is silent reads nothing at the ballots that it may have had. But its word may be older than a later
+        // start of it, of which this replica's node had heard before it was itself started.
+        let silent = self.is_silent(holder) && !cx.peers.is_bound_by_the_past(cx.now);
+        let free = holder == candidate || released.is_some_and(given_back) || silent;
         if free || planted::is(Planted::PromiseDespiteGrant) {
             return None;
         }
@@ -353,7 +360,7 @@ impl Paxos {
         if let Some((_, waited_us)) = following.stale.filter(|(at, _)| *at <= now) {
             let wait_us = (waited_us * 2).min(STALE_US_MAX);
             following.stale = Some((now.after_us(wait_us), wait_us));
-            let reachable = promised.node != self.me && !cx.peers.is_suspected(promised.node);
+            let reachable = promised.node != self.me && !self.is_absent(promised.node, cx);
             let asked = if reachable { promised.node } else { self.next_to_ask(self.me, cx) };
             if asked != self.me {
                 out.send(asked, Message::Fetch { from });
@@ -366,7 +373,7 @@ impl Paxos {
         let members = &self.configuration.members;
         let start = self.configuration.position(asked).map_or(0, |position| position + 1);
         let in_turn = (0..members.len()).map(|step| members[(start + step) % members.len()]);
-        in_turn.into_iter().find(|&node| node != self.me && !cx.peers.is_suspected(node)).unwrap_or(asked)
+        in_turn.into_iter().find(|&node| node != self.me && !self.is_absent(node, cx)).unwrap_or(asked)
     }
 }
 

@@ -136,19 +136,39 @@ impl Paxos {
     /// Whether it is this member's turn to take over: the coordinator is suspected, and so is every member between.
     pub(super) fn is_successor(&self, cx: &Cx<'_>) -> bool {
         let coordinator = self.promised.node;
-        if self.stopped || coordinator == self.me || !cx.peers.is_suspected(coordinator) {
+        if self.stopped || coordinator == self.me || !self.is_absent(coordinator, cx) {
             return false;
         }
         let members = &self.configuration.members;
         let start = self.configuration.position(coordinator).map_or(0, |position| position + 1);
         let in_turn = (0..members.len()).map(|step| members[(start + step) % members.len()]);
-        let first = in_turn.into_iter().find(|&node| node == self.me || !cx.peers.is_suspected(node));
+        let first = in_turn.into_iter().find(|&node| node == self.me || !self.is_absent(node, cx));
         first == Some(self.me)
     }
 
     pub(super) fn on_suspected(&mut self, active: &mut Active, cx: &mut Cx<'_>, out: &mut Effects<Paxos>) {
         if matches!(active.duty, Duty::Following(_)) && self.is_successor(cx) {
             self.start_election(active, cx, None, out);
+        }
+    }
+
+    /// Nobody else need be told: whoever is silent tells every member. Nor is it asked for a promise at once, which it would
+    /// answer with the same word.
+    pub(super) fn on_silenced(&mut self, active: &mut Active, cx: &mut Cx<'_>, node: NodeId, out: &mut Effects<Paxos>) {
+        let own = self.bit(self.me);
+        match &mut active.duty {
+            Duty::Following(following) => {
+                following.forget_hand_over_to(node);
+                if self.is_successor(cx) {
+                    self.start_election(active, cx, None, out);
+                }
+            }
+            Duty::Preparing(candidacy) => match candidacy.stage {
+                Stage::Waiting => self.try_prepare(active, cx, out),
+                Stage::Asking if candidacy.promises & own != 0 => self.send_prepare(active, self.silent, out),
+                Stage::Asking | Stage::CatchingUp => {}
+            },
+            Duty::Coordinating(coordination) => coordination.keep_from(node),
         }
     }
 
@@ -168,7 +188,7 @@ impl Paxos {
                 candidacy.released = Some(ballot);
                 match candidacy.stage {
                     Stage::Waiting => self.try_prepare(active, cx, out),
-                    Stage::Asking => self.send_prepare(active, out),
+                    Stage::Asking => self.send_prepare(active, 0, out),
                     Stage::CatchingUp => {}
                 }
             }
@@ -234,19 +254,19 @@ impl Paxos {
         if !planted::is(Planted::PromiseNotPersisted) {
             out.persist(Record::Promised { ballot });
         }
-        self.send_prepare(active, out);
+        self.send_prepare(active, 0, out);
         // What is accepted here is merged in once elected.
         let promise = Message::Promise { ballot, next_slot: self.next_slot, grant: 0, accepted: Vec::new() };
         out.send_once_durable(self.me, promise);
     }
 
-    /// Asks the members that have not promised yet.
-    fn send_prepare(&self, active: &Active, out: &mut Effects<Paxos>) {
+    /// Asks the members that have not promised yet, but for these.
+    fn send_prepare(&self, active: &Active, except: u16, out: &mut Effects<Paxos>) {
         let Duty::Preparing(candidacy) = &active.duty else {
             return;
         };
         for &member in self.configuration.members.iter() {
-            if member != self.me && candidacy.promises & self.bit(member) == 0 {
+            if member != self.me && (candidacy.promises | u64::from(except)) & self.bit(member) == 0 {
                 out.send_once_durable(member, self.prepare(candidacy));
             }
         }
@@ -343,7 +363,7 @@ impl Paxos {
         match &mut active.duty {
             Duty::Following(_) => {}
             Duty::Coordinating(_) => self.on_challenged(active, cx, promised, out),
-            Duty::Preparing(candidacy) if cx.peers.is_suspected(promised.node) || promised.node == self.me => {
+            Duty::Preparing(candidacy) if self.is_absent(promised.node, cx) || promised.node == self.me => {
                 // Its owner is gone: a higher ballot is needed, soon.
                 candidacy.number_heard = candidacy.number_heard.max(promised.number);
                 candidacy.stage = Stage::Waiting;
@@ -413,12 +433,12 @@ impl Paxos {
                 candidacy.back_off(cx);
                 // Before the own promise is durable nobody has been asked.
                 if candidacy.promises & own != 0 {
-                    self.send_prepare(active, out);
+                    self.send_prepare(active, 0, out);
                 }
             }
             Stage::CatchingUp => {
                 let (_, source) = candidacy.next_slot_heard;
-                if cx.peers.is_suspected(source) {
+                if self.is_absent(source, cx) {
                     // Others may know what it knew, or that it was never decided.
                     self.try_prepare(active, cx, out);
                 } else {

@@ -196,6 +196,11 @@ impl Coordination {
         self.handing_over.is_some()
     }
 
+    /// Whoever is silent would coordinate nothing: what was kept back for it goes on here.
+    pub(super) fn keep_from(&mut self, node: NodeId) {
+        self.handing_over = self.handing_over.filter(|handing_over| handing_over.to != node);
+    }
+
     pub(super) fn deadline(&self) -> Option<Instant> {
         let handing_over = self.handing_over.map(|handing_over| handing_over.latest_at);
         let retransmit = self.retransmit.map(|retransmit| retransmit.at);
@@ -276,7 +281,7 @@ impl Paxos {
         match proposal {
             Proposal::Read { token, mode } => self.read(active, cx, token, mode, out),
             Proposal::HandOver { to }
-                if to == self.me || !self.configuration.contains(to) || cx.peers.is_suspected(to) =>
+                if to == self.me || !self.configuration.contains(to) || self.is_absent(to, cx) =>
             {
                 refuse(proposal, Refusal::NotCoordinator { coordinator: Some(self.me) }, out);
             }
@@ -514,7 +519,7 @@ impl Paxos {
         for (slot, entry) in undecided.filter(|(_, entry)| !entry.decided).take(RETRANSMIT_SLOTS_MAX) {
             for &member in self.configuration.members.iter() {
                 let answered = entry.acknowledgers & self.bit(member) != 0;
-                if member != self.me && !answered && !cx.peers.is_suspected(member) {
+                if member != self.me && !answered && !self.is_absent(member, cx) {
                     let value = entry.value.clone();
                     out.send(member, Message::Accept { ballot, slot, frontier, frontier_majority, value });
                 }
@@ -531,7 +536,7 @@ impl Paxos {
         let known = self.configuration.members.iter().zip(&coordination.members.list);
         known.filter_map(|(&node, member)| {
             let level = member.frontier.is_some_and(|frontier| frontier >= self.next_slot);
-            (!level && node != self.me && !cx.peers.is_suspected(node)).then_some(node)
+            (!level && node != self.me && !self.is_absent(node, cx)).then_some(node)
         })
     }
 

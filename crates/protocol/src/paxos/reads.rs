@@ -185,7 +185,7 @@ impl Paxos {
         };
         reads.again_at = cx.now.after_us(CONFIRM_AGAIN_US);
         for &member in self.configuration.members.iter() {
-            if confirmers & self.bit(member) == 0 && !cx.peers.is_suspected(member) {
+            if confirmers & self.bit(member) == 0 && !self.is_absent(member, cx) {
                 out.send(member, Message::Confirm { ballot: self.promised, round: reads.round });
             }
         }

@@ -30,6 +30,8 @@ pub struct Paxos {
     pub(super) promised: Ballot,
     pub(super) me: NodeId,
     pub(super) stopped: bool,
+    /// Members that have said that they are silent, and nothing since.
+    pub(super) silent: u16,
     /// False while the records of an earlier run are restored.
     running: bool,
     life: Life,
@@ -97,6 +99,7 @@ impl Paxos {
             promised,
             me,
             stopped: false,
+            silent: 0,
             running: false,
             life: Life::Idle { coordinating: promised.node == me },
         }
@@ -177,7 +180,9 @@ impl Paxos {
     /// Whether this replica coordinates and the member has said something at its ballot: one that is silent here cannot
     /// take over, whatever its node does elsewhere.
     pub fn has_answered(&self, member: NodeId) -> bool {
-        let Some(position) = self.configuration.position(member) else { return false };
+        let Some(position) = self.configuration.position(member).filter(|_| !self.is_silent(member)) else {
+            return false;
+        };
         match &self.life {
             // It came to rest once everybody had.
             Life::Idle { coordinating } => *coordinating,
@@ -185,6 +190,21 @@ impl Paxos {
                 matches!(&active.duty, Duty::Coordinating(coordination) if coordination.has_answered(position))
             }
         }
+    }
+
+    /// Whether this member has said that it is silent here, and nothing since.
+    pub fn is_silent(&self, member: NodeId) -> bool {
+        u64::from(self.silent) & self.bit(member) != 0
+    }
+
+    /// The member's node was started anew: whether it is still silent it will say.
+    pub fn forget_silence(&mut self, member: NodeId) {
+        self.silent &= !(self.bit(member) as u16);
+    }
+
+    /// Whether nothing is to be expected of this member.
+    pub(super) fn is_absent(&self, member: NodeId, cx: &Cx<'_>) -> bool {
+        self.is_silent(member) || cx.peers.is_suspected(member)
     }
 
     pub fn status(&self) -> Status {
@@ -293,6 +313,7 @@ impl Paxos {
             }
             Event::Proposed(proposal) => self.propose(active, cx, proposal, out),
             Event::Suspected(_) => self.on_suspected(active, cx, out),
+            Event::Silenced(node) => self.on_silenced(active, cx, node, out),
             Event::Woken => match active.duty {
                 Duty::Following(_) => self.on_woken_following(active, cx, out),
                 Duty::Preparing(_) => self.on_woken_preparing(active, cx, out),
@@ -390,7 +411,7 @@ impl Paxos {
         }
         if let Duty::Following(_) = active.duty {
             let coordinator = self.believed_coordinator(active);
-            let absent = coordinator == self.me || cx.peers.is_suspected(coordinator);
+            let absent = coordinator == self.me || self.is_absent(coordinator, cx);
             if !absent || matches!(proposal, Proposal::HandOver { .. }) {
                 refuse(proposal, Refusal::NotCoordinator { coordinator: Some(coordinator) }, out);
                 return;
@@ -520,10 +541,15 @@ impl Replica for Paxos {
 
     fn step(&mut self, cx: &mut Cx<'_>, event: Event<Message>, out: &mut Effects<Paxos>) {
         self.running = true;
+        match event {
+            Event::Received { from, .. } => self.forget_silence(from),
+            Event::Silenced(node) if node != self.me => self.silent |= self.bit(node) as u16,
+            _ => {}
+        }
         // A sweep over a million idle groups allocates nothing.
         let concerns_idle = match &event {
             Event::Woken => false,
-            Event::Suspected(_) => self.is_successor(cx),
+            Event::Suspected(_) | Event::Silenced(_) => self.is_successor(cx),
             Event::Received { .. } | Event::Proposed(_) => true,
         };
         if self.is_idle() && !concerns_idle {

@@ -18,12 +18,16 @@ pub enum Body {
     Paxos(Message),
     Peer(peers::Message),
     Snapshot(Position, Vec<Value>),
+    /// The sender's replica neither votes nor serves any more in this start of its node.
+    Silent,
 }
 
 #[derive(Clone, Debug)]
 pub struct Packet {
     pub from: NodeId,
     pub to: NodeId,
+    /// Which start of its sender it is from.
+    pub start: u32,
     pub body: Body,
 }
 
@@ -37,6 +41,10 @@ pub struct Disk {
 pub struct Node {
     pub id: NodeId,
     pub replica: Option<Paxos>,
+    /// Its replica has been given up in this start, and it says so to whoever speaks to it.
+    pub silent: bool,
+    /// The latest start of each node that was heard of since the own one.
+    heard: BTreeMap<NodeId, u32>,
     pub peers: Peers,
     pub disk: Disk,
     /// Appended, not synced.
@@ -48,7 +56,7 @@ pub struct Node {
     pub wake_at: Option<Instant>,
     /// The objects: everything executed.
     pub executed: Vec<Value>,
-    start_number: u32,
+    pub start_number: u32,
     /// Lease clocks have no common origin.
     clock_offset: u64,
 }
@@ -134,6 +142,8 @@ impl Cluster {
             cluster.nodes.push(Node {
                 id,
                 replica,
+                silent: false,
+                heard: BTreeMap::new(),
                 peers,
                 disk: Disk::default(),
                 unsynced: Vec::new(),
@@ -189,7 +199,7 @@ impl Cluster {
             events.push(Recorded { node: id, now, stamp, random, peers, event: event.clone() });
         }
         let node = &mut self.nodes[index];
-        let Some(replica) = &mut node.replica else { return };
+        let Some(replica) = node.replica.as_mut().filter(|_| !node.silent) else { return };
         let mut out = Effects::default();
         let nonsense_count = &mut self.nonsense_count;
         let mut cx = Cx { me: id, now, stamp, random, peers: &node.peers, nonsense_count };
@@ -231,13 +241,14 @@ impl Cluster {
         if from == to {
             self.step(to, Event::Received { from, message });
         } else {
-            self.post(Packet { from, to, body: Body::Paxos(message) });
+            self.post(from, to, Body::Paxos(message));
         }
     }
 
-    pub fn post(&mut self, packet: Packet) {
-        if !self.cut.contains(&(packet.from, packet.to)) {
-            self.packets.push_back(packet);
+    pub fn post(&mut self, from: NodeId, to: NodeId, body: Body) {
+        if !self.cut.contains(&(from, to)) {
+            let start = self.node(from).start_number;
+            self.packets.push_back(Packet { from, to, start, body });
         }
     }
 
@@ -296,7 +307,7 @@ impl Cluster {
             let position = node.replica.as_ref().expect("it has just stepped").position();
             Body::Snapshot(position, node.executed.clone())
         };
-        self.post(Packet { from: id, to: peer, body });
+        self.post(id, peer, body);
     }
 
     pub fn propose(&mut self, id: NodeId, proposal: Proposal) {
@@ -304,7 +315,9 @@ impl Cluster {
             let executed = self.nodes.iter().map(|node| node.executed.len()).max().unwrap_or(0);
             self.reads.insert(token, executed);
         }
-        if self.is_up(id) {
+        if self.node(id).silent {
+            self.tell_silent(id);
+        } else if self.is_up(id) {
             self.step(id, Event::Proposed(proposal));
         }
     }
@@ -322,14 +335,26 @@ impl Cluster {
     }
 
     pub fn deliver(&mut self, packet: Packet) {
-        let Packet { from, to, body } = packet;
+        let Packet { from, to, start, body } = packet;
         if !self.is_up(to) {
             return;
         }
         let now = self.clock(to);
         let index = self.index(to);
         self.nodes[index].peers.heard(from, now);
+        let is_late = self.hears_of_start(to, from, start);
+        let concerns_replica = matches!(body, Body::Paxos(_) | Body::Snapshot(..));
+        if self.nodes[index].silent && concerns_replica {
+            return self.tell_silent(to);
+        }
         match body {
+            Body::Silent if is_late => {}
+            Body::Silent => {
+                if self.trace.is_some() {
+                    self.say(&format!("{from} -> {to} silent"));
+                }
+                self.step(to, Event::Silenced(from));
+            }
             Body::Paxos(message) => {
                 if self.trace.is_some() {
                     self.say(&format!("{from} -> {to} {message:?}"));
@@ -338,13 +363,43 @@ impl Cluster {
             }
             Body::Peer(peers::Message::Heartbeat { sent_at }) => {
                 if let Some(answer) = self.nodes[index].peers.handle_heartbeat(from, sent_at, now) {
-                    self.post(Packet { from: to, to: from, body: Body::Peer(answer) });
+                    self.post(to, from, Body::Peer(answer));
                 }
             }
             Body::Peer(peers::Message::Grant { sent_at, number }) => {
                 self.nodes[index].peers.handle_grant(from, sent_at, number);
             }
             Body::Snapshot(position, values) => self.install(to, position, values),
+        }
+    }
+
+    /// As the host does: a message of an earlier start is told from one of a later, and a later start takes back what the
+    /// one before it said of itself. True if this one is of an earlier start.
+    fn hears_of_start(&mut self, id: NodeId, from: NodeId, start: u32) -> bool {
+        let index = self.index(id);
+        let node = &mut self.nodes[index];
+        let heard = node.heard.entry(from).or_insert(start);
+        let is_late = start < *heard;
+        if start > *heard
+            && let Some(replica) = &mut node.replica
+        {
+            replica.forget_silence(from);
+        }
+        *heard = start.max(*heard);
+        is_late
+    }
+
+    /// The replica is given up: from now on its node only says so.
+    pub fn silence(&mut self, id: NodeId) {
+        let index = self.index(id);
+        self.nodes[index].silent = true;
+        self.nodes[index].wake_at = None;
+        self.tell_silent(id);
+    }
+
+    fn tell_silent(&mut self, id: NodeId) {
+        for &to in self.configuration.clone().members.iter().filter(|&&to| to != id) {
+            self.post(id, to, Body::Silent);
         }
     }
 
@@ -381,6 +436,8 @@ impl Cluster {
         node.unsynced.clear();
         node.held.clear();
         node.wake_at = None;
+        node.silent = false;
+        node.heard.clear();
     }
 
     pub fn restart(&mut self, id: NodeId) {
@@ -400,7 +457,7 @@ impl Cluster {
     pub fn heartbeat(&mut self, from: NodeId) {
         let sent_at = self.clock(from);
         for &to in self.configuration.clone().members.iter().filter(|&&to| to != from) {
-            self.post(Packet { from, to, body: Body::Peer(peers::Message::Heartbeat { sent_at }) });
+            self.post(from, to, Body::Peer(peers::Message::Heartbeat { sent_at }));
         }
     }
 
@@ -414,6 +471,7 @@ impl Cluster {
             }
             let (sent_at, answered_at) = (self.clock(from), self.clock(to));
             let (asker, giver) = (self.index(from), self.index(to));
+            self.hears_of_start(to, from, self.nodes[asker].start_number);
             self.nodes[giver].peers.heard(from, answered_at);
             let answer = self.nodes[giver].peers.handle_heartbeat(from, sent_at, answered_at);
             if let Some(peers::Message::Grant { sent_at, number }) = answer.filter(|_| !self.cut.contains(&(to, from)))
