@@ -76,6 +76,11 @@ pub enum Message<'a> {
         next_slot: u64,
         part: u32,
     },
+    /// The sender's replica neither votes nor serves any more in this start of the sender.
+    Silent {
+        group: GroupId,
+        epoch: Epoch,
+    },
     StatusQuestion {
         nonce: u64,
     },
@@ -116,6 +121,8 @@ pub enum Bounce {
     Expired,
     Overloaded,
     Stopped,
+    /// The replica neither votes nor serves: ask the next member.
+    Silent,
     /// Its deadline is further ahead than an honest clock would set it: the entry node's clock is off.
     NotBelieved,
     /// The coordinator lost its ballot with the command in flight: it may still be executed, once.
@@ -135,6 +142,7 @@ mod kind {
     pub(super) const SNAPSHOT_TAKEN: u8 = 8;
     pub(super) const STATUS_QUESTION: u8 = 9;
     pub(super) const STATUS_ANSWER: u8 = 10;
+    pub(super) const SILENT: u8 = 11;
 }
 
 /// Why bytes are not a frame. The link they came by is of no use any more.
@@ -266,6 +274,10 @@ impl Message<'_> {
                 out.extend_from_slice(&part.to_le_bytes());
                 kind::SNAPSHOT_TAKEN
             }
+            Message::Silent { group, epoch } => {
+                head(group, epoch, out);
+                kind::SILENT
+            }
             Message::StatusQuestion { nonce } => {
                 out.extend_from_slice(&nonce.to_le_bytes());
                 kind::STATUS_QUESTION
@@ -372,6 +384,7 @@ fn decode_body(kind: u8, body: &[u8]) -> Result<Option<Message<'_>>, Malformed> 
             next_slot: r.u64()?,
             part: r.u32()?,
         },
+        kind::SILENT => Message::Silent { group: GroupId(r.u64()?), epoch: Epoch(r.u32()?) },
         kind::STATUS_QUESTION => Message::StatusQuestion { nonce: r.u64()? },
         kind::STATUS_ANSWER => Message::StatusAnswer { nonce: r.u64()?, bytes: r.bytes(r.remaining())? },
         _ => return Ok(None),
@@ -399,6 +412,7 @@ impl Bounce {
             Bounce::Overloaded => (4, 0),
             Bounce::Stopped => (5, 0),
             Bounce::NotBelieved => (7, 0),
+            Bounce::Silent => (8, 0),
             Bounce::Uncertain { coordinator } => (6, coordinator.map_or(u32::MAX, |node| node.0)),
         };
         out.push(tag);
@@ -416,6 +430,7 @@ impl Bounce {
             4 => Bounce::Overloaded,
             5 => Bounce::Stopped,
             7 => Bounce::NotBelieved,
+            8 => Bounce::Silent,
             6 => Bounce::Uncertain { coordinator },
             tag => return Err(Malformed::UnknownTag { of: "bounce", tag }),
         })
@@ -452,6 +467,8 @@ mod tests {
             Message::Bounced { start: 1, number: 2, why: Bounce::NotCoordinator { coordinator: Some(NodeId(3)) } },
             Message::Bounced { start: 1, number: 2, why: Bounce::NotCoordinator { coordinator: None } },
             Message::Bounced { start: 1, number: 2, why: Bounce::Stopped },
+            Message::Bounced { start: 1, number: 2, why: Bounce::Silent },
+            Message::Silent { group, epoch },
             Message::Snapshot { group, epoch, next_slot: 7, part: 1, last: true, bytes: b"part" },
             Message::SnapshotTaken { group, epoch, next_slot: 7, part: 1 },
             Message::StatusQuestion { nonce: 4 },

@@ -27,6 +27,6 @@ pub use clock::Moment;
 pub use entry::Target;
 pub use envelope::Ticket;
 pub use host::{
-    Answer, Counters, Failure, Forgotten, Group, GroupState, Host, HostSettings, ObjectCount, OpenError, OpenReport,
-    Submission,
+    Answer, Counters, Failure, Fault, Forgotten, Group, GroupState, Host, HostSettings, ObjectCount, OpenError,
+    OpenReport, PanicIn, Submission,
 };

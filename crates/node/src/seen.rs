@@ -16,6 +16,11 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// The latest start of the peer that was heard of; 0 if none was.
+    pub fn start(&self) -> u32 {
+        self.start
+    }
+
     /// Whether the frame has not arrived before; from now on it has.
     pub fn is_new(&mut self, start: u32, sequence: u64) -> bool {
         if start < self.start {

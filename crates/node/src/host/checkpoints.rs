@@ -10,6 +10,7 @@ use quorate_wal::Lsn;
 
 use super::Host;
 use super::group::{Group, GroupState};
+use super::quarantine::isolate;
 use crate::machine::{Content, Machine};
 use crate::planted::{self, Planted};
 use crate::root::Durability;
@@ -142,21 +143,22 @@ impl Host {
 
     fn start_checkpoint(&mut self, index: u32) -> bool {
         let Some(group) = self.groups.get_mut(index as usize) else { return false };
-        let speaks_or_spoke = group.state != GroupState::Unborn && group.state != GroupState::Damaged;
+        let speaks_or_spoke =
+            !matches!(group.state, GroupState::Unborn | GroupState::Damaged | GroupState::Quarantined);
         if !group.checkpoint.urgent || group.checkpoint.under_way || !speaks_or_spoke {
             return false;
         }
         group.checkpoint.urgent = false;
         group.checkpoint.under_way = true;
         let id = group.id();
-        let mut batch = Batch::new();
-        match std::mem::take(&mut group.checkpoint.whole) {
-            true => put_content(&mut group.machine, id, &mut batch),
-            false => put_changes(group, &mut batch),
-        }
-        let mut meta = Vec::new();
-        encode_meta(group, &mut meta);
-        batch.put_meta(id.0, meta);
+        let batch = match isolate(|| checkpoint_of(group)) {
+            Ok(batch) => batch,
+            Err(words) => {
+                self.quarantine(index, "making a checkpoint", words);
+                return false;
+            }
+        };
+        let Some(group) = self.groups.get_mut(index as usize) else { return false };
         let next_slot = group.replica.next_slot();
         group.checkpoint.next_slot = next_slot;
         group.checkpoint.bytes = 0;
@@ -164,6 +166,19 @@ impl Host {
         self.store(batch, Stored::Checkpoint { index, group: id, next_slot, appended });
         true
     }
+}
+
+fn checkpoint_of(group: &mut Group) -> Batch {
+    let id = group.id();
+    let mut batch = Batch::new();
+    match std::mem::take(&mut group.checkpoint.whole) {
+        true => put_content(&mut group.machine, id, &mut batch),
+        false => put_changes(group, &mut batch),
+    }
+    let mut meta = Vec::new();
+    encode_meta(group, &mut meta);
+    batch.put_meta(id.0, meta);
+    batch
 }
 
 fn put_changes(group: &mut Group, batch: &mut Batch) {
@@ -261,7 +276,7 @@ pub(super) fn encode_meta_of(group: &Group, mut position: Position, machine: &Ma
         Durability::Memory => 2,
     });
     out.push(match group.state {
-        GroupState::Unborn | GroupState::Alive | GroupState::Closed => 0,
+        GroupState::Unborn | GroupState::Alive | GroupState::Quarantined | GroupState::Closed => 0,
         GroupState::Forgetful => 1,
         GroupState::Damaged => 2,
     });

@@ -11,6 +11,7 @@ use super::dispatch::ROOT_EPOCH;
 use super::group::{Group, GroupState};
 use super::{Answer, Host, Timer};
 use crate::entry::{Purpose, Target};
+use crate::frame::Bounce;
 use crate::machine::Content;
 use crate::root::{Namespace, ROOT, RootCommand, RootState, root_members};
 
@@ -283,7 +284,8 @@ impl Host {
         self.groups.remove(index as usize);
         batch.delete_group(group.0);
         self.transfers.forget(group);
-        self.bounce_reads_of(group);
+        self.silence_told.remove(&group);
+        self.bounce_reads_of(group, Bounce::UnknownGroup);
     }
 
     pub(super) fn meet_node(&mut self, node: NodeId) {

@@ -179,18 +179,21 @@ impl Host {
             Missing::Namespace => NoRoute::NoNamespace,
         })?;
         let members = &place.members[..];
-        let live = |node: NodeId| node == self.settings.node || !self.peers.is_suspected(node);
+        let own = self.find(place.group).map(|index| &self.groups[index as usize]);
+        let live = |node: NodeId| match own {
+            Some(group) if node == self.settings.node => !group.state.is_silent(),
+            Some(group) if group.replica.is_silent(node) => false,
+            _ => node == self.settings.node || !self.peers.is_suspected(node),
+        };
         let alive: u64 = (0..members.len()).filter(|&at| live(members[at])).map(|at| 1 << at).sum();
         if !QuorumSystem::Majority.is_write_quorum(members.len(), alive) {
             return Err(NoRoute::NoQuorum);
         }
         // The replica here may follow a coordinator that has stepped back since, and hears of no other before a command
         // reaches that one: whoever is told of it goes there.
-        let believed = match (told, self.find(place.group)) {
+        let believed = match (told, own) {
             (Some(node), _) => node,
-            (None, Some(index)) if self.groups[index as usize].is_alive() => {
-                self.groups[index as usize].replica.coordinator()
-            }
+            (None, Some(group)) if group.is_alive() => group.replica.coordinator(),
             (None, _) => place.hint.unwrap_or(members[0]),
         };
         let at = members.iter().position(|&member| member == believed).unwrap_or(0);
@@ -210,10 +213,10 @@ impl Host {
         let mut command = Vec::new();
         submission.command.encode(&mut command);
         let now = self.clock.stamp();
-        if !group.is_alive() || group.machine.is_due(&command, now) {
+        if !group.is_alive() {
             return false;
         }
-        let outcome = group.machine.read(&command, now);
+        let Some(outcome) = self.read_machine(index, &command, now) else { return false };
         self.answers.push((submission.number, Answer::Outcome(outcome)));
         true
     }
@@ -259,7 +262,7 @@ impl Host {
                 self.retry_after(predecessor, RETRY_US);
                 self.retry_later(number);
             }
-            Bounce::NotBelieved => {
+            Bounce::NotBelieved | Bounce::Silent => {
                 self.directory.distrust(target, from);
                 self.retry_later(number);
             }
@@ -274,7 +277,7 @@ impl Host {
         self.retry_after(number, wait_us);
     }
 
-    fn retry_after(&mut self, number: u64, wait_us: u64) {
+    pub(super) fn retry_after(&mut self, number: u64, wait_us: u64) {
         let Some(operation) = self.operations(number).find_mut(number) else { return };
         if !std::mem::replace(&mut operation.retrying, true) {
             self.timers.set(self.clock.now().after_us(wait_us), Timer::Retry { number });

@@ -6,6 +6,8 @@ use quorate_object::Objects;
 use quorate_protocol::{Configuration, GroupId, Instant, NodeId, Replica, Slot, paxos::Paxos};
 use quorate_wal::Lsn;
 
+use super::quarantine::isolate;
+use super::transfer::empty_content;
 use crate::machine::{Content, Machine};
 use crate::root::{Durability, Namespace};
 
@@ -43,8 +45,17 @@ pub enum GroupState {
     Forgetful,
     /// Its log is damaged: likewise.
     Damaged,
+    /// Its code panicked: nothing of it is trusted any more.
+    Quarantined,
     /// The node is being stopped, and what the replica says from now on could not be kept.
     Closed,
+}
+
+impl GroupState {
+    /// Whether the replica neither votes nor serves as long as its node runs.
+    pub fn is_silent(self) -> bool {
+        matches!(self, GroupState::Forgetful | GroupState::Damaged | GroupState::Quarantined)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -94,6 +105,19 @@ impl Group {
 
     pub fn is_alive(&self) -> bool {
         self.state == GroupState::Alive
+    }
+
+    /// After a panic: nothing of what the replica had in hand is looked at again, and what stands in its place is empty
+    /// and says nothing.
+    pub(super) fn give_up(&mut self, me: NodeId) {
+        self.state = GroupState::Quarantined;
+        let mut empty = Paxos::new(self.configuration.clone(), me);
+        empty.restored();
+        let replica = std::mem::replace(&mut self.replica, empty);
+        let empty = Machine::new(empty_content(self.id(), self.hash_key));
+        let machine = std::mem::replace(&mut self.machine, empty);
+        // It may be in no state to be dropped either.
+        let _ = isolate(|| drop((replica, machine)));
     }
 
     /// The coordinator that the group was born with, and that coordination returns to.

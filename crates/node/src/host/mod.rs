@@ -21,6 +21,7 @@ mod dispatch;
 mod group;
 mod open;
 mod perform;
+mod quarantine;
 mod requests;
 mod status;
 mod transfer;
@@ -37,8 +38,9 @@ use quorate_wal::{Lsn, Storage, Wal};
 use slab::Slab;
 
 pub use directory::ObjectCount;
-pub use group::{Group, GroupState};
+pub use group::{Group, GroupState, ROOT_NAMESPACE};
 pub use open::{OpenError, OpenReport};
+pub use quarantine::{Fault, PanicIn};
 
 use crate::admin_reply::AdminReply;
 use crate::clock::{HybridClock, Moment, WallClocks};
@@ -49,6 +51,7 @@ use crate::outbox::Outbox;
 use crate::planted::{self, Planted};
 use crate::root::{NodeRecord, RootState, Settings};
 use crate::timers::Timers;
+use quarantine::{isolate, panic_as_planned};
 
 /// What a host is told at its start and cannot find out by itself.
 #[derive(Clone, Debug)]
@@ -183,6 +186,13 @@ pub struct Host {
     batches: Vec<(u64, Batch)>,
     storing: checkpoints::Storing,
     checkpoint_wanted: Vec<u32>,
+    /// Panics in groups that nobody has been told of yet.
+    faults: Vec<Fault>,
+    panic_planned: Option<(GroupId, PanicIn)>,
+    /// When the members of a group were last told that the replica here is silent.
+    silence_told: HashMap<GroupId, Instant, FixedState>,
+    /// Somebody has said that a replica of his is silent.
+    silence_heard: bool,
     counters: Counters,
 }
 
@@ -212,6 +222,10 @@ pub struct Counters {
     pub answered_from_window: u64,
     pub out_of_order: u64,
     pub handed_over: u64,
+    /// Replicas that were given up because their code panicked.
+    pub quarantined: u64,
+    /// Reads that panicked.
+    pub reads_failed: u64,
 }
 
 impl Host {
@@ -243,9 +257,13 @@ impl Host {
             return Ok(());
         }
         let seen = self.seen.entry(from).or_default();
+        let start_before = seen.start();
         if !seen.is_new(header.start, header.sequence) {
             self.counters.frames_repeated += 1;
             return Ok(());
+        }
+        if header.start != start_before {
+            self.forget_silence_of(from);
         }
         if self.peers.heard(from, self.clock.now()) {
             self.recovered_at.insert(from, self.clock.now());
@@ -366,6 +384,8 @@ impl Host {
                 Some(index) if self.groups[index as usize].configuration.epoch == epoch => {
                     if self.groups[index as usize].is_alive() {
                         self.plan(index, Event::Received { from, message });
+                    } else {
+                        self.tell_silent(index);
                     }
                 }
                 _ => self.meet_unknown_group(),
@@ -376,6 +396,7 @@ impl Host {
             Message::SnapshotTaken { group, epoch, next_slot, part } => {
                 self.handle_snapshot_taken(from, group, epoch, next_slot, part)
             }
+            Message::Silent { group, epoch } => self.handle_silent(from, group, epoch),
             Message::StatusQuestion { nonce } => self.handle_status_question(from, nonce),
             Message::StatusAnswer { nonce, bytes } => self.handle_status_answer(from, nonce, bytes),
         }
@@ -424,7 +445,11 @@ impl Host {
     }
 
     fn step(&mut self, index: u32, event: Event<paxos::Message>) {
+        let panics = self.take_planned_panic(index, PanicIn::Step);
         let Some(group) = self.groups.get_mut(index as usize) else { return };
+        if group.state == GroupState::Quarantined {
+            return;
+        }
         let mut cx = Cx {
             me: self.settings.node,
             now: self.clock.now(),
@@ -433,8 +458,20 @@ impl Host {
             peers: &self.peers,
             nonsense_count: &mut self.counters.nonsense,
         };
-        group.replica.step(&mut cx, event, &mut self.effects);
-        self.perform(index);
+        let effects = &mut self.effects;
+        let stepped = isolate(|| {
+            if panics {
+                panic_as_planned();
+            }
+            group.replica.step(&mut cx, event, effects);
+        });
+        match stepped {
+            Ok(()) => self.perform(index),
+            Err(words) => {
+                self.effects.list.clear();
+                self.quarantine(index, "taking a step", words);
+            }
+        }
     }
 
     /// Whether this node's wall clock is not known to be within a second of most: then it neither coordinates nor takes

@@ -15,8 +15,9 @@ use super::checkpoints::{Name, Stored, decode_meta, encode_meta, take_name};
 use super::directory::{Directory, RECORD};
 use super::dispatch::{INTERNAL, ROOT_EPOCH};
 use super::group::{CheckpointState, Group, GroupState, ROOT_NAMESPACE};
+use super::quarantine::{self, decode_given_up, isolate};
 use super::transfer::{empty_content, restore_object};
-use super::{Counters, Forgotten, Host, HostSettings};
+use super::{Counters, Fault, Forgotten, Host, HostSettings};
 use crate::clock::{HybridClock, Moment, WallClocks};
 use crate::entry::Operations;
 use crate::machine::{Content, Machine};
@@ -66,20 +67,30 @@ impl Host {
         }
         let mut groups = restore_checkpoints(&settings, store)?;
         let mut report = OpenReport::default();
-        let wal = replay_log(&settings, storage, &mut groups, &mut report)?;
+        let mut faults = Vec::new();
+        let wal = replay_log(&settings, storage, &mut groups, &mut report, &mut faults)?;
         let damaged = !wal.report().damage.is_empty();
         let directory = restore_directory(&settings, store)?;
         let mut host = Host::with_nothing(settings, moment, wal, directory);
+        let given_up = store.node_record(quarantine::RECORD)?.unwrap_or_default();
+        let given_up: Vec<GroupId> = decode_given_up(&given_up).collect();
         for mut group in groups {
-            group.replica.restored();
+            if group.state != GroupState::Quarantined {
+                group.replica.restored();
+            }
             if group.state == GroupState::Alive {
                 group.state = state_after_stop(&group, host.settings.forgotten, damaged);
+            }
+            if group.state == GroupState::Alive && given_up.contains(&group.id()) {
+                group.state = GroupState::Forgetful;
             }
             report.silent_count += usize::from(group.state != GroupState::Alive);
             host.clock.follow(group.machine.time());
             host.adopt(group);
         }
         host.remember_silent();
+        host.counters.quarantined = faults.len() as u64;
+        host.faults = faults;
         report.group_count = host.groups.len();
         host.bear_root();
         for node in host.settings.nodes.iter().map(|node| NodeId(node.id)).collect::<Vec<_>>() {
@@ -132,6 +143,10 @@ impl Host {
             batches: Vec::new(),
             storing: super::checkpoints::Storing::default(),
             checkpoint_wanted: Vec::new(),
+            faults: Vec::new(),
+            panic_planned: None,
+            silence_told: HashMap::default(),
+            silence_heard: false,
             counters: Counters::default(),
         }
     }
@@ -150,13 +165,14 @@ impl Host {
     fn remember_silent(&mut self) {
         let mut batch = quorate_checkpoint::Batch::new();
         for (_, group) in &self.groups {
-            if group.state != GroupState::Alive {
+            if matches!(group.state, GroupState::Forgetful | GroupState::Damaged) {
                 let mut meta = Vec::new();
                 encode_meta(group, &mut meta);
                 batch.put_meta(group.id().0, meta);
             }
         }
         if !batch.is_empty() {
+            batch.delete_node_record(quarantine::RECORD);
             self.store(batch, Stored::Directory { births: Vec::new(), dropped: Vec::new() });
         }
     }
@@ -228,6 +244,7 @@ fn replay_log(
     storage: &impl Storage,
     groups: &mut [Group],
     report: &mut OpenReport,
+    faults: &mut Vec<Fault>,
 ) -> Result<Wal, OpenError> {
     let by_id: HashMap<u64, usize, crate::hash::FixedState> =
         groups.iter().enumerate().map(|(at, group)| (group.id().0, at)).collect();
@@ -243,7 +260,7 @@ fn replay_log(
             Ok(record) => {
                 let covered = matches!(recovered.kind, Kind::Slot(slot) if slot < group.checkpoint.next_slot.0);
                 group.checkpoint.bytes += if covered { 0 } else { recovered.bytes.len() as u64 };
-                group.replica.restore(record);
+                restore_record(settings.node, group, record, faults);
             }
             Err(error) => {
                 unreadable = Some(OpenError::Record { group: recovered.group, reason: error.to_string() });
@@ -260,6 +277,17 @@ fn replay_log(
     report.torn_bytes = wal.report().torn_bytes;
     report.damage = wal.report().damage.iter().map(|damage| format!("{damage:?}")).collect();
     Ok(wal)
+}
+
+fn restore_record(me: NodeId, group: &mut Group, record: paxos::Record, faults: &mut Vec<Fault>) {
+    if group.state == GroupState::Quarantined {
+        return;
+    }
+    if let Err(words) = isolate(|| group.replica.restore(record)) {
+        group.give_up(me);
+        let (group, namespace) = (group.id(), group.namespace);
+        faults.push(Fault { group, namespace, doing: "reading its log", words, is_quarantined: true });
+    }
 }
 
 fn restore_directory(settings: &HostSettings, store: &impl Store) -> Result<Directory, OpenError> {

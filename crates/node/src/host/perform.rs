@@ -4,8 +4,9 @@ use quorate_protocol::wire::Wire;
 use quorate_protocol::{After, Effect, Event, Proposal, Refusal, Value, paxos};
 use quorate_wal::Kind;
 
-use super::{Answer, Failure, Host, Timer};
-use crate::envelope::Envelope;
+use super::quarantine::{PanicIn, isolate, panic_as_planned};
+use super::{Answer, Failure, GroupState, Host, Timer};
+use crate::envelope::{Envelope, Ticket};
 use crate::frame::{Bounce, Message, Position, encode_reply};
 use crate::machine::Verdict;
 use crate::planted::{self, Planted};
@@ -21,8 +22,16 @@ impl Host {
                 Effect::Decided { slot, value, acknowledgers } => {
                     let position = Position { slot, acknowledgers: acknowledgers as u16 };
                     self.apply(index, position, &value);
+                    if self.is_given_up(index) {
+                        break;
+                    }
                 }
-                Effect::Readable { token } => self.answer_read(index, token as u32),
+                Effect::Readable { token } => {
+                    self.answer_read(index, token as u32);
+                    if self.is_given_up(index) {
+                        break;
+                    }
+                }
                 Effect::Refused { proposal, why } => self.refuse(index, &proposal, why),
                 Effect::CatchUp { peer, from } => self.catch_ups.push((index, peer, from)),
                 Effect::WakeAt(at) => {
@@ -93,10 +102,17 @@ impl Host {
         }
     }
 
+    /// Nothing more is said for a replica that was given up between two effects: what it had said and logged before is a
+    /// past that it could have had.
+    fn is_given_up(&self, index: u32) -> bool {
+        self.groups.get(index as usize).is_none_or(|group| group.state == GroupState::Quarantined)
+    }
+
     fn apply(&mut self, index: u32, position: Position, value: &Value) {
         let slot = position.slot;
         self.counters.slots_applied += 1;
         self.clock.follow(value.stamp);
+        let panics = self.take_planned_panic(index, PanicIn::Apply);
         let group = &mut self.groups[index as usize];
         if self.settings.observe {
             self.executed.push((group.id(), slot, hash_of(value)));
@@ -104,7 +120,7 @@ impl Host {
         let coordinating = group.replica.is_coordinating();
         let (me, start) = (self.settings.node, self.settings.start);
         let (outbox, applied, counters) = (&mut self.outbox, &mut self.applied, &mut self.counters);
-        group.machine.apply(value, |ticket, verdict| {
+        let each = |ticket: Ticket, verdict| {
             counters.commands_applied += 1;
             counters.answered_from_window += u64::from(matches!(verdict, Verdict::Again(_)));
             counters.out_of_order += u64::from(matches!(verdict, Verdict::OutOfOrder));
@@ -125,7 +141,19 @@ impl Host {
                     }
                 }
             }
+        };
+        let machine = &mut group.machine;
+        let executed = isolate(|| {
+            if panics {
+                panic_as_planned();
+            }
+            machine.apply(value, each);
         });
+        if let Err(words) = executed {
+            // Whoever takes over executes the slot again, and answers.
+            self.applied.clear();
+            return self.quarantine(index, "executing a slot", words);
+        }
         let group_id = group.id();
         debug_assert!(slot < group.replica.next_slot(), "{group_id:?} applies {slot:?} before it is passed");
         self.finish_applied();

@@ -3,11 +3,10 @@
 use quorate_protocol::effect::ReadMode;
 use quorate_protocol::{Epoch, Event, GroupId, NodeId, Payload, Proposal, Stamp};
 
-use super::Host;
+use super::{GroupState, Host};
 use crate::clock::WALLS_APART_MAX_MS;
 use crate::envelope::{ENVELOPE_BYTES_MAX, Envelope, Ticket};
 use crate::frame::{Access, Bounce, Position, encode_reply};
-use crate::planted::{self, Planted};
 
 /// Commands are proposed in slots of at most about this size.
 pub const SLOT_BYTES_MAX: usize = 1 << 20;
@@ -40,14 +39,20 @@ impl Host {
             self.counters.stamps_not_believed += 1;
             return self.bounce(from, start, number, Bounce::NotBelieved);
         }
-        let alive = |host: &Host, index: u32| {
-            let group = &host.groups[index as usize];
-            group.is_alive() && group.configuration.epoch == epoch
+        let state = |index: u32| {
+            let group = &self.groups[index as usize];
+            (group.configuration.epoch == epoch).then_some((index, group.state))
         };
-        let Some(index) = self.find(group).filter(|&index| alive(self, index)) else {
-            self.meet_unknown_group();
-            self.bounce(from, start, number, Bounce::UnknownGroup);
-            return;
+        let index = match self.find(group).and_then(state) {
+            Some((index, GroupState::Alive)) => index,
+            Some((index, state)) if state.is_silent() => {
+                self.tell_silent(index);
+                return self.bounce(from, start, number, Bounce::Silent);
+            }
+            _ => {
+                self.meet_unknown_group();
+                return self.bounce(from, start, number, Bounce::UnknownGroup);
+            }
         };
         self.groups[index as usize].used_at = self.clock.now();
         match access {
@@ -97,17 +102,15 @@ impl Host {
 
     /// The state may be read now, unless an expiry has to be decided first.
     pub(super) fn answer_read(&mut self, index: u32, token: u32) {
-        let group = &mut self.groups[index as usize];
         let Some(read) = self.reads.get_mut(token as usize) else { return };
         read.at = self.clock.stamp();
-        if group.machine.is_due(&read.command, read.at) && !planted::is(Planted::ExpiryIgnored) {
-            group.due_reads.push(token);
-            if group.due_reads.len() == 1 {
+        if !self.finish_read(index, token) {
+            let due_reads = &mut self.groups[index as usize].due_reads;
+            due_reads.push(token);
+            if due_reads.len() == 1 {
                 self.plan(index, Event::Proposed(Proposal::Mark));
             }
-            return;
         }
-        self.finish_read(index, token);
     }
 
     /// Reads that waited for an expiry: the mark that decides it may just have been applied.
@@ -127,14 +130,22 @@ impl Host {
             self.plan(index, Event::Proposed(Proposal::Mark));
         }
         for token in ready {
-            self.finish_read(index, token);
+            let is_answered = self.finish_read(index, token);
+            debug_assert!(is_answered, "group time has passed the time of the read");
         }
     }
 
-    fn finish_read(&mut self, index: u32, token: u32) {
-        let Some(read) = self.reads.try_remove(token as usize) else { return };
+    /// Answers a read. False if an expiry has to be decided first.
+    fn finish_read(&mut self, index: u32, token: u32) -> bool {
+        let Some(read) = self.reads.get_mut(token as usize) else { return true };
+        let (command, at) = (std::mem::take(&mut read.command), read.at);
+        let outcome = self.read_machine(index, &command, at);
+        let Some(outcome) = outcome else {
+            self.reads[token as usize].command = command;
+            return false;
+        };
+        let read = self.reads.remove(token as usize);
         let group = &self.groups[index as usize];
-        let outcome = group.machine.read(&read.command, read.at);
         let position = Position { slot: group.replica.next_slot(), acknowledgers: 0 };
         self.counters.reads_leased += u64::from(read.access == Access::ReadLease);
         let Ticket { node, start, number } = read.ticket;
@@ -145,14 +156,15 @@ impl Host {
         } else if start == self.settings.start {
             self.complete_at(number, position.slot, outcome);
         }
+        true
     }
 
-    /// The group is gone, and with it whoever would have answered.
-    pub(super) fn bounce_reads_of(&mut self, group: GroupId) {
+    /// The group's replica is gone, and with it whoever would have answered.
+    pub(super) fn bounce_reads_of(&mut self, group: GroupId, why: Bounce) {
         let of_group: Vec<u32> =
             self.reads.iter().filter(|(_, read)| read.group == group).map(|(token, _)| token as u32).collect();
         for token in of_group {
-            self.bounce_read(token, Bounce::UnknownGroup);
+            self.bounce_read(token, why);
         }
     }
 

@@ -102,6 +102,7 @@ impl Host {
                     GroupState::Alive => None,
                     GroupState::Unborn => Some("being created".into()),
                     GroupState::Forgetful => Some("may have forgotten what it said before an unclean stop".into()),
+                    GroupState::Quarantined => Some("its code panicked: see its node's log".into()),
                     GroupState::Closed => Some("its node is being stopped".into()),
                     GroupState::Damaged => Some("its log is damaged".into()),
                 },
@@ -175,7 +176,8 @@ fn volume_status<'a>(
     let front = coordinator.and_then(next_slot).unwrap_or(ahead);
     let member = |&node: &u32| MemberStatus {
         node,
-        lag: next_slot(node).map(|next| front.saturating_sub(next)),
+        // A silent one stands where it stood.
+        lag: report(node).filter(|group| group.silent.is_none()).map(|group| front.saturating_sub(group.next_slot)),
         silent: report(node).and_then(|group| group.silent.clone()),
     };
     VolumeStatus {

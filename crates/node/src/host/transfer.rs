@@ -8,7 +8,8 @@ use quorate_wal::Storage;
 
 use super::Host;
 use super::checkpoints::{Stored, decode_meta, encode_meta, put_content, root_object};
-use super::group::Group;
+use super::group::{Group, GroupState};
+use super::quarantine::isolate;
 use crate::frame::Message;
 use crate::hash::FixedState;
 use crate::machine::{Content, Machine};
@@ -136,7 +137,10 @@ impl Host {
         if self.transfers.outgoing.contains_key(&key) || self.transfers.outgoing.len() >= TRANSFERS_MAX {
             return;
         }
-        let bytes = encode_snapshot(group);
+        let bytes = match isolate(|| encode_snapshot(group)) {
+            Ok(bytes) => bytes,
+            Err(words) => return self.quarantine(index, "making a snapshot", words),
+        };
         let next_slot = group.replica.next_slot().0;
         let outgoing = Outgoing { next_slot, bytes, part: 0, heard_at: self.clock.now() };
         self.transfers.outgoing.insert(key, outgoing);
@@ -188,6 +192,9 @@ impl Host {
     pub(super) fn handle_snapshot(&mut self, from: NodeId, group: GroupId, epoch: Epoch, part: Part<'_>) {
         let Some(index) = self.find(group) else { return self.meet_unknown_group() };
         let found = &self.groups[index as usize];
+        if found.configuration.epoch == epoch && found.state.is_silent() {
+            return self.tell_silent(index);
+        }
         if found.configuration.epoch != epoch || !found.is_alive() || part.next_slot <= found.replica.next_slot().0 {
             return;
         }
@@ -223,11 +230,15 @@ impl Host {
 
     /// A snapshot is stored before the replica stands on it: what it then says, it will not have forgotten.
     fn store_snapshot(&mut self, group: GroupId, epoch: Epoch, bytes: &[u8]) {
-        let Ok((position, mut machine)) = decode_snapshot(group, bytes) else {
-            self.counters.nonsense += 1;
-            return;
-        };
         let Some(index) = self.find(group) else { return };
+        let (position, mut machine) = match isolate(|| decode_snapshot(group, bytes)) {
+            Ok(Ok(decoded)) => decoded,
+            Ok(Err(_)) => {
+                self.counters.nonsense += 1;
+                return;
+            }
+            Err(words) => return self.quarantine(index, "reading a snapshot", words),
+        };
         // One batch of a group at a time: the store must not mix this state with a checkpoint of the one before it.
         if std::mem::replace(&mut self.groups[index as usize].checkpoint.under_way, true) {
             return;
@@ -250,7 +261,7 @@ impl Host {
         let Some(index) = self.find(installing.group) else { return };
         let group = &mut self.groups[index as usize];
         group.checkpoint.under_way = false;
-        if group.configuration.epoch != installing.epoch {
+        if group.configuration.epoch != installing.epoch || group.state == GroupState::Quarantined {
             return;
         }
         if group.replica.next_slot() >= installing.position.next_slot {

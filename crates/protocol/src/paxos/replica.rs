@@ -542,7 +542,7 @@ impl Replica for Paxos {
     fn step(&mut self, cx: &mut Cx<'_>, event: Event<Message>, out: &mut Effects<Paxos>) {
         self.running = true;
         match event {
-            Event::Received { from, .. } => self.forget_silence(from),
+            Event::Received { from, .. } if self.silent != 0 => self.forget_silence(from),
             Event::Silenced(node) if node != self.me => self.silent |= self.bit(node) as u16,
             _ => {}
         }

@@ -215,6 +215,8 @@ impl Entry<'_> {
             ("peer_nonsense", host.nonsense),
             ("passwords_wrong", self.gate.counters.wrong),
             ("passwords_refused", self.gate.counters.refused),
+            ("replicas_quarantined", host.quarantined),
+            ("reads_failed", host.reads_failed),
         ];
         let fields = fields.map(|(name, value)| (name.to_owned(), value.to_string()));
         InfoSection { title: "Quorate".to_owned(), fields: fields.into() }

@@ -52,7 +52,8 @@ fn name_of(host: &Host, node: NodeId) -> String {
 
 /// Every state is there, also where no replica is in it: who watches for one must see it at 0 before.
 fn replicas(host: &Host) -> Vec<(&'static str, u64)> {
-    const STATES: [&str; 7] = ["coordinating", "preparing", "following", "unborn", "forgetful", "damaged", "closed"];
+    const STATES: [&str; 8] =
+        ["coordinating", "preparing", "following", "unborn", "forgetful", "damaged", "quarantined", "closed"];
     let mut counts: Vec<(&str, u64)> = STATES.map(|state| (state, 0)).into();
     for group in host.groups() {
         let state = state_of(group);
@@ -72,6 +73,7 @@ fn state_of(group: &Group) -> &'static str {
         GroupState::Unborn => "unborn",
         GroupState::Forgetful => "forgetful",
         GroupState::Damaged => "damaged",
+        GroupState::Quarantined => "quarantined",
         GroupState::Closed => "closed",
     }
 }

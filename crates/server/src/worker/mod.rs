@@ -22,12 +22,13 @@ use std::time::Duration;
 
 use mio::{Events, Poll};
 use quorate_front::{Front, Histogram, OperationId};
+use quorate_node::host::ROOT_NAMESPACE;
 use quorate_node::root::{Durability, INTERVAL_US};
-use quorate_node::{Answer, Host};
+use quorate_node::{Answer, Fault, Host};
 use quorate_protocol::{Instant, NodeId};
 use quorate_wal::file::FileStorage;
 use tokio::sync::oneshot;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::ServerError;
 use crate::admin::{self, Pulse};
@@ -402,6 +403,9 @@ impl Worker {
 
     /// Tells the log of the process what has changed since it was last looked.
     fn tell_news(&mut self, now: Instant) {
+        for fault in self.host.take_faults() {
+            tell_fault(&fault);
+        }
         if now < self.state.news_at {
             return;
         }
@@ -467,5 +471,22 @@ impl Worker {
         self.directory.stop_cleanly()?;
         info!("stopped");
         Ok(())
+    }
+}
+
+fn tell_fault(fault: &Fault) {
+    let Fault { group, namespace, doing, words, is_quarantined } = fault;
+    let place = match *namespace {
+        ROOT_NAMESPACE => "the root".to_owned(),
+        namespace => format!("group {} of namespace {namespace}", group.0),
+    };
+    match is_quarantined {
+        true => error!(
+            "{place} panicked while {doing} and is quarantined: it neither votes nor serves here until this node starts \
+             anew, and the other members go on without it. This is a bug, please report it: {words}"
+        ),
+        false => {
+            error!("{place} panicked while {doing}; the command was refused. This is a bug, please report it: {words}")
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! Convergence: once faults are over and nothing is asked any more, all replicas of a group stand at the same slot with
-//! the same state.
+//! the same state. Those that were given up are left out.
 
 use std::collections::BTreeMap;
 
+use quorate_node::host::{Group, GroupState};
 use quorate_protocol::{GroupId, Slot};
 
 use crate::world::Node;
@@ -10,10 +11,14 @@ use crate::world::Node;
 /// Whether every replica has executed what any replica of its group has.
 pub fn is_converged(nodes: &[Node]) -> bool {
     let mut slots: BTreeMap<GroupId, Slot> = BTreeMap::new();
-    nodes.iter().filter_map(Node::host).flat_map(|host| host.groups()).all(|group| {
+    nodes.iter().filter_map(Node::host).flat_map(|host| host.groups()).filter(is_left).all(|group| {
         let first = *slots.entry(group.id()).or_insert(group.replica.next_slot());
         group.is_alive() && first == group.replica.next_slot()
     })
+}
+
+fn is_left(group: &&Group) -> bool {
+    group.state != GroupState::Quarantined
 }
 
 /// Panics, naming the replicas, where states differ.
@@ -21,7 +26,7 @@ pub fn assert_same_state(nodes: &[Node]) {
     let mut states = BTreeMap::new();
     for host in nodes.iter().filter_map(Node::host) {
         let node = host.settings().node;
-        for group in host.groups() {
+        for group in host.groups().filter(is_left) {
             let digest = group.machine_digest();
             let (first, by) = *states.entry(group.id()).or_insert((digest, node));
             assert!(first == digest, "convergence: {by} and {node} hold different states of {:?}", group.id());

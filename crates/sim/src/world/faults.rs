@@ -1,5 +1,9 @@
 //! What goes wrong, and how it ends.
 
+use quorate_node::PanicIn;
+use quorate_node::host::Group;
+use quorate_protocol::GroupId;
+
 use super::{Event, World};
 
 /// What has gone wrong so far.
@@ -11,6 +15,8 @@ pub struct FaultCounts {
     pub pauses: u32,
     pub all_at_once: u32,
     pub clock_steps: u32,
+    /// Replicas that panicked.
+    pub panics: u32,
 }
 
 /// Before the next wall clock is set wrong, all are right for this long.
@@ -26,6 +32,10 @@ impl World {
     pub(super) fn strike(&mut self) {
         if self.healing {
             return;
+        }
+        if self.random.chance(50) {
+            let node = self.pick_node();
+            self.plan_panic(node);
         }
         match self.random.below(100) {
             0..25 => {
@@ -154,6 +164,24 @@ impl World {
         self.nodes[node].paused = true;
         let lasts_us = self.random.range(10_000..1_500_000);
         self.plan(lasts_us, Event::Resume { node });
+    }
+
+    /// One replica of a group will panic, while no other has since its node started: a quorum is left.
+    fn plan_panic(&mut self, at: usize) {
+        let Some(host) = self.nodes[at].host() else { return };
+        let is_free = |group: &GroupId| match self.panics.get(group) {
+            Some(&(node, life)) => self.nodes[node].life != life,
+            None => true,
+        };
+        let groups: Vec<GroupId> = host.groups().map(Group::id).filter(is_free).collect();
+        if groups.is_empty() {
+            return;
+        }
+        let group = *self.random.pick(&groups);
+        let place = *self.random.pick(&[PanicIn::Step, PanicIn::Apply]);
+        self.panics.insert(group, (at, self.nodes[at].life));
+        self.faults.panics += 1;
+        self.nodes[at].plan_panic(group, place);
     }
 
     /// The end of the faults: from now on the cluster must answer.

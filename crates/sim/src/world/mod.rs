@@ -9,10 +9,10 @@ mod network;
 mod node;
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use quorate_node::root::{Durability, NodeRecord, Reads, Settings as NamespaceSettings};
-use quorate_protocol::NodeId;
+use quorate_protocol::{GroupId, NodeId};
 
 use crate::history::History;
 use crate::property::agreement::Agreement;
@@ -126,11 +126,12 @@ pub struct Sometimes {
     pub log_segment_removed: u64,
     pub unknown_outcome: u64,
     pub handed_over: u64,
+    pub quarantined: u64,
 }
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 12] {
+    pub fn counts(&self) -> [(&'static str, u64); 13] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -144,6 +145,7 @@ impl Sometimes {
             ("a segment of a log was removed", self.log_segment_removed),
             ("the fate of a call stayed unknown", self.unknown_outcome),
             ("a coordinator handed over", self.handed_over),
+            ("a replica panicked and was given up", self.quarantined),
         ]
     }
 
@@ -160,6 +162,7 @@ impl Sometimes {
         self.log_segment_removed += more.log_segment_removed;
         self.unknown_outcome += more.unknown_outcome;
         self.handed_over += more.handed_over;
+        self.quarantined += more.quarantined;
     }
 }
 
@@ -175,6 +178,8 @@ pub struct World {
     history: History,
     faults: FaultCounts,
     walls_right_since_us: u64,
+    /// Where a replica of a group was made to panic last: at which node, in which life of it.
+    panics: BTreeMap<GroupId, (usize, u32)>,
     /// Faults are over: what is left must come to an end.
     healing: bool,
     agreement: Agreement,
@@ -208,6 +213,7 @@ impl World {
             history: History::new(),
             faults: FaultCounts::default(),
             walls_right_since_us: 0,
+            panics: BTreeMap::new(),
             healing: false,
             agreement: Agreement::default(),
             sometimes: Sometimes::default(),

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use quorate_checkpoint::{Batch, MemoryStore, Store};
 use quorate_node::root::{NodeRecord, Settings as NamespaceSettings};
-use quorate_node::{Answer, Forgotten, Host, HostSettings, Moment, Submission};
-use quorate_protocol::{Instant, NodeId, Stamp, peers::Timing};
+use quorate_node::{Answer, Forgotten, Host, HostSettings, Moment, PanicIn, Submission};
+use quorate_protocol::{GroupId, Instant, NodeId, Stamp, peers::Timing};
 use quorate_wal::Storage;
 use quorate_wal::memory::MemoryStorage;
 
@@ -126,6 +126,12 @@ impl Node {
         self.host.as_ref()
     }
 
+    pub(super) fn plan_panic(&mut self, group: GroupId, place: PanicIn) {
+        if let Some(host) = &mut self.host {
+            host.plan_panic(group, place);
+        }
+    }
+
     pub fn is_up(&self) -> bool {
         self.host.is_some()
     }
@@ -180,6 +186,7 @@ fn seen_by(host: &Host) -> Sometimes {
         out_of_order_refused: counters.out_of_order,
         checkpointed: counters.checkpoints,
         handed_over: counters.handed_over,
+        quarantined: counters.quarantined,
         ..Sometimes::default()
     }
 }

@@ -1,0 +1,355 @@
+//! One bad group stays one bad group: what panics in it is caught, its replica is given up, and the node goes on.
+//!
+//! A replica that is given up, like one that may have forgotten what it said or whose log is damaged, is *silent*: it
+//! neither votes nor serves before its node starts anew. The other members would wait for it in vain, because its node is
+//! well and nobody suspects it. So the node says so for it, and they go on without it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use quorate_checkpoint::Batch;
+use quorate_object::Outcome;
+use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId, Stamp};
+
+use super::Host;
+use super::checkpoints::Stored;
+use super::group::{Group, GroupState};
+use crate::envelope::Envelope;
+use crate::frame::{Bounce, Message};
+use crate::planted::{self, Planted};
+use crate::root::Durability;
+
+/// The node record that names replicas whose memory was given up and is not to be trusted after a clean stop either.
+pub(super) const RECORD: &str = "given-up";
+
+/// A panic in what is one group's own, for the log of the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub group: GroupId,
+    /// [`super::ROOT_NAMESPACE`] for the root.
+    pub namespace: u32,
+    /// What the group's replica was doing.
+    pub doing: &'static str,
+    /// The words of the panic.
+    pub words: String,
+    /// Whether the replica was given up.
+    pub is_quarantined: bool,
+}
+
+const READ_FAILED: &str = "ERR the read failed inside the node, whose log says more: please report it";
+
+/// Where a simulator makes a group panic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PanicIn {
+    Step,
+    Apply,
+}
+
+/// Runs what is one group's own. If it panics, its words come back, and nothing that it had in hand is to be used again.
+pub(super) fn isolate<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
+        let words =
+            panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+        words.unwrap_or("a panic without words").to_owned()
+    })
+}
+
+/// Panics without a word on standard error: it is no news.
+pub(super) fn panic_as_planned() -> ! {
+    std::panic::resume_unwind(Box::new("as planned"))
+}
+
+impl Host {
+    /// Gives a group's replica up after a panic. It falls silent, whoever waits for it goes on elsewhere, and the other
+    /// members are told.
+    pub(super) fn quarantine(&mut self, index: u32, doing: &'static str, words: String) {
+        let group = &mut self.groups[index as usize];
+        if group.state == GroupState::Quarantined {
+            return;
+        }
+        group.give_up(self.settings.node);
+        let (id, namespace, durability) = (group.id(), group.namespace, group.durability);
+        let gathered = std::mem::take(&mut group.gathered);
+        group.due_reads.clear();
+        self.counters.quarantined += 1;
+        self.faults.push(Fault { group: id, namespace, doing, words, is_quarantined: true });
+        self.transfers.forget(id);
+        let mut rest = &gathered[..];
+        while let Some(envelope) = Envelope::take(&mut rest) {
+            let ticket = envelope.ticket;
+            self.bounce(ticket.node, ticket.start, ticket.number, Bounce::Silent);
+        }
+        self.bounce_reads_of(id, Bounce::Silent);
+        self.turn_away_from(self.settings.node, id);
+        if durability == Durability::Memory {
+            self.remember_given_up();
+        }
+        self.silence_told.insert(id, self.clock.now());
+        let everybody = self.peers.nodes().collect::<Vec<_>>();
+        self.send_silent(index, &everybody);
+    }
+
+    /// The panics that were caught since this was last asked.
+    pub fn take_faults(&mut self) -> Vec<Fault> {
+        std::mem::take(&mut self.faults)
+    }
+
+    /// What a read at this time says of the state; nothing if an expiry has to be decided first. A read changes nothing,
+    /// so one that panics costs the group nothing: it would do the same at the next member, and the one after that.
+    pub(super) fn read_machine(&mut self, index: u32, command: &[u8], at: Stamp) -> Option<Outcome> {
+        let group = &self.groups[index as usize];
+        let machine = &group.machine;
+        let ignored = planted::is(Planted::ExpiryIgnored);
+        match isolate(|| (ignored || !machine.is_due(command, at)).then(|| machine.read(command, at))) {
+            Ok(outcome) => outcome,
+            Err(words) => {
+                self.counters.reads_failed += 1;
+                let (group, namespace) = (group.id(), group.namespace);
+                self.faults.push(Fault { group, namespace, doing: "reading", words, is_quarantined: false });
+                Some(Outcome::Error(READ_FAILED.into()))
+            }
+        }
+    }
+
+    /// For a simulator, with [`super::HostSettings::observe`]: the next step of this group, or the next slot that it
+    /// executes, panics.
+    pub fn plan_panic(&mut self, group: GroupId, place: PanicIn) {
+        self.panic_planned = Some((group, place));
+    }
+
+    /// Whether a panic is planned for here. It is over then.
+    pub(super) fn take_planned_panic(&mut self, index: u32, place: PanicIn) -> bool {
+        if !self.settings.observe || self.panic_planned.is_none() {
+            return false;
+        }
+        let here = Some((self.groups[index as usize].id(), place));
+        self.panic_planned.take_if(|planned| Some(*planned) == here).is_some()
+    }
+
+    /// Somebody has spoken to a replica that is silent: all members are told that it is, at most once a heartbeat.
+    pub(super) fn tell_silent(&mut self, index: u32) {
+        let group = &self.groups[index as usize];
+        let (id, now) = (group.id(), self.clock.now());
+        let pause_us = self.settings.timing.heartbeat_us;
+        let is_told = |at: &Instant| at.after_us(pause_us) > now;
+        if !group.state.is_silent() || self.silence_told.get(&id).is_some_and(is_told) {
+            return;
+        }
+        let me = self.settings.node;
+        let others: Vec<NodeId> = group.configuration.members.iter().copied().filter(|&node| node != me).collect();
+        self.silence_told.insert(id, now);
+        self.send_silent(index, &others);
+    }
+
+    fn send_silent(&mut self, index: u32, to: &[NodeId]) {
+        let group = &self.groups[index as usize];
+        let message = Message::Silent { group: group.id(), epoch: group.configuration.epoch };
+        for &node in to {
+            self.outbox.send(node, &message);
+        }
+    }
+
+    /// The group's replica at that node neither votes nor serves.
+    pub(super) fn handle_silent(&mut self, from: NodeId, group: GroupId, epoch: Epoch) {
+        let here = self.find(group).filter(|&index| {
+            let group = &self.groups[index as usize];
+            group.configuration.epoch == epoch && group.is_alive()
+        });
+        if let Some(index) = here {
+            let known = self.groups[index as usize].replica.is_silent(from);
+            self.silence_heard = true;
+            self.plan(index, Event::Silenced(from));
+            if known {
+                return;
+            }
+        }
+        self.turn_away_from(from, group);
+    }
+
+    /// A node was started anew: what its last start said of its replicas is over.
+    pub(super) fn forget_silence_of(&mut self, node: NodeId) {
+        if self.silence_heard {
+            self.groups.iter_mut().for_each(|(_, group)| group.replica.forget_silence(node));
+        }
+    }
+
+    /// Sends operations that went to a silent replica elsewhere. They may have been executed.
+    fn turn_away_from(&mut self, node: NodeId, group: GroupId) {
+        let goes_there = |target| self.directory.resolve(target).is_ok_and(|place| place.group == group);
+        let waiting: Vec<_> = self
+            .clients
+            .iter()
+            .chain(self.internals.iter())
+            .filter(|operation| operation.sent_to == Some(node) && goes_there(operation.target))
+            .map(|operation| (operation.number, operation.target))
+            .collect();
+        for (number, target) in waiting {
+            self.directory.distrust(target, node);
+            self.retry_after(number, 0);
+        }
+    }
+
+    /// A clean stop stores nothing of a replica that was given up, so it must not count as clean for it.
+    fn remember_given_up(&mut self) {
+        let given_up =
+            |group: &&Group| group.state == GroupState::Quarantined && group.durability == Durability::Memory;
+        let ids = self.groups().filter(given_up).flat_map(|group| group.id().0.to_le_bytes()).collect();
+        let mut batch = Batch::new();
+        batch.put_node_record(RECORD, ids);
+        self.store(batch, Stored::Directory { births: Vec::new(), dropped: Vec::new() });
+    }
+}
+
+/// The groups that a [`RECORD`] names.
+pub(super) fn decode_given_up(record: &[u8]) -> impl Iterator<Item = GroupId> + '_ {
+    record.as_chunks().0.iter().map(|bytes| GroupId(u64::from_le_bytes(*bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use quorate_checkpoint::{MemoryStore, Store};
+    use quorate_object::{Command, Condition, Expiry, SetAnswer};
+    use quorate_protocol::peers::Timing;
+    use quorate_wal::memory::MemoryStorage;
+
+    use super::*;
+    use crate::host::{Answer, Failure, Forgotten, HostSettings, Submission};
+    use crate::root::{NodeRecord, Reads, SLOT_COUNT, Settings};
+    use crate::{Moment, Target};
+    use quorate_protocol::Stamp;
+
+    /// A cluster of one node.
+    struct Node {
+        host: Host,
+        storage: MemoryStorage,
+        store: MemoryStore,
+        now_us: u64,
+        number: u64,
+        answers: Vec<(u64, Answer)>,
+    }
+
+    impl Node {
+        fn open(storage: MemoryStorage, store: MemoryStore, durability: Durability, start: u32) -> Node {
+            let address = || "n1:1".to_owned();
+            let record = NodeRecord { id: 1, name: "n1".into(), peer: address(), client: address(), admin: address() };
+            let settings = HostSettings {
+                node: NodeId(1),
+                start,
+                nodes: vec![record],
+                defaults: Settings { replicas: 1, volumes: 2, durability, reads: Reads::Lease },
+                cluster: 7,
+                timing: Timing::default(),
+                timeout_ms: 5_000,
+                log: quorate_wal::Settings { log_id: 7, segment_bytes: 1 << 20 },
+                seed: 1,
+                checkpoint_bytes: 1 << 20,
+                checkpoint_slots: 1 << 20,
+                forgotten: Forgotten::Nothing,
+                version: "test".into(),
+                pid: 0,
+                observe: true,
+            };
+            let now_us = u64::from(start) * 1_000_000_000;
+            let (host, _) = Host::open(settings, &storage, &store, moment(now_us)).expect("it opens");
+            let mut node = Node { host, storage, store, now_us, number: 0, answers: Vec::new() };
+            (0..200).for_each(|_| node.turn());
+            node
+        }
+
+        /// Ten milliseconds.
+        fn turn(&mut self) {
+            self.now_us += 10_000;
+            self.host.begin(moment(self.now_us));
+            self.host.end(&self.storage);
+            self.store_batches();
+            if let Some(submission) = self.host.log_mut().submit() {
+                submission.perform(&mut self.storage).expect("it has room");
+                self.host.flushed(submission.lsn);
+            }
+            self.host.take_answers(&mut self.answers);
+        }
+
+        fn store_batches(&mut self) {
+            for (number, batch) in self.host.take_batches() {
+                self.store.apply(batch).expect("it has room");
+                self.host.stored(number);
+            }
+        }
+
+        /// The answer to a write in this volume.
+        fn write(&mut self, volume: u32) -> Answer {
+            let set = Command::Set {
+                key: b"key",
+                value: b"value",
+                condition: Condition::Always,
+                expiry: Expiry::Unset,
+                answer: SetAnswer::Ok,
+            };
+            self.number += 1;
+            let slot = (volume * SLOT_COUNT / 2) as u16;
+            let target = Target::Slot { namespace: 0, slot };
+            self.host.submit(Submission { number: self.number, predecessor: None, target, command: &set });
+            for _ in 0..600 {
+                self.turn();
+                if let Some(at) = self.answers.iter().position(|(number, _)| *number == self.number) {
+                    return self.answers.swap_remove(at).1;
+                }
+            }
+            panic!("no answer within its deadline");
+        }
+
+        fn volume(&self, index: usize) -> GroupId {
+            let namespace = &self.host.directory().expect("it is known").namespaces[&0];
+            GroupId(namespace.volumes[index].group)
+        }
+
+        fn state(&self, group: GroupId) -> GroupState {
+            self.host.groups().find(|found| found.id() == group).expect("it is here").state
+        }
+    }
+
+    fn moment(now_us: u64) -> Moment {
+        Moment { now: Instant(now_us), wall: Stamp(1_700_000_000_000 + now_us / 1000) }
+    }
+
+    fn is_done(answer: &Answer) -> bool {
+        matches!(answer, Answer::Outcome(Outcome::Ok))
+    }
+
+    #[test]
+    fn a_panic_costs_one_group_until_the_node_starts_anew() {
+        for place in [PanicIn::Step, PanicIn::Apply] {
+            let mut node = Node::open(MemoryStorage::default(), MemoryStore::default(), Durability::Sync, 1);
+            assert!(is_done(&node.write(0)) && is_done(&node.write(1)));
+            let bad = node.volume(0);
+            node.host.plan_panic(bad, place);
+            let answer = node.write(0);
+            assert!(matches!(answer, Answer::Failed(Failure::Timeout | Failure::NoQuorum)), "{place:?}: {answer:?}");
+            let faults = node.host.take_faults();
+            assert!(matches!(&faults[..], [fault] if fault.group == bad && fault.is_quarantined), "{faults:?}");
+            assert_eq!((node.state(bad), node.host.counters().quarantined), (GroupState::Quarantined, 1));
+            assert!(is_done(&node.write(1)), "the other volume goes on");
+            let began_us = node.now_us;
+            assert_eq!(node.write(0), Answer::Failed(Failure::NoQuorum));
+            assert!(node.now_us - began_us < 100_000, "nobody is left who could take it: that is said at once");
+            let mut node = Node::open(node.storage, node.store, Durability::Sync, 2);
+            assert_eq!(node.state(bad), GroupState::Alive);
+            assert!(is_done(&node.write(0)));
+        }
+    }
+
+    #[test]
+    fn what_only_memory_held_is_not_trusted_after_a_clean_stop() {
+        let mut node = Node::open(MemoryStorage::default(), MemoryStore::default(), Durability::Memory, 1);
+        assert!(is_done(&node.write(0)) && is_done(&node.write(1)));
+        let (bad, good) = (node.volume(0), node.volume(1));
+        node.host.plan_panic(bad, PanicIn::Step);
+        node.write(0);
+        for start in 2..=3 {
+            node.host.close();
+            node.store_batches();
+            node = Node::open(node.storage, node.store, Durability::Memory, start);
+            assert_eq!((node.state(bad), node.state(good)), (GroupState::Forgetful, GroupState::Alive));
+            assert!(is_done(&node.write(1)));
+        }
+    }
+}
