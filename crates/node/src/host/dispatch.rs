@@ -284,10 +284,19 @@ impl Host {
         }
     }
 
+    /// Sends an operation again, and right behind it those that wait for it: a pipeline of thousands on one object is
+    /// executed in one go then, where each for itself would mostly arrive before the one before it.
     pub(super) fn retry(&mut self, number: u64) {
-        let Some(operation) = self.operations(number).find_mut(number) else { return };
-        operation.retrying = false;
-        self.dispatch(number);
+        let mut next = Some(number);
+        while let Some(number) = next {
+            let Some(operation) = self.operations(number).find_mut(number) else { return };
+            // It went with the one before it.
+            if !std::mem::take(&mut operation.retrying) {
+                return;
+            }
+            next = operation.successor;
+            self.dispatch(number);
+        }
     }
 
     /// Sends everything again that went to a node and was not answered, in order.
@@ -429,8 +438,9 @@ mod tests {
     use crate::host::{Forgotten, HostSettings};
     use crate::root::{NodeRecord, Settings};
 
-    /// One of three nodes, alone: it knows no directory, so that what is submitted waits.
-    fn alone() -> Host {
+    /// The first node of so many, before it has heard of another. One of three knows no directory, so that what is
+    /// submitted waits.
+    fn first_of(count: u32) -> Host {
         let node = |id: u32| {
             let address = format!("n{id}:1");
             NodeRecord { id, name: format!("n{id}"), peer: address.clone(), client: address.clone(), admin: address }
@@ -438,8 +448,8 @@ mod tests {
         let settings = HostSettings {
             node: NodeId(1),
             start: 1,
-            nodes: (1..=3).map(node).collect(),
-            defaults: Settings::default(),
+            nodes: (1..=count).map(node).collect(),
+            defaults: Settings { replicas: 1, volumes: 1, ..Settings::default() },
             cluster: 7,
             timing: quorate_protocol::peers::Timing::default(),
             timeout_ms: 5_000,
@@ -473,9 +483,56 @@ mod tests {
         });
     }
 
+    /// Lets a node that is its whole cluster come to know itself.
+    fn settle(host: &mut Host) {
+        let mut storage = MemoryStorage::default();
+        for turn in 0..100 {
+            host.begin(Moment { now: Instant(1_000_000 + turn * 10_000), wall: Stamp(1_700_000_000_000 + turn * 10) });
+            host.end(&storage);
+            if let Some(submission) = host.log_mut().submit() {
+                submission.perform(&mut storage).unwrap();
+                host.flushed(submission.lsn);
+            }
+            for (number, _) in host.take_batches() {
+                host.stored(number);
+            }
+        }
+    }
+
+    /// The numbers of the commands that are to share the next slot.
+    fn gathered(host: &Host) -> Vec<u64> {
+        let mut numbers = Vec::new();
+        for group in host.groups() {
+            let mut rest = &group.gathered[..];
+            while let Some(envelope) = Envelope::take(&mut rest) {
+                numbers.push(envelope.ticket.number);
+            }
+        }
+        numbers
+    }
+
+    #[test]
+    fn what_waits_for_an_operation_goes_again_with_it() {
+        let mut host = first_of(1);
+        settle(&mut host);
+        for number in 1..=1000 {
+            submit_set(&mut host, number, (number > 1).then(|| number - 1));
+        }
+        let first: Vec<u64> = (1..=1000).collect();
+        assert_eq!(gathered(&host), first);
+        for number in 3..=1000 {
+            host.handle_bounced(NodeId(1), 1, number, Bounce::OutOfOrder);
+        }
+        host.retry(2);
+        let again: Vec<u64> = (1..=1000).chain(2..=1000).collect();
+        assert_eq!(gathered(&host), again);
+        host.retry(500);
+        assert_eq!(gathered(&host), again, "it went with the one before it");
+    }
+
     #[test]
     fn a_failed_write_leaves_no_gap_in_the_order_of_its_connection() {
-        let mut host = alone();
+        let mut host = first_of(3);
         for number in 1..=4 {
             submit_set(&mut host, number, (number > 1).then(|| number - 1));
         }
