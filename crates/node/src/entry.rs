@@ -35,8 +35,8 @@ pub struct Operation {
     pub successor: Option<u64>,
     /// Not sent while its predecessor is unanswered.
     pub parked: bool,
-    /// It will be sent again soon: a second wish for that changes nothing.
-    pub retrying: bool,
+    /// When it will be sent again, if that is wished for.
+    pub retry_at: Option<Instant>,
     /// The read before it saw the group's history up to here: an answer from before is too old.
     pub not_before: Slot,
     pub envelope: Vec<u8>,
@@ -196,7 +196,7 @@ mod tests {
             predecessor: 0,
             successor: None,
             parked: false,
-            retrying: false,
+            retry_at: None,
             not_before: Slot(0),
             envelope: vec![0; 32],
             sent_to: None,

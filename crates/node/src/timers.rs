@@ -23,6 +23,11 @@ impl<T: Ord> Timers<T> {
         self.queue.push(Reverse((at, what)));
     }
 
+    #[cfg(test)]
+    pub fn count(&self) -> usize {
+        self.queue.len()
+    }
+
     pub fn next_at(&self) -> Option<Instant> {
         self.queue.peek().map(|Reverse((at, _))| *at)
     }

@@ -102,7 +102,7 @@ impl Host {
             predecessor,
             successor: None,
             parked,
-            retrying: false,
+            retry_at: None,
             not_before: Slot(0),
             envelope,
             sent_to: None,
@@ -278,24 +278,35 @@ impl Host {
     }
 
     pub(super) fn retry_after(&mut self, number: u64, wait_us: u64) {
+        let at = self.clock.now().after_us(wait_us);
         let Some(operation) = self.operations(number).find_mut(number) else { return };
-        if !std::mem::replace(&mut operation.retrying, true) {
-            self.timers.set(self.clock.now().after_us(wait_us), Timer::Retry { number });
+        if operation.retry_at.is_none_or(|earlier| at < earlier) {
+            operation.retry_at = Some(at);
+            self.timers.set(at, Timer::Retry { number });
         }
     }
 
     /// Sends an operation again, and right behind it those that wait for it: a pipeline of thousands on one object is
     /// executed in one go then, where each for itself would mostly arrive before the one before it.
     pub(super) fn retry(&mut self, number: u64) {
+        let now = self.clock.now();
+        let Some(operation) = self.operations(number).find_mut(number) else { return };
+        // It went with the one before it, and may have come back since.
+        if operation.retry_at.is_none_or(|at| at > now) {
+            return;
+        }
         let mut next = Some(number);
         while let Some(number) = next {
             let Some(operation) = self.operations(number).find_mut(number) else { return };
-            // It went with the one before it.
-            if !std::mem::take(&mut operation.retrying) {
+            if operation.retry_at.take().is_none() {
                 return;
             }
             next = operation.successor;
             self.dispatch(number);
+            // It got nowhere, and nor would they.
+            if self.operations(number).find_mut(number).is_some_and(|operation| operation.retry_at.is_some()) {
+                return;
+            }
         }
     }
 
@@ -524,10 +535,27 @@ mod tests {
             host.handle_bounced(NodeId(1), 1, number, Bounce::OutOfOrder);
         }
         host.retry(2);
+        assert_eq!(gathered(&host), first, "its time has not come");
+        host.begin(Moment { now: Instant(2_000_000 + RETRY_US), wall: Stamp(1_700_000_001_010) });
+        host.retry(2);
         let again: Vec<u64> = (1..=1000).chain(2..=1000).collect();
         assert_eq!(gathered(&host), again);
         host.retry(500);
         assert_eq!(gathered(&host), again, "it went with the one before it");
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_tried_again_by_itself() {
+        let mut host = first_of(3);
+        for number in 1..=1000 {
+            submit_set(&mut host, number, (number > 1).then(|| number - 1));
+        }
+        for turn in 1..200 {
+            let at = Moment { now: Instant(1_000_000 + turn * 10_000), wall: Stamp(1_700_000_000_000 + turn * 10) };
+            host.begin(at);
+            host.end(&MemoryStorage::default());
+            assert!(host.timers.count() < 4_000, "timers pile up");
+        }
     }
 
     #[test]
