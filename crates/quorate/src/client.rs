@@ -4,10 +4,15 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{ArgAction, Args};
 use quorate_resp::{ReplyError, ReplyLimits, ReplyParser, Value, write_request};
+use quorate_server::tls::{TlsError, client_config};
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
 
 use crate::failure::Failure;
 
@@ -32,6 +37,18 @@ pub(crate) struct Endpoint {
     /// The file whose first line is the password [default: the variable QUORATE_PASSWORD, if it is set]
     #[arg(long, global = true, value_name = "FILE")]
     password_file: Option<PathBuf>,
+    /// Connect with TLS
+    #[arg(long, global = true, requires = "cacert")]
+    tls: bool,
+    /// The certificate of the authority that signed the node's, in PEM
+    #[arg(long, global = true, value_name = "FILE", requires = "tls")]
+    cacert: Option<PathBuf>,
+    /// A certificate to show to the node, in PEM
+    #[arg(long, global = true, value_name = "FILE", requires = "key", requires = "tls")]
+    cert: Option<PathBuf>,
+    /// The key of that certificate
+    #[arg(long, global = true, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
     /// Whether a password is given to the node, if there is one to give.
     #[arg(skip = true)]
     gives_password: bool,
@@ -43,7 +60,32 @@ pub(crate) struct Endpoint {
 impl Endpoint {
     /// One that is given no password.
     pub(crate) fn new(host: String, port: u16) -> Endpoint {
-        Endpoint { host, port, password_file: None, gives_password: false, help: None }
+        Endpoint {
+            host,
+            port,
+            password_file: None,
+            tls: false,
+            cacert: None,
+            cert: None,
+            key: None,
+            gives_password: false,
+            help: None,
+        }
+    }
+
+    /// The same, with TLS: whom to trust, and what to show.
+    pub(crate) fn with_tls(self, ca: &Path, certificate: &Path, key: &Path) -> Endpoint {
+        let owned = |path: &Path| Some(path.to_owned());
+        Endpoint { tls: true, cacert: owned(ca), cert: owned(certificate), key: owned(key), ..self }
+    }
+
+    /// What the connection is encrypted with, if it is.
+    fn session(&self) -> Result<Option<ClientConnection>, ClientError> {
+        let Some(ca) = self.cacert.as_ref().filter(|_| self.tls) else { return Ok(None) };
+        let identity = self.cert.as_deref().zip(self.key.as_deref());
+        let config = Arc::new(client_config(ca, identity)?);
+        let name = ServerName::try_from(self.host.clone()).map_err(|_| ClientError::NoName(self.host.clone()))?;
+        Ok(Some(ClientConnection::new(config, name).map_err(ClientError::Encryption)?))
     }
 
     fn password(&self) -> Result<Option<String>, ClientError> {
@@ -65,19 +107,57 @@ impl fmt::Display for Endpoint {
 
 #[derive(Debug)]
 pub(crate) struct Client {
-    stream: TcpStream,
+    stream: Wire,
     parser: ReplyParser,
     /// What has arrived and is not parsed yet.
     received: Vec<u8>,
+}
+
+/// What the bytes go over.
+#[derive(Debug)]
+enum Wire {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Read for Wire {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Wire::Plain(stream) => stream.read(buffer),
+            Wire::Tls(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Wire {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Wire::Plain(stream) => stream.write(bytes),
+            Wire::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Wire::Plain(stream) => stream.flush(),
+            Wire::Tls(stream) => stream.flush(),
+        }
+    }
 }
 
 /// Why a request got no reply. The connection is of no further use.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
     #[error("cannot connect to {endpoint} ({source}); is a node running there? (-h and -p choose another)")]
-    Unreachable { endpoint: Endpoint, source: io::Error },
+    Unreachable { endpoint: String, source: io::Error },
     #[error("cannot read the password from {path}: {source}")]
     PasswordFile { path: String, source: io::Error },
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error("{0:?} cannot be the name in a certificate; connect to a host by its name or address")]
+    NoName(String),
+    #[error("the connection cannot be encrypted: {0}")]
+    Encryption(rustls::Error),
     #[error("the node refuses the password: {0}")]
     PasswordRefused(String),
     #[error("the node closed the connection before it answered; whether it did what was asked is unknown")]
@@ -97,19 +177,23 @@ impl From<ClientError> for Failure {
 impl Client {
     pub(crate) fn connect(endpoint: &Endpoint) -> Result<Client, ClientError> {
         let stream = open(endpoint, CONNECT_WITHIN);
-        let stream = stream.map_err(|source| ClientError::Unreachable { endpoint: endpoint.clone(), source })?;
+        let stream = stream.map_err(|source| ClientError::Unreachable { endpoint: endpoint.to_string(), source })?;
         Client::begin(endpoint, stream)
     }
 
     /// A client for which connecting and each call take at most so long.
     pub(crate) fn connect_within(endpoint: &Endpoint, within: Duration) -> Result<Client, ClientError> {
-        let unreachable = |source| ClientError::Unreachable { endpoint: endpoint.clone(), source };
+        let unreachable = |source| ClientError::Unreachable { endpoint: endpoint.to_string(), source };
         let stream = open(endpoint, within).map_err(unreachable)?;
         stream.set_read_timeout(Some(within)).map_err(unreachable)?;
         Client::begin(endpoint, stream)
     }
 
     fn begin(endpoint: &Endpoint, stream: TcpStream) -> Result<Client, ClientError> {
+        let stream = match endpoint.session()? {
+            Some(session) => Wire::Tls(Box::new(StreamOwned::new(session, stream))),
+            None => Wire::Plain(stream),
+        };
         let mut client = Client { stream, parser: ReplyParser::new(ReplyLimits::default()), received: Vec::new() };
         if let Some(password) = endpoint.password()? {
             match client.call(&["AUTH", &password])? {

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod bench;
+mod cert;
 mod cli;
 mod client;
 mod failure;
@@ -46,6 +47,7 @@ enum Command {
     Namespace(namespace::Options),
     Password(secrets::PasswordOptions),
     Token(secrets::TokenOptions),
+    Cert(cert::Options),
     Cli(cli::Options),
     Bench(bench::Options),
     Sim(sim::Options),
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::Namespace(options) => namespace::run(&options),
         Command::Password(options) => secrets::print_password_hash(&options),
         Command::Token(options) => secrets::print_token(&options),
+        Command::Cert(options) => cert::run(&options),
         Command::Cli(options) => cli::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Sim(options) => sim::run(&options),

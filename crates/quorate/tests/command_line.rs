@@ -182,3 +182,45 @@ fn up_refuses_a_directory_of_a_newer_version() {
     let line = refusal(&run(&["up", "--dir", scratch.path()]));
     assert!(line.contains("written by a newer quorate (format 2); this one reads 1"), "{line}");
 }
+
+/// Ports for the clients, the peers and HTTP of one node that nobody uses now, told by the first and the last.
+fn free_ports() -> (String, String) {
+    let first = std::process::id() as u16 % 1000;
+    let is_free = |port: &u16| {
+        [*port, port + 10_000, port + 3_000].iter().all(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok())
+    };
+    let client = (15_000 + first..18_000).find(is_free).expect("a free port");
+    (client.to_string(), (client + 3_000).to_string())
+}
+
+#[test]
+fn a_secure_cluster_lets_in_who_has_what_it_asks_for() {
+    let scratch = Scratch::new("secure");
+    let (port, admin_port) = free_ports();
+    let dir = scratch.path();
+    let mut up =
+        quorate(&["up", "--secure", "--nodes", "1", "--port", &port, "--admin-port", &admin_port, "--dir", dir])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("started");
+    let mut told = std::io::BufReader::new(up.stdout.take().expect("piped"));
+    let mut welcome = String::new();
+    while !welcome.contains("Ctrl-C") {
+        assert!(std::io::BufRead::read_line(&mut told, &mut welcome).expect("text") > 0, "it ended: {welcome}");
+    }
+    let (ca, password) = (format!("{dir}/tls/ca.pem"), format!("{dir}/password"));
+    let with = |options: &[&str]| run(&[&["cli", "-p", &port][..], options, &["SET", "key", "value"]].concat());
+    let output = with(&["--tls", "--cacert", &ca, "--password-file", &password]);
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let status = run(&["status", "-p", &port, "--tls", "--cacert", &ca, "--password-file", &password]);
+    let refused = with(&["--tls", "--cacert", &ca]);
+    let plain = with(&[]);
+    // SAFETY: a plain system call. The child has not been waited for, so its number is still its own.
+    unsafe { libc::kill(up.id().cast_signed(), libc::SIGTERM) };
+    assert!(up.wait().expect("ended").success());
+    assert!(welcome.contains(&format!("quorate cli --tls --cacert {ca} --password-file {password}")), "{welcome}");
+    assert_eq!(printed, "OK\n");
+    assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stderr));
+    assert_eq!(refused.stdout, b"NOAUTH Authentication required.\n");
+    assert!(plain.stdout.starts_with(b"ERR this port speaks TLS"), "{plain:?}");
+}

@@ -3,6 +3,7 @@
 //! What concerns the cluster becomes the words that a Redis client would send behind `QUORATE`, goes to the worker over
 //! a bounded channel, and comes back as JSON. Whether the node lives and serves is read without asking the worker.
 
+mod listener;
 mod token;
 
 use std::io;
@@ -29,6 +30,8 @@ use tokio::sync::{Mutex, oneshot};
 use crate::auth::secrets::TokenHash;
 use crate::log;
 use crate::metrics::{self, Figures};
+use crate::tls::Store;
+use listener::Listener;
 
 /// Requests on their way to the worker; with more, callers are asked to try again.
 const REQUESTS_MAX: usize = 64;
@@ -116,6 +119,7 @@ impl Port {
         waker: Arc<Waker>,
         pulse: Arc<Pulse>,
         token_hash: Option<TokenHash>,
+        tls: Option<Arc<Store>>,
     ) -> io::Result<Port> {
         let (sender, requests) = sync_channel(REQUESTS_MAX);
         let admin = Admin { requests: sender, waker, pulse, latest: Arc::default() };
@@ -124,7 +128,7 @@ impl Port {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let (open, closed) = oneshot::channel::<()>();
         let serve = async move {
-            let listener = tokio::net::TcpListener::from_std(listener)?;
+            let listener = Listener { listener: tokio::net::TcpListener::from_std(listener)?, tls };
             tokio::select! {
                 served = axum::serve(listener, router) => served,
                 _ = closed => Ok(()),

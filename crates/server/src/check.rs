@@ -5,9 +5,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::ServerError;
 use crate::config::Config;
 use crate::directory::{Directory, DirectoryError};
+use crate::{ServerError, tls};
 
 /// What was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,7 @@ pub enum Checked {
 /// Looks at the data directory and the ports of a node; changes nothing.
 pub fn check(config: &Config) -> Result<Checked, ServerError> {
     config.check_exposure().map_err(ServerError::Exposed)?;
+    tls::Store::open(&config.tls)?;
     let path = &config.node.data_dir;
     match Directory::check(path, config.cluster.id, config.node_id()) {
         Err(DirectoryError::InUse { pid, .. }) => return Ok(Checked::Runs { pid }),

@@ -20,9 +20,11 @@ use crate::log;
 use unknown::Unknown;
 
 mod auth;
+mod tls;
 mod unknown;
 
 pub use auth::Auth;
+pub use tls::Tls;
 
 /// The most nodes a cluster may have.
 pub const NODES_MAX: usize = 64;
@@ -40,6 +42,8 @@ pub struct Config {
     pub cluster: Cluster,
     #[serde(default)]
     pub auth: Auth,
+    #[serde(default)]
+    pub tls: Tls,
     #[serde(default)]
     pub defaults: Defaults,
     #[serde(default)]
@@ -177,6 +181,7 @@ impl Config {
         if let Some(directory) = path.parent() {
             // By its components, so that messages do not say `node-1/.`.
             config.node.data_dir = directory.join(&config.node.data_dir).components().collect();
+            config.tls.set_directory(directory);
         }
         Ok(config)
     }
@@ -236,6 +241,7 @@ impl Config {
         if self.cluster.secret.expose().chars().count() < SECRET_LENGTH_MIN {
             return Err(format!("cluster.secret must have at least {SECRET_LENGTH_MIN} characters"));
         }
+        self.tls.check(&self.cluster.nodes)?;
         self.check_defaults()?;
         self.timing.check()?;
         self.limits.check()?;

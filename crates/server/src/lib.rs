@@ -12,6 +12,7 @@ mod log;
 mod metrics;
 mod start;
 mod supervisor;
+pub mod tls;
 mod worker;
 
 use std::net::SocketAddr;
@@ -45,6 +46,8 @@ pub enum ServerError {
          cannot be trusted; remove it"
     )]
     EphemeralLost { path: String },
+    #[error(transparent)]
+    Tls(#[from] tls::TlsError),
     #[error(transparent)]
     Open(#[from] quorate_node::OpenError),
     #[error(transparent)]

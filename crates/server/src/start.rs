@@ -18,6 +18,7 @@ use crate::config::Config;
 use crate::directory::{Directory, random_u64};
 use crate::links::Links;
 use crate::supervisor::Supervisor;
+use crate::tls::{Store, Watch};
 use crate::worker::{Checkpointer, Clients, Clocks, Disk, Facts, Orders, Pace, Source, State, Worker};
 use crate::{Node, ServerError, Stopper};
 
@@ -34,6 +35,7 @@ pub(crate) fn start(mut config: Config) -> Result<Node, ServerError> {
     config.limits.clients = clients_max(config.limits.clients);
     let directory = Directory::open(&config.node.data_dir, config.cluster.id, config.node_id())?;
     check_ephemeral(&config, directory.forgotten())?;
+    let tls = Store::open(&config.tls)?;
     let mut clocks = Clocks::new();
     let storage = open_storage(&config, &directory)?;
     let store_path = directory.checkpoint_path();
@@ -48,11 +50,12 @@ pub(crate) fn start(mut config: Config) -> Result<Node, ServerError> {
     let client_listener = listen(&poll, config.listen.client, "clients", "client", Source::ClientListener)?;
     let peer_listener = listen(&poll, config.listen.peer, "the other nodes", "peer", Source::PeerListener)?;
     let pulse = Arc::new(Pulse::new());
-    let admin = listen_for_admin(&config, &waker, &pulse)?;
+    let admin = listen_for_admin(&config, &waker, &pulse, tls.clone())?;
     let registry = || poll.registry().try_clone().map_err(io("share the poll"));
     let data_dir = &config.node.data_dir;
-    let links = Links::new(&config, directory.identity(), data_dir, peer_listener, registry()?, waker.clone())?;
-    let clients = Clients::new(client_listener, registry()?, config.limits);
+    let links =
+        Links::new(&config, directory.identity(), data_dir, peer_listener, registry()?, waker.clone(), tls.clone())?;
+    let clients = Clients::new(client_listener, registry()?, config.limits, tls.clone().filter(|_| config.tls.client));
     let checkpointer = Checkpointer::start(store, open_store, waker.clone()).map_err(io("start a thread"))?;
     info!(clients = %config.listen.client, peers = %config.listen.peer, admin = %config.listen.admin, "listening");
 
@@ -62,6 +65,7 @@ pub(crate) fn start(mut config: Config) -> Result<Node, ServerError> {
     };
     let access = if config.auth.password_hash.is_some() { Access::Password } else { Access::Open };
     let gate = Gate::new(config.auth.password_hash.clone(), &waker).map_err(io("start a thread"))?;
+    let watch = tls.clone().map(Watch::start).transpose().map_err(io("start a thread"))?;
     let pace = if config.node.ephemeral { Pace::Never } else { Pace::EachTurn };
     let mut front = Front::new(front_limits, access);
     let slow_log =
@@ -78,6 +82,7 @@ pub(crate) fn start(mut config: Config) -> Result<Node, ServerError> {
         host,
         front,
         gate,
+        watch,
         disk,
         checkpointer,
         clients,
@@ -203,9 +208,16 @@ fn listen(
     listening.map_err(|source| ServerError::Listen { what, key, address, source })
 }
 
-fn listen_for_admin(config: &Config, waker: &Arc<Waker>, pulse: &Arc<Pulse>) -> Result<admin::Port, ServerError> {
+fn listen_for_admin(
+    config: &Config,
+    waker: &Arc<Waker>,
+    pulse: &Arc<Pulse>,
+    tls: Option<Arc<Store>>,
+) -> Result<admin::Port, ServerError> {
     let address = config.listen.admin;
     let refused = |source| ServerError::Listen { what: "HTTP", key: "admin", address, source };
     let listener = std::net::TcpListener::bind(address).map_err(refused)?;
-    admin::Port::open(listener, waker.clone(), pulse.clone(), config.auth.admin_token_hash).map_err(io("serve HTTP"))
+    let tls = tls.filter(|_| config.tls.admin);
+    admin::Port::open(listener, waker.clone(), pulse.clone(), config.auth.admin_token_hash, tls)
+        .map_err(io("serve HTTP"))
 }

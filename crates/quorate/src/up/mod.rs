@@ -17,11 +17,13 @@ use signal_hook::iterator::Signals;
 
 mod plan;
 mod processes;
+mod secrets;
 
 use crate::failure::{Context, Failure};
 use crate::output::{complain, say, table, trimmed};
 use plan::Plan;
 use processes::Processes;
+use secrets::Secrets;
 
 /// How long the nodes may take to answer their first PING; recovery of a large log included.
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -66,6 +68,9 @@ pub(crate) struct Options {
     /// Start nodes again that die
     #[arg(long)]
     restart: bool,
+    /// Ask for a password, a token and certificates, all made up for a new DIR: see `Try` when it is up
+    #[arg(long)]
+    secure: bool,
     /// When writes are acknowledged in new namespaces: on disk at a majority, or in memory, synced every 50 ms or never
     #[arg(long, value_name = "WHEN", value_parser = durability_parser())]
     durability: Option<Durability>,
@@ -126,12 +131,13 @@ fn welcome(plan: &Plan, processes: &Processes, options: &Options) -> String {
     let mut nodes = table(&["node", "clients", "admin", "pid"]);
     for (node, pid) in plan.nodes.iter().zip(processes.pids()) {
         let listen = &node.config.listen;
-        let admin = format!("http://{}", listen.admin);
+        let scheme = if node.config.tls.admin { "https" } else { "http" };
+        let admin = format!("{scheme}://{}", listen.admin);
         nodes.add_row([node.config.node.name.clone(), listen.client.to_string(), admin, pid.to_string()]);
     }
     let count = plan.nodes.len();
     let port = plan.nodes[0].config.listen.client.port();
-    let program = if is_on_path("redis-cli") { "redis-cli" } else { "quorate cli" };
+    let program = try_with(plan);
     let (kept, end) = if options.ephemeral {
         ("nothing is kept".to_owned(), "Ctrl-C stops it.")
     } else {
@@ -144,6 +150,17 @@ fn welcome(plan: &Plan, processes: &Processes, options: &Options) -> String {
     format!(
         "Quorate is up: {count} node{plural}, {kept}.\n\n{nodes}\n\nTry:  {program} -p {port} SET hello world\n{end}"
     )
+}
+
+/// The client that people can try, with what it needs to be let in.
+fn try_with(plan: &Plan) -> String {
+    match &plan.secrets {
+        Some(Secrets { ca, password, .. }) => {
+            format!("quorate cli --tls --cacert {} --password-file {}", ca.display(), password.display())
+        }
+        None if is_on_path("redis-cli") => "redis-cli".to_owned(),
+        None => "quorate cli".to_owned(),
+    }
 }
 
 fn is_on_path(program: &str) -> bool {

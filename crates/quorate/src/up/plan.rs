@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use quorate_node::root::Durability;
 use quorate_server::config::{
-    Auth, Cluster, ClusterId, Config, Defaults, Limits, Listen, Log, Member, NODES_MAX, Node, Secret, Timing,
+    Auth, Cluster, ClusterId, Config, Defaults, Limits, Listen, Log, Member, NODES_MAX, Node, Secret, Timing, Tls,
 };
 use quorate_server::directory::{Directory, random_u64};
 
 use super::Options;
+use super::secrets::{self, Secrets};
 use crate::failure::{Context, Failure};
 
 const NODES_DEFAULT: u16 = 3;
@@ -25,6 +26,8 @@ pub(super) struct Plan {
     pub(super) nodes: Vec<PlannedNode>,
     /// The directory has no nodes yet.
     is_new: bool,
+    /// Where clients find what the nodes ask for, if they were made to ask.
+    pub(super) secrets: Option<Secrets>,
 }
 
 #[derive(Debug)]
@@ -94,8 +97,13 @@ impl Plan {
         if !self.is_new {
             return Ok(());
         }
+        let mut auth = Auth::default();
+        if let Some(secrets) = &self.secrets {
+            secrets.make_certificates(self.nodes.iter().map(PlannedNode::name))?;
+            auth = secrets.make_auth()?;
+        }
         for node in self.nodes.iter().rev() {
-            node.write().context(format_args!("cannot write {}", node.config_path().display()))?;
+            node.write(&auth).context(format_args!("cannot write {}", node.config_path().display()))?;
         }
         Ok(())
     }
@@ -120,11 +128,14 @@ impl Plan {
                 data_dir: directory.clone(),
                 ephemeral: options.ephemeral,
             };
+            let mut tls = if options.secure { secrets::tls(&node.name) } else { Tls::default() };
+            tls.set_directory(&directory);
             let config = Config {
                 node,
                 listen,
                 cluster: cluster.clone(),
                 auth: Auth::default(),
+                tls,
                 defaults: defaults.clone(),
                 timing: Timing::default(),
                 limits: Limits::default(),
@@ -132,7 +143,8 @@ impl Plan {
             };
             PlannedNode { directory, config }
         });
-        Ok(Plan { nodes: planned.collect(), is_new: true })
+        let secrets = options.secure.then(|| Secrets::of(dir));
+        Ok(Plan { nodes: planned.collect(), is_new: true, secrets })
     }
 
     fn read(options: &Options, dir: &Path) -> Result<Plan, Failure> {
@@ -158,6 +170,12 @@ impl Plan {
         let way_out = "leave it out and choose with `quorate namespace create`";
         let (asked, found) = (options.durability.map(Durability::word), first.defaults.durability.word());
         refuse_other(asked.map(str::to_owned), "--durability", found.to_owned(), way_out)?;
+        if options.secure && !first.tls.client {
+            return Err(Failure(format!(
+                "{} was made without --secure; edit every node-*/node.toml, or use another --dir",
+                dir.display()
+            )));
+        }
         let mut nodes = vec![PlannedNode { directory: node_directory(dir, 1), config: first }];
         for index in 2..=count {
             let path = config_path(dir, index);
@@ -168,15 +186,18 @@ impl Plan {
             }
             nodes.push(PlannedNode { directory: node_directory(dir, index), config });
         }
-        Ok(Plan { nodes, is_new: false })
+        let is_secure = nodes[0].config.tls.client && nodes[0].config.auth.password_hash.is_some();
+        Ok(Plan { nodes, is_new: false, secrets: is_secure.then(|| Secrets::of(dir)) })
     }
 }
 
 impl PlannedNode {
-    fn write(&self) -> std::io::Result<()> {
+    fn write(&self, auth: &Auth) -> std::io::Result<()> {
         std::fs::create_dir_all(&self.directory)?;
         let mut config = self.config.clone();
         config.node.data_dir = PathBuf::from(".");
+        config.auth = auth.clone();
+        config.tls = if config.tls.client { secrets::tls(&config.node.name) } else { Tls::default() };
         let text = format!(
             "# Written by `quorate up`. `quorate node --example-config` explains every key.\n# Holds the cluster's secret: keep it private.\n\n{}",
             config.to_toml()
@@ -239,6 +260,7 @@ mod tests {
             admin_port: None,
             ephemeral: false,
             restart: false,
+            secure: false,
             durability: None,
         }
     }

@@ -211,7 +211,11 @@ impl<'a> Process<'a> {
 
     fn answers(&self) -> bool {
         let client = self.node.config.listen.client;
-        let endpoint = Endpoint::new(client.ip().to_string(), client.port());
+        let mut endpoint = Endpoint::new(client.ip().to_string(), client.port());
+        let tls = &self.node.config.tls;
+        if tls.client {
+            endpoint = endpoint.with_tls(&tls.ca, &tls.certificate, &tls.key);
+        }
         Client::connect_within(&endpoint, PING_WITHIN).is_ok_and(|mut client| client.is_served())
     }
 

@@ -30,10 +30,11 @@ impl Config {
             return Ok(());
         }
         let Listen { client, admin, .. } = self.listen;
-        if is_exposed(client) && self.auth.password_hash.is_none() {
+        let asks = |is_encrypted: bool| is_encrypted && self.tls.client_certificates;
+        if is_exposed(client) && self.auth.password_hash.is_none() && !asks(self.tls.client) {
             return Err(exposed("client", client, "set auth.password_hash to what `quorate password` prints"));
         }
-        if is_exposed(admin) && self.auth.admin_token_hash.is_none() {
+        if is_exposed(admin) && self.auth.admin_token_hash.is_none() && !asks(self.tls.admin) {
             return Err(exposed("admin", admin, "set auth.admin_token_hash to what `quorate token` prints"));
         }
         Ok(())

@@ -20,6 +20,7 @@ fn the_example_is_valid_and_shows_the_defaults() {
     assert_eq!(config.limits, Limits::default());
     assert_eq!(config.log, Log::default());
     assert_eq!(config.auth, Auth::default());
+    assert_eq!(config.tls, Tls::default());
     assert_eq!(config.node.data_dir, here());
     assert!(!config.node.ephemeral);
 }
@@ -171,11 +172,36 @@ fn strangers_are_not_served_unless_the_node_is_told_to() {
     assert!(refused.contains("`quorate token`"), "{refused}");
     config.auth.admin_token_hash = Some(token_hash);
     assert_eq!(config.check_exposure(), Ok(()));
+    config.auth = Auth::default();
+    config.tls = Tls { client: true, client_certificates: true, ..Tls::default() };
+    assert!(config.check_exposure().expect_err("HTTP is open").contains("listen.admin"));
+    config.tls.admin = true;
+    assert_eq!(config.check_exposure(), Ok(()));
+    config.tls = Tls::default();
     config.auth = Auth { insecure: true, ..Auth::default() };
     assert_eq!(config.check_exposure(), Ok(()));
     for address in ["127.0.0.1:7000", "127.9.9.9:7000", "[::1]:7000", "[::ffff:127.0.0.1]:7000"] {
         config = parse(Config::EXAMPLE).expect("valid");
         config.listen.client = address.parse().expect("an address");
         assert_eq!(config.check_exposure(), Ok(()), "{address}");
+    }
+}
+
+#[test]
+fn names_that_no_certificate_can_hold_cannot_be_encrypted() {
+    let mut config = parse(Config::EXAMPLE).expect("valid");
+    for name in ["n1", "node-1.example.org", "a_b"] {
+        config.cluster.nodes[0].name = name.to_owned();
+        config.node.name = name.to_owned();
+        config.tls.peer = true;
+        assert_eq!(config.check(), Ok(()), "{name}");
+    }
+    for name in ["-n1", "10.0.0.1", "17"] {
+        config.cluster.nodes[0].name = name.to_owned();
+        config.node.name = name.to_owned();
+        config.tls.peer = false;
+        assert_eq!(config.check(), Ok(()), "{name}");
+        config.tls.peer = true;
+        assert!(config.check().expect_err(name).starts_with("tls.peer needs names"));
     }
 }

@@ -2,11 +2,13 @@
 
 use quorate_node::frame::FRAME_VERSION;
 use quorate_protocol::NodeId;
+use rustls::pki_types::CertificateDer;
 
 use super::hello::{HELLO_BYTES, Hello, Key, ProofOf, Refusal, first_message, is_same, kind, write_message};
 use super::pins::Pins;
 use crate::config::{ClusterId, Config};
 use crate::directory::Identity;
+use crate::tls;
 
 /// What this node is and expects of others.
 pub(crate) struct Terms {
@@ -15,7 +17,7 @@ pub(crate) struct Terms {
     agreement: u64,
     start: u32,
     incarnation: u64,
-    members: Vec<NodeId>,
+    members: Vec<(NodeId, String)>,
     key: Key,
 }
 
@@ -41,6 +43,8 @@ pub(crate) struct Greeting {
     hello: [u8; HELLO_BYTES],
     /// Theirs, as received and checked.
     theirs: Option<([u8; HELLO_BYTES], Hello)>,
+    /// What they have shown besides, where links are encrypted.
+    certificate: Option<CertificateDer<'static>>,
     /// Theirs has been proven.
     is_proven: bool,
 }
@@ -59,7 +63,7 @@ impl Terms {
             agreement: super::hello::agreement(config),
             start: identity.start_number,
             incarnation: identity.incarnation,
-            members: config.cluster.nodes.iter().map(|node| NodeId(node.id)).collect(),
+            members: config.cluster.nodes.iter().map(|node| (NodeId(node.id), node.name.clone())).collect(),
             key: Key::of_secret(config.cluster.secret.expose()),
         }
     }
@@ -78,7 +82,13 @@ impl Terms {
         hello.encode()
     }
 
-    fn check(&self, hello: &Hello, expected: Option<NodeId>, pins: &Pins) -> Result<(), Refusal> {
+    fn check(
+        &self,
+        hello: &Hello,
+        expected: Option<NodeId>,
+        certificate: Option<&CertificateDer<'static>>,
+        pins: &Pins,
+    ) -> Result<(), Refusal> {
         let (peer, me) = (hello.node, self.me);
         let (min, max) = (hello.frame_version_min, hello.frame_version_max);
         if !(min..=max).contains(&FRAME_VERSION) {
@@ -90,8 +100,11 @@ impl Terms {
         if let Some(expected) = expected.filter(|&expected| expected != peer) {
             return Err(Refusal::Unexpected { found: peer, me, expected });
         }
-        if peer == me || !self.members.contains(&peer) {
+        let Some((_, name)) = self.members.iter().find(|(node, _)| *node == peer && peer != me) else {
             return Err(Refusal::UnknownNode { peer, me });
+        };
+        if certificate.is_some_and(|certificate| !tls::is_for_node(certificate, name)) {
+            return Err(Refusal::Certificate { peer, name: name.clone(), me });
         }
         if hello.agreement != self.agreement {
             return Err(Refusal::Disagreement { peer, me });
@@ -114,7 +127,12 @@ impl Greeting {
     }
 
     fn new(terms: &Terms, role: Role, nonce: [u8; 16]) -> Greeting {
-        Greeting { role, hello: terms.hello(nonce), theirs: None, is_proven: false }
+        Greeting { role, hello: terms.hello(nonce), theirs: None, certificate: None, is_proven: false }
+    }
+
+    /// The other side is the owner of this certificate, which must be for the node that it says it is.
+    pub(crate) fn show(&mut self, certificate: Option<&CertificateDer<'static>>) {
+        self.certificate = certificate.cloned();
     }
 
     /// Who the other side says it is; not to be believed yet.
@@ -177,7 +195,7 @@ impl Greeting {
                     Role::Acceptor => None,
                 };
                 self.theirs = Some((hello.encode(), hello));
-                terms.check(&hello, expected, pins)?;
+                terms.check(&hello, expected, self.certificate.as_ref(), pins)?;
                 if role == Role::Acceptor {
                     write_message(kind::HELLO, &self.hello, out);
                     write_message(kind::PROOF, &self.proof(terms, ProofOf::Acceptor), out);
@@ -244,7 +262,7 @@ mod tests {
             agreement: 1,
             start: 1,
             incarnation: 100 + u64::from(me),
-            members: vec![NodeId(1), NodeId(2)],
+            members: vec![(NodeId(1), "n1".to_owned()), (NodeId(2), "n2".to_owned())],
             key: Key::of_secret(secret),
         }
     }

@@ -19,6 +19,7 @@ use std::hash::Hasher;
 use quorate_node::frame::FRAME_VERSION;
 use quorate_protocol::NodeId;
 use siphasher::sip128::{Hasher128, SipHasher24};
+use subtle::ConstantTimeEq;
 
 use crate::config::{ClusterId, Config};
 
@@ -69,6 +70,8 @@ pub(crate) enum Refusal {
     Unexpected { found: NodeId, me: NodeId, expected: NodeId },
     #[error("{peer} and {me} are configured differently: make [[cluster.nodes]], [defaults] and [timing] the same")]
     Disagreement { peer: NodeId, me: NodeId },
+    #[error("{peer} shows a certificate that is not for {name}, as {me} has it in cluster.nodes")]
+    Certificate { peer: NodeId, name: String, me: NodeId },
     #[error("{peer} does not have the cluster.secret of {me}")]
     Secret { peer: NodeId, me: NodeId },
     #[error("node {peer}'s data directory was replaced: it is a new node and needs a new id")]
@@ -147,10 +150,12 @@ pub(crate) enum ProofOf {
     Acceptor = 2,
 }
 
+/// What a node is told that greets plainly where links are encrypted: a whole message.
+pub(crate) const ENCRYPT: &[u8] = b"\x41\x00\x04it encrypts its links: set tls.peer alike in every node.toml file";
+
 /// Compares in a time that does not tell how much is equal.
 pub(crate) fn is_same(left: &[u8; PROOF_BYTES], right: &[u8]) -> bool {
-    let difference = left.iter().zip(right).fold(0, |difference, (left, right)| difference | (left ^ right));
-    left.len() == right.len() && std::hint::black_box(difference) == 0
+    left.ct_eq(right).into()
 }
 
 /// A hash of what must be the same on all nodes: who they are, what the first namespace is born with, and the timing
@@ -228,6 +233,13 @@ mod tests {
             assert!(!is_same(&proof, &other));
         }
         assert!(!is_same(&proof, &proof[..15]));
+    }
+
+    #[test]
+    fn whoever_greets_plainly_is_told_by_a_message() {
+        let (kind, body, rest) = first_message(ENCRYPT).expect("a message").expect("all of it");
+        assert_eq!((kind, rest), (kind::REFUSED, &[][..]), "{}", body.escape_ascii());
+        assert!(body.starts_with(b"it encrypts") && body.ends_with(b"file"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The links from other nodes: accepted, greeted and read.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 
 use mio::Interest;
 use mio::event::Event;
@@ -12,7 +12,9 @@ use slab::Slab;
 use tracing::warn;
 
 use super::greeting::Greeting;
+use super::hello::ENCRYPT;
 use super::{Common, GREETING_US, nonce};
+use crate::tls::Stream;
 use crate::worker::Source;
 
 /// Connections for each other node; a node that comes back may find its old ones still there.
@@ -39,7 +41,7 @@ pub(super) struct Incoming {
 }
 
 struct Link {
-    stream: TcpStream,
+    stream: Stream,
     state: State,
     input: Vec<u8>,
     is_listed: bool,
@@ -47,6 +49,8 @@ struct Link {
     is_read_closed: bool,
     /// Nothing more will come.
     is_over: bool,
+    /// What is wrong with what came.
+    error: Option<io::Error>,
 }
 
 enum State {
@@ -108,11 +112,13 @@ impl Incoming {
             .set_nodelay(true)
             .and_then(|()| common.registry.register(&mut stream, token, Interest::READABLE))
             .and_then(|()| nonce());
+        let encrypted = Stream::accept(stream, common.encryption(|peers| peers.accept.clone()), ENCRYPT);
         // A connection that cannot even be prepared is gone already.
-        let Ok(nonce) = prepared else { return };
+        let (Ok(nonce), Ok(stream)) = (prepared, encrypted) else { return };
         let greeting = Box::new(Greeting::accept(&common.terms, nonce));
         let state = State::Greeting { greeting, until: now.after_us(GREETING_US) };
-        let link = Link { stream, state, input: Vec::new(), is_listed: false, is_read_closed: false, is_over: false };
+        let input = Vec::new();
+        let link = Link { stream, state, input, is_listed: false, is_read_closed: false, is_over: false, error: None };
         entry.insert(link);
     }
 
@@ -127,12 +133,13 @@ impl Incoming {
                 }
                 Ok(length) => {
                     link.input.extend_from_slice(&buffer[..length]);
-                    length == buffer.len() || link.is_read_closed
+                    length == buffer.len() || link.is_read_closed || link.stream.has_end()
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
                 Err(error) if error.kind() == ErrorKind::Interrupted => true,
-                Err(_) => {
+                Err(error) => {
                     link.is_over = true;
+                    link.error = Some(error).filter(|error| error.kind() == ErrorKind::InvalidData);
                     false
                 }
             };
@@ -148,6 +155,9 @@ impl Incoming {
         for place in std::mem::take(&mut self.fed) {
             let Some(link) = self.links.get_mut(place) else { continue };
             let was_linked = matches!(link.state, State::Linked(_));
+            if let Some(error) = link.error.take() {
+                common.report_stranger(&error);
+            }
             let stays = link.greet(common) && link.deliver(common, host);
             match link.state {
                 _ if !stays || link.is_over => drop(self.links.remove(place)),
@@ -184,6 +194,7 @@ impl Link {
     /// Goes on with the greeting, if it is not over. False if the link is refused.
     fn greet(&mut self, common: &mut Common) -> bool {
         let State::Greeting { greeting, .. } = &mut self.state else { return true };
+        greeting.show(self.stream.certificate());
         let mut answer = Vec::new();
         let advanced = greeting.advance(&common.terms, &mut common.pins, &mut self.input, &mut answer);
         // A new connection takes these few bytes whole, or is of no use.

@@ -24,6 +24,7 @@ use tracing::warn;
 
 use crate::config::Config;
 use crate::directory::{Identity, random_u64};
+use crate::tls::{PeerMaterial, Store};
 use greeting::{Failed, Terms};
 use hello::Refusal;
 use incoming::Incoming;
@@ -50,6 +51,8 @@ struct Common {
     pins: Pins,
     refusals: Refusals,
     waker: Arc<Waker>,
+    /// With what links are encrypted, if they are.
+    tls: Option<Arc<Store>>,
 }
 
 impl Links {
@@ -60,13 +63,14 @@ impl Links {
         listener: TcpListener,
         registry: Registry,
         waker: Arc<Waker>,
+        tls: Option<Arc<Store>>,
     ) -> Result<Links, PinsError> {
         let pins = Pins::open(directory)?;
         let terms = Terms::new(config, identity);
         let others = config.cluster.nodes.iter().filter(|node| node.id != config.node.id);
         let outgoing = others.enumerate().map(|(place, node)| Outgoing::new(place, node)).collect();
         let incoming = Incoming::new(listener, config.cluster.nodes.len());
-        let common = Common { registry, terms, pins, refusals: Refusals::default(), waker };
+        let common = Common { registry, terms, pins, refusals: Refusals::default(), waker, tls };
         Ok(Links { common, outgoing, incoming })
     }
 
@@ -148,6 +152,19 @@ impl Common {
             tracing::debug!("{who}: {what}");
         } else if self.refusals.is_news(claimed, &what) {
             warn!("{who}: {what}");
+        }
+    }
+
+    /// With what a new link is encrypted.
+    fn encryption<T>(&self, choose: impl FnOnce(&PeerMaterial) -> T) -> Option<T> {
+        self.tls.as_ref().and_then(|store| store.current().peers.as_ref().map(choose))
+    }
+
+    /// Logs why a connection was not even greeted.
+    fn report_stranger(&mut self, error: &io::Error) {
+        let what = error.to_string();
+        if self.refusals.is_news(None, &what) {
+            warn!("refused a link: {what}");
         }
     }
 

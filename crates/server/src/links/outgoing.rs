@@ -1,6 +1,6 @@
 //! The link to one other node: made, greeted, written to, and made anew when it is lost.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -11,11 +11,13 @@ use mio::net::TcpStream;
 use mio::{Interest, Waker};
 use quorate_node::Host;
 use quorate_protocol::{Instant, NodeId};
+use rustls::pki_types::ServerName;
 use tracing::{info, warn};
 
 use super::greeting::Greeting;
 use super::{Common, GREETING_US, nonce};
 use crate::config::{Address, Member};
+use crate::tls::Stream;
 use crate::worker::Source;
 
 /// A link that failed is tried again after this; each time it fails again, after twice as long.
@@ -56,8 +58,8 @@ enum State {
     Resting,
     Resolving(Receiver<io::Result<SocketAddr>>),
     Connecting(TcpStream),
-    Greeting(TcpStream, Box<Greeting>, Vec<u8>),
-    Linked(TcpStream),
+    Greeting(Stream, Box<Greeting>, Vec<u8>),
+    Linked(Stream),
 }
 
 impl Outgoing {
@@ -137,7 +139,7 @@ impl Outgoing {
         if std::mem::take(&mut self.is_readable) {
             self.read(common, host, now);
         }
-        if self.is_writable && self.sent < self.output.len() {
+        if self.is_writable && (self.sent < self.output.len() || self.wants_write()) {
             self.write(&[]);
         }
         if let Some(reason) = self.failed.take() {
@@ -174,13 +176,20 @@ impl Outgoing {
                 return;
             }
         };
-        self.is_writable = written == bytes.len();
+        self.is_writable = written == bytes.len() && !stream.wants_write();
         if waits {
             self.sent += written;
         } else {
             self.output.extend_from_slice(&more[written..]);
         }
         self.forget_sent();
+    }
+
+    fn wants_write(&self) -> bool {
+        match &self.state {
+            State::Linked(stream) | State::Greeting(stream, ..) => stream.wants_write(),
+            _ => false,
+        }
     }
 
     /// Removes what was sent, rarely enough that moving the rest costs little.
@@ -229,6 +238,10 @@ impl Outgoing {
         };
         match ready {
             Ok(nonce) => {
+                let stream = match self.encrypt(common, stream) {
+                    Ok(stream) => stream,
+                    Err(error) => return self.lose(host, now, &error.to_string()),
+                };
                 self.output.clear();
                 self.sent = 0;
                 let mut hello = Vec::new();
@@ -241,10 +254,22 @@ impl Outgoing {
         }
     }
 
+    /// The other side must have a certificate for its name.
+    fn encrypt(&self, common: &Common, stream: TcpStream) -> Result<Stream, rustls::Error> {
+        let encryption = common.encryption(|peers| peers.connect.clone()).map(|config| {
+            let name = ServerName::try_from(self.name.clone());
+            name.map(|name| (config, name)).map_err(|error| rustls::Error::General(error.to_string()))
+        });
+        Stream::connect(stream, encryption.transpose()?)
+    }
+
     fn read(&mut self, common: &mut Common, host: &mut Host, now: Instant) {
         let (State::Linked(stream) | State::Greeting(stream, ..)) = &mut self.state else { return };
         let mut buffer = [0; READ_BYTES];
         let length = match stream.read(&mut buffer) {
+            Ok(0) if stream.is_handshaking() => {
+                return self.lose(host, now, "it closed the link: is tls.peer set there as well?");
+            }
             Ok(0) => return self.lose(host, now, "it closed the link"),
             Ok(length) => length,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return,

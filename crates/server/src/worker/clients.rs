@@ -3,7 +3,8 @@
 //! A turn reads each socket that has something once and writes each that something is for once. What a client may have
 //! waiting is bounded in both directions; whoever goes beyond is disconnected, whoever is merely fast is not read.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
+use std::sync::Arc;
 
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
@@ -14,6 +15,7 @@ use tracing::{debug, warn};
 
 use super::Source;
 use crate::config;
+use crate::tls::{SPEAK_TLS, Store, Stream};
 
 /// Connections accepted in one turn.
 const ACCEPTED_PER_TURN_MAX: usize = 128;
@@ -37,6 +39,8 @@ pub(crate) struct Clients {
     /// The listener may have connections, to be asked for at this time.
     accept_at: Option<Instant>,
     limits: config::Limits,
+    /// With what connections are encrypted, if they are.
+    tls: Option<Arc<Store>>,
     /// By the place of their connection in the front.
     places: Vec<Option<Client>>,
     count: usize,
@@ -52,7 +56,7 @@ pub(crate) struct Clients {
 }
 
 struct Client {
-    stream: TcpStream,
+    stream: Stream,
     connection: ConnectionId,
     input: Vec<u8>,
     /// How much of the front's output is written already.
@@ -72,17 +76,23 @@ struct Client {
     is_in_to_write: bool,
     /// Since when more waits for it than should, or it should be gone.
     slow_since: Option<Instant>,
-    /// Since when it has been a guest, if it is one; looked at in sweeps.
+    /// Since when it has been a guest or in its handshake, if it is; looked at in sweeps.
     guest_since: Option<Instant>,
 }
 
 impl Clients {
-    pub(crate) fn new(listener: TcpListener, registry: Registry, limits: config::Limits) -> Clients {
+    pub(crate) fn new(
+        listener: TcpListener,
+        registry: Registry,
+        limits: config::Limits,
+        tls: Option<Arc<Store>>,
+    ) -> Clients {
         Clients {
             registry,
             listener: Some(listener),
             accept_at: Some(Instant(0)),
             limits,
+            tls,
             places: Vec::new(),
             count: 0,
             readable: Vec::new(),
@@ -160,14 +170,21 @@ impl Clients {
         if self.count >= self.limits.clients {
             self.refused_count += 1;
             // If not even this much fits, the client learns it from the closed connection.
-            let _ = stream.write(TOO_MANY);
+            if self.tls.is_none() {
+                let _ = stream.write(TOO_MANY);
+            }
             return;
         }
         let Ok(local) = stream.local_addr().and_then(|local| stream.set_nodelay(true).map(|()| local)) else { return };
+        let config = self.tls.as_ref().map(|store| store.current().outside.clone());
+        let mut stream = match Stream::accept(stream, config, SPEAK_TLS) {
+            Ok(stream) => stream,
+            Err(error) => return warn!("cannot encrypt a client's connection: {error}"),
+        };
         let connection = front.connected(address.to_owned(), local.to_string(), now_ms);
         let place = connection.place();
         let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = self.registry.register(&mut stream, Source::Client(place).token(), interest) {
+        if let Err(error) = self.registry.register(stream.socket(), Source::Client(place).token(), interest) {
             warn!("cannot watch a client's connection: {error}");
             return front.disconnected(connection);
         }
@@ -242,7 +259,7 @@ impl Clients {
         self.sweep_at = now.after_us(SWEEP_US);
         for place in 0..self.places.len() {
             let Some(client) = &mut self.places[place] else { continue };
-            if !front.is_guest(client.connection) {
+            if !front.is_guest(client.connection) && !client.stream.is_handshaking() {
                 client.guest_since = None;
             } else if client.guest_since.get_or_insert(now).after_us(GUEST_US) <= now {
                 debug!("a client is disconnected: it did not give the password in time");
@@ -280,7 +297,8 @@ impl Clients {
     }
 
     fn close(&mut self, front: &mut Front, place: usize) {
-        if let Some(client) = self.places[place].take() {
+        if let Some(mut client) = self.places[place].take() {
+            client.stream.close();
             front.disconnected(client.connection);
             self.count -= 1;
         }
@@ -288,7 +306,7 @@ impl Clients {
 }
 
 impl Client {
-    fn new(stream: TcpStream, connection: ConnectionId, now: Instant) -> Client {
+    fn new(stream: Stream, connection: ConnectionId, now: Instant) -> Client {
         Client {
             stream,
             connection,
@@ -318,7 +336,7 @@ impl Client {
             Ok(length) => {
                 self.input.extend_from_slice(&buffer[..length]);
                 // A socket that gave less than was asked for is empty, unless its end is still to be read.
-                self.is_unread = length == buffer.len() || self.is_read_closed;
+                self.is_unread = length == buffer.len() || self.is_read_closed || self.stream.has_end();
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 self.is_unread = false;
@@ -342,7 +360,10 @@ impl Client {
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
                 Err(_) => self.is_broken = true,
             }
-            self.is_blocked = self.sent < output.len();
+            self.is_blocked = self.sent < output.len() || self.stream.wants_write();
+        } else if self.stream.wants_write() && !self.is_blocked && !self.is_broken {
+            self.is_broken = self.stream.flush().is_err();
+            self.is_blocked = self.stream.wants_write();
         }
         if self.sent >= output.len() {
             // The front has taken back what a client did not read, when it was too much.
@@ -364,7 +385,7 @@ impl Client {
     fn is_finished(&self, front: &mut Front, progress: Progress) -> bool {
         let is_all_sent = front.output(self.connection).is_empty();
         let is_served = self.is_over && !self.is_paused && front.is_answered(self.connection);
-        self.is_broken || (is_all_sent && (is_served || progress == Progress::Close))
+        self.is_broken || (is_all_sent && !self.stream.wants_write() && (is_served || progress == Progress::Close))
     }
 }
 
@@ -388,7 +409,7 @@ mod tests {
         let registry = poll.registry().try_clone().expect("another handle");
         let listener = TcpListener::bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
         let address = listener.local_addr().expect("it is bound");
-        let mut clients = Clients::new(listener, registry, config::Limits::default());
+        let mut clients = Clients::new(listener, registry, config::Limits::default(), None);
         let mut front = Front::new(Limits::default(), access);
         let _stream = std::net::TcpStream::connect(address).expect("connected");
         let now = Instant(1_000_000);

@@ -36,6 +36,7 @@ use crate::auth::Gate;
 use crate::directory::Directory;
 use crate::links::Links;
 use crate::supervisor::Supervisor;
+use crate::tls::Watch;
 use backend::{Counters, Entry};
 
 pub(crate) use backend::Facts;
@@ -96,6 +97,9 @@ pub(crate) struct Worker {
     pub(crate) host: Host,
     pub(crate) front: Front,
     pub(crate) gate: Gate,
+    /// Over the certificates, for as long as the worker runs.
+    #[expect(dead_code, reason = "it ends with the worker")]
+    pub(crate) watch: Option<Watch>,
     pub(crate) disk: Disk<FileStorage>,
     pub(crate) checkpointer: Checkpointer,
     pub(crate) clients: Clients,

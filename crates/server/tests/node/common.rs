@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use quorate_server::config::{
-    Auth, Cluster, ClusterId, Config, Defaults, Limits, Listen, Log, Member, Node, Secret, Timing,
+    Auth, Cluster, ClusterId, Config, Defaults, Limits, Listen, Log, Member, Node, Secret, Timing, Tls,
 };
 
 /// How long anything may take before a test fails.
@@ -19,7 +19,7 @@ static DIRECTORIES: AtomicU32 = AtomicU32::new(0);
 pub struct Nodes {
     pub configs: Vec<Config>,
     running: Vec<Option<quorate_server::Node>>,
-    directory: PathBuf,
+    pub directory: PathBuf,
 }
 
 impl Nodes {
@@ -49,6 +49,7 @@ impl Nodes {
             listen: *listen,
             cluster: cluster.clone(),
             auth: Auth::default(),
+            tls: Tls::default(),
             defaults: Defaults { volumes: 8, ..Defaults::default() },
             timing: Timing::default(),
             limits: Limits::default(),

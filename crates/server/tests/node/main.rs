@@ -3,6 +3,7 @@
 mod access;
 mod cluster;
 mod common;
+mod encryption;
 mod http;
 mod limits;
 mod operating;
