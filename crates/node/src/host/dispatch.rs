@@ -128,16 +128,18 @@ impl Host {
             return;
         }
         let (target, access, predecessor) = (operation.target, operation.access, operation.predecessor);
-        // The first copy gets its deadline now. From a wrong clock it would have passed long ago, or bind the members for
-        // ever.
-        if self.clock_off {
-            return self.retry_later(number);
-        }
-        let Some(operation) = self.operations(number).find_mut(number) else { return };
         let at_large = operation.copies_at_large > 0;
         // Once: if that leads nowhere, what is believed here may be better by then.
         let told = operation.told.take();
         match self.route(target, told) {
+            // The first copy gets its deadline now. From a wrong clock it would have passed long ago, or bind the members
+            // for ever. Whoever hears nobody does not know its clock to be right either, but that is not what it lacks.
+            Ok(_) if self.clock_off => {
+                if let Some(operation) = self.operations(number).find_mut(number) {
+                    operation.told = told;
+                }
+                self.retry_later(number);
+            }
             Ok(route) => {
                 let unanswered = predecessor != 0 && self.operations(number).contains(predecessor);
                 let (now, stamp) = (self.clock.now(), self.clock.stamp());
