@@ -41,6 +41,7 @@ pub use directory::ObjectCount;
 pub use group::{Group, GroupState, ROOT_NAMESPACE};
 pub use open::{OpenError, OpenReport};
 pub use quarantine::{Fault, PanicIn};
+pub use transfer::check_snapshot;
 
 use crate::admin_reply::AdminReply;
 use crate::clock::{HybridClock, Moment, WallClocks};

@@ -315,6 +315,11 @@ fn decode_snapshot(group: GroupId, bytes: &[u8]) -> Result<(paxos::Position, Mac
     Ok((meta.position, machine))
 }
 
+/// Whether these bytes are a snapshot of this group, as a peer would send it.
+pub fn check_snapshot(group: GroupId, bytes: &[u8]) -> Result<(), Malformed> {
+    decode_snapshot(group, bytes).map(|_| ())
+}
+
 pub(super) fn empty_content(group: GroupId, hash_key: [u8; 16]) -> Content {
     if group == crate::root::ROOT {
         Content::Root(Box::new(RootState::empty()))

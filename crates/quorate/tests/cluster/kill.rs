@@ -66,25 +66,6 @@ fn kill_dash_nine_loses_nothing_that_was_acknowledged() {
     cluster.stop_all();
 }
 
-#[test]
-fn a_node_that_stood_still_for_three_seconds_answers_nothing_old() {
-    let mut random = Random::announced();
-    let cluster = Cluster::started("still", NODES);
-    let mut load = Load::start(&cluster, &mut random);
-    for index in 0..NODES {
-        load.wait_for_in_flight(IN_FLIGHT_MIN);
-        cluster.signal(index, libc::SIGSTOP);
-        load.ledger().watch();
-        thread::sleep(Duration::from_secs(3));
-        cluster.signal(index, libc::SIGCONT);
-        until("every counter takes increments again", || load.ledger().resumed_after().is_some());
-        load.check(&cluster);
-        let resumed = load.ledger().resumed_after().expect("just seen").as_millis();
-        println!("n{}: all counters count again after {resumed} ms; {}", index + 1, load.ledger().totals());
-    }
-    load.stop();
-}
-
 fn nodes_of(victim: Victim, cluster: &Cluster) -> Vec<usize> {
     let status = cluster.status();
     let coordinated = |index: &usize| {

@@ -11,5 +11,7 @@ mod ledger;
 mod life;
 mod load;
 mod nodes;
+mod pause;
 mod python;
+mod quorum;
 mod random;

@@ -7,3 +7,4 @@ mod encryption;
 mod http;
 mod limits;
 mod operating;
+mod silence;
