@@ -11,6 +11,9 @@ pub struct OperationId(pub u64);
 /// Carries out operations. All calls return at once; the answers come by [`Front::completed`](crate::Front::completed),
 /// one for each operation, in any order.
 pub trait Backend {
+    /// Whether it can take more operations at the moment. While it cannot, requests stay in their connection's input.
+    fn has_room(&self) -> bool;
+
     /// Begins an operation.
     fn submit(&mut self, request: Request<'_>);
 
@@ -179,6 +182,10 @@ pub struct ServerInfo {
     pub memory_peak_bytes: u64,
     /// 0 for no limit.
     pub memory_max_bytes: u64,
+    /// Connections refused for being too many.
+    pub clients_rejected: u64,
+    /// Clients disconnected because all together had too much waiting.
+    pub clients_evicted: u64,
     pub cpu_user_s: f64,
     pub cpu_system_s: f64,
     /// Objects in each namespace of which this node knows all.

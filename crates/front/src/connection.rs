@@ -43,6 +43,8 @@ pub(crate) struct Connection {
     pub(crate) is_guest: bool,
     /// On the password at this word of the request that is held.
     pub(crate) verdict: Option<(usize, Verdict)>,
+    /// Its part in the front's sum.
+    pub(crate) reply_length_counted: usize,
     replies: Replies,
     state: State,
 }
@@ -58,7 +60,7 @@ pub(crate) struct Client {
     pub(crate) library_version: Vec<u8>,
     pub(crate) namespace: u32,
     pub(crate) version: Version,
-    /// What `CLIENT NO-EVICT` has said. Nobody is evicted here, so it is only shown.
+    /// What `CLIENT NO-EVICT` has said. It is only shown: whoever has the most waiting goes, if somebody must.
     pub(crate) is_kept: bool,
     pub(crate) connected_ms: u64,
     pub(crate) active_ms: u64,
@@ -97,6 +99,8 @@ struct Pending {
     version: Version,
     /// The reply's first operation; its operations are numbered one by one. For a reply without any, the next one.
     operation_first: u64,
+    /// Bytes of the request, which its operations keep until they are answered.
+    request_length: usize,
     reply: Reply,
     mark: Option<Mark>,
     is_muted: bool,
@@ -119,6 +123,8 @@ struct Replies {
     operation_count: usize,
     /// Roughly the bytes kept in the queue.
     length: usize,
+    /// Of the requests that the queue's replies are for.
+    request_length: usize,
     latest: LatestByKey,
 }
 
@@ -168,7 +174,19 @@ pub(crate) struct Link {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
     pub(crate) unanswered_max: usize,
+    pub(crate) unanswered_length_max: usize,
     pub(crate) output_length_pause: usize,
+}
+
+impl Allowance {
+    /// Whoever has had too much waits until half of it is gone.
+    fn half(self) -> Allowance {
+        Allowance {
+            unanswered_max: self.unanswered_max / 2,
+            unanswered_length_max: self.unanswered_length_max / 2,
+            output_length_pause: self.output_length_pause / 2,
+        }
+    }
 }
 
 impl Connection {
@@ -183,6 +201,7 @@ impl Connection {
             mute: Mute::Off,
             is_guest,
             verdict: None,
+            reply_length_counted: 0,
             replies: Replies::default(),
             state: State::Open,
         }
@@ -254,8 +273,8 @@ impl Connection {
     /// Whether another request may be taken now.
     pub(crate) fn is_ready(&self, allowance: Allowance) -> bool {
         match self.state {
-            State::Open => !self.is_beyond(allowance.unanswered_max, allowance.output_length_pause),
-            State::Full => !self.is_beyond(allowance.unanswered_max / 2, allowance.output_length_pause / 2),
+            State::Open => !self.is_beyond(allowance),
+            State::Full => !self.is_beyond(allowance.half()),
             State::Barred => self.is_answered(),
             State::Verifying { .. } | State::Closing => false,
         }
@@ -272,10 +291,26 @@ impl Connection {
         is_ready
     }
 
-    fn is_beyond(&self, unanswered_max: usize, length_max: usize) -> bool {
-        let length_max = if self.is_guest { length_max.min(GUEST_OUTPUT_LENGTH_MAX) } else { length_max };
-        self.replies.queue.len().max(self.replies.operation_count) >= unanswered_max.max(1)
-            || self.reply_length() >= length_max.max(1)
+    fn is_beyond(&self, allowance: Allowance) -> bool {
+        let guest_max = if self.is_guest { GUEST_OUTPUT_LENGTH_MAX } else { usize::MAX };
+        self.replies.queue.len().max(self.replies.operation_count) >= allowance.unanswered_max.max(1)
+            || self.replies.request_length >= allowance.unanswered_length_max.max(1)
+            || self.reply_length() >= allowance.output_length_pause.clamp(1, guest_max)
+    }
+
+    /// How many replies are pending.
+    pub(crate) fn pending_count(&self) -> usize {
+        self.replies.queue.len()
+    }
+
+    /// A request of this length was carried out, before which so many replies were pending.
+    pub(crate) fn note_request(&mut self, pending_count: usize, length: usize) {
+        if self.replies.queue.len() > pending_count
+            && let Some(pending) = self.replies.queue.back_mut()
+        {
+            pending.request_length = length;
+            self.replies.request_length += length;
+        }
     }
 
     /// Roughly the bytes of replies that the client has not been sent.
@@ -297,7 +332,7 @@ impl Connection {
         self.replies.length += bytes.len();
         let operation_first = self.replies.queue.back().map_or(0, |last| last.operation_first);
         let reply = Reply::Written(bytes);
-        self.replies.push(Pending { version, operation_first, reply, mark: None, is_muted: false });
+        self.replies.push(Pending { version, operation_first, request_length: 0, reply, mark: None, is_muted: false });
     }
 
     pub(crate) fn refuse(&mut self, refusal: &Refusal) {
@@ -316,7 +351,8 @@ impl Connection {
 
     fn queue(&mut self, first: OperationId, reply: Reply) -> u32 {
         let (mark, is_muted) = (self.mark.take(), self.is_muted());
-        self.replies.push(Pending { version: self.client.version, operation_first: first.0, reply, mark, is_muted })
+        let version = self.client.version;
+        self.replies.push(Pending { version, operation_first: first.0, request_length: 0, reply, mark, is_muted })
     }
 
     /// Notes an operation whose reply is queued.
@@ -436,6 +472,7 @@ impl Replies {
 
     fn pop(&mut self) -> Option<Pending> {
         let first = self.queue.pop_front();
+        self.request_length -= first.as_ref().map_or(0, |pending| pending.request_length);
         self.sequence_first = self.sequence_first.wrapping_add(1);
         if self.queue.is_empty() {
             self.queue.shrink_to(QUEUE_KEPT);

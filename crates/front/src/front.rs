@@ -25,6 +25,8 @@ pub struct Limits {
     pub object_length_max: usize,
     /// Requests of one connection that are unanswered; further ones are left in its input.
     pub unanswered_max: usize,
+    /// Bytes of such requests; with more, further ones are left in its input.
+    pub unanswered_length_max: usize,
     /// Bytes of replies that wait to be sent; with more, further requests are left in the connection's input.
     pub output_length_pause: usize,
     /// Bytes of replies that wait to be sent; with more, the connection is closed. One reply of many keys may have half of
@@ -41,6 +43,7 @@ impl Default for Limits {
             word_count_max: 65_536,
             object_length_max: quorate_object::OBJECT_BYTES_MAX,
             unanswered_max: 10_000,
+            unanswered_length_max: 32 << 20,
             output_length_pause: 1 << 20,
             output_length_max: 64 << 20,
             scan_count_max: quorate_object::SCAN_COUNT_MAX,
@@ -73,6 +76,8 @@ pub struct Front {
     /// Connections that `CLIENT KILL` has closed.
     pub(crate) killed: Vec<ConnectionId>,
     generation_last: u32,
+    /// Of replies, over all connections.
+    reply_length: usize,
 }
 
 impl Front {
@@ -86,6 +91,7 @@ impl Front {
             operations: Operations::default(),
             killed: Vec::new(),
             generation_last: 0,
+            reply_length: 0,
         }
     }
 
@@ -146,7 +152,8 @@ impl Front {
     /// The connection is gone; answers that are still to come for it will be dropped.
     pub fn disconnected(&mut self, id: ConnectionId) {
         if self.connection(id).is_some() {
-            self.connections.remove(id.index as usize);
+            let connection = self.connections.remove(id.index as usize);
+            self.reply_length -= connection.reply_length_counted;
         }
     }
 
@@ -162,8 +169,21 @@ impl Front {
         self.connections.len()
     }
 
+    /// Roughly the bytes of replies that all connections together have not been sent.
+    #[must_use]
+    pub fn reply_length(&self) -> usize {
+        self.reply_length
+    }
+
+    /// The same of one connection.
+    #[must_use]
+    pub fn reply_length_of(&self, id: ConnectionId) -> usize {
+        self.connection(id).map_or(0, Connection::reply_length)
+    }
+
     /// Takes whole requests from the start of `input` and leaves the rest; nobody else may take bytes from it.
-    /// Replies that are ready go to the [output](Front::output).
+    /// Replies that are ready go to the [output](Front::output). If the backend has no room, whole requests may be left
+    /// although the progress is [`Progress::Open`]: call again when it has.
     pub fn received<B: Backend>(
         &mut self,
         id: ConnectionId,
@@ -177,7 +197,7 @@ impl Front {
         let mut parser = core::mem::take(&mut connection.parser);
         let mut held = connection.held.take();
         let mut consumed = 0;
-        while self.make_ready(id) {
+        while backend.has_room() && self.make_ready(id) {
             let rest = &mut input[consumed..];
             let is_new = held.is_none();
             let parsed = match held.take() {
@@ -189,10 +209,16 @@ impl Front {
             };
             match parsed {
                 Ok(None) => break,
-                Ok(Some(length)) => match self.take_request(id, parser.arguments(rest), is_new, now_ms, backend) {
-                    Step::Done => consumed += length,
-                    Step::Waits => held = Some(length),
-                },
+                Ok(Some(length)) => {
+                    let pending = self.connections[id.index as usize].pending_count();
+                    match self.take_request(id, parser.arguments(rest), is_new, now_ms, backend) {
+                        Step::Done => {
+                            self.connections[id.index as usize].note_request(pending, length);
+                            consumed += length;
+                        }
+                        Step::Waits => held = Some(length),
+                    }
+                }
                 Err(error) => self.refuse_and_close(id, error),
             }
         }
@@ -204,6 +230,7 @@ impl Front {
                 input.clear();
             }
         }
+        self.recount(id);
         self.progress(id)
     }
 
@@ -217,11 +244,12 @@ impl Front {
         let connection = connection.filter(|connection| connection.generation == id.generation)?;
         let journal = &mut self.journal;
         let has_output = connection.accept(waiter.sequence, operation, answer, output_length_max / 2, journal);
-        if connection.reply_length() > output_length_max {
+        let is_too_much = connection.reply_length() > output_length_max;
+        if is_too_much {
             connection.abandon();
-            return Some(id);
         }
-        has_output.then_some(id)
+        self.recount(id);
+        (has_output || is_too_much).then_some(id)
     }
 
     /// The verdict on a password that [`Backend::verify`] has promised. Returns the connection if it is still there and
@@ -230,13 +258,18 @@ impl Front {
         self.connection_mut(id)?.accept_verdict(verdict).then_some(id)
     }
 
-    /// The bytes to be sent to the client; the caller removes what it has sent.
+    /// The bytes to be sent to the client; the caller removes what it has sent and says so with [`Front::sent`].
     ///
     /// # Panics
     /// If the connection is gone, which only the caller can have done.
     pub fn output(&mut self, id: ConnectionId) -> &mut Vec<u8> {
         let connection = self.connection_mut(id).expect("the caller has disconnected this connection");
         &mut connection.output
+    }
+
+    /// Bytes were removed from the connection's output.
+    pub fn sent(&mut self, id: ConnectionId) {
+        self.recount(id);
     }
 
     /// How the connection stands, which `completed` and sending its output may have changed.
@@ -354,7 +387,19 @@ impl Front {
     }
 
     fn allowance(&self) -> Allowance {
-        Allowance { unanswered_max: self.limits.unanswered_max, output_length_pause: self.limits.output_length_pause }
+        Allowance {
+            unanswered_max: self.limits.unanswered_max,
+            unanswered_length_max: self.limits.unanswered_length_max,
+            output_length_pause: self.limits.output_length_pause,
+        }
+    }
+
+    /// Keeps the sum over all connections.
+    fn recount(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connection_mut(id) else { return };
+        let now = connection.reply_length();
+        let before = std::mem::replace(&mut connection.reply_length_counted, now);
+        self.reply_length = self.reply_length + now - before;
     }
 
     fn connection(&self, id: ConnectionId) -> Option<&Connection> {

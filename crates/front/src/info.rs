@@ -43,7 +43,7 @@ fn sections(front: &Front, server: &ServerInfo) -> Vec<(String, Fields)> {
         ("Clients".to_string(), clients_fields(front, server)),
         ("Memory".to_string(), memory_fields(server)),
         ("Persistence".to_string(), persistence_fields(server)),
-        ("Stats".to_string(), stats_fields(front)),
+        ("Stats".to_string(), stats_fields(front, server)),
         ("Replication".to_string(), replication_fields()),
         ("CPU".to_string(), cpu_fields(server)),
         ("Modules".to_string(), Vec::new()),
@@ -102,12 +102,14 @@ fn persistence_fields(server: &ServerInfo) -> Fields {
     vec![field("loading", u8::from(server.loading)), field("rdb_bgsave_in_progress", 0)]
 }
 
-fn stats_fields(front: &Front) -> Fields {
+fn stats_fields(front: &Front, server: &ServerInfo) -> Fields {
     let journal = &front.journal;
     let (connections_before, requests_before) = journal.counts_before;
     vec![
         field("total_connections_received", journal.counts.connections - connections_before),
         field("total_commands_processed", journal.request_count() - requests_before),
+        field("rejected_connections", server.clients_rejected),
+        field("evicted_clients", server.clients_evicted),
     ]
 }
 

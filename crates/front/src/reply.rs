@@ -30,12 +30,8 @@ fn write_outcome(writer: &mut ReplyWriter<'_>, outcome: &Outcome) {
 /// Roughly the bytes that an answer keeps in memory until it can be written.
 pub(crate) fn answer_length(answer: &Answer) -> usize {
     match answer {
-        Answer::Outcome(Outcome::Bulk(bytes)) => bytes.len(),
-        Answer::Outcome(Outcome::Error(text)) => text.len(),
-        Answer::Outcome(Outcome::Keys(keys) | Outcome::Scan { keys, .. }) => {
-            keys.iter().map(|key| key.len() + size_of::<Vec<u8>>()).sum()
-        }
-        Answer::Outcome(_) | Answer::Admin(_) | Answer::Failed(_) => 0,
+        Answer::Outcome(outcome) => outcome.heap_bytes(),
+        Answer::Admin(_) | Answer::Failed(_) => 0,
     }
 }
 

@@ -285,6 +285,55 @@ fn a_long_pipeline_is_taken_in_portions() {
 }
 
 #[test]
+fn long_requests_are_taken_in_portions_too() {
+    let set = |length: usize| format!("*3\r\n$3\r\nset\r\n$1\r\na\r\n${length}\r\n{}\r\n", "x".repeat(length));
+    let one = set(100).len();
+    let mut talk = Talk::new(Limits { unanswered_length_max: 4 * one, ..Limits::default() });
+    assert_eq!(talk.send(set(100).repeat(4)), Progress::Paused, "as much as is allowed, and no more");
+    assert_eq!(talk.backend.answers.len(), 4);
+    assert_eq!(talk.send(set(100).repeat(4)), Progress::Paused);
+    talk.deliver(0);
+    talk.deliver(0);
+    assert_eq!(talk.front.progress(talk.id), Progress::Paused, "not before less than half of it is unanswered");
+    talk.deliver(0);
+    assert_eq!(talk.front.progress(talk.id), Progress::Open);
+    talk.send("");
+    assert_eq!((talk.backend.answers.len(), talk.input.len()), (4, one));
+    talk.deliver_all(|length| length - 1);
+    assert_eq!(talk.read(), r"+OK\r\n".repeat(8));
+}
+
+#[test]
+fn without_room_requests_stay_where_they_are() {
+    let mut talk = Talk::default();
+    talk.backend.answers_max = 3;
+    assert_eq!(talk.send("incr n\r\n".repeat(5)), Progress::Open);
+    assert_eq!((talk.backend.answers.len(), talk.input.len()), (3, 2 * "incr n\r\n".len()));
+    talk.send("");
+    assert_eq!(talk.backend.answers.len(), 3);
+    talk.deliver_all(|_| 0);
+    assert_eq!(talk.read(), r":1\r\n:2\r\n:3\r\n:4\r\n:5\r\n");
+}
+
+#[test]
+fn what_all_connections_have_waiting_is_summed_up() {
+    let mut talk = Talk::default();
+    let other = talk.front.connected("127.0.0.1:50001".into(), "127.0.0.1:7000".into(), NOW_MS);
+    talk.front.received(other, &mut b"ping 0123456789\r\n".to_vec(), NOW_MS, &mut talk.backend);
+    let one = b"$10\r\n0123456789\r\n".len();
+    assert_eq!((talk.front.reply_length_of(other), talk.front.reply_length()), (one, one));
+    talk.send("incr n\r\nping 0123456789\r\n");
+    assert_eq!(talk.front.reply_length(), 2 * one, "the second reply is kept behind the first, which is missing");
+    talk.deliver(0);
+    assert_eq!(talk.front.reply_length(), 2 * one + b":1\r\n".len());
+    talk.front.output(other).clear();
+    talk.front.sent(other);
+    assert_eq!(talk.front.reply_length(), one + b":1\r\n".len());
+    talk.front.disconnected(talk.id);
+    assert_eq!(talk.front.reply_length(), 0);
+}
+
+#[test]
 fn who_does_not_read_is_not_served() {
     let limits = Limits { output_length_pause: 100, output_length_max: 1_000, ..Limits::default() };
     let mut talk = Talk::new(limits);

@@ -13,6 +13,8 @@ use crate::frame::Access;
 
 /// Operations kept at once; beyond it clients are asked to try again.
 pub const OPERATION_COUNT_MAX: usize = 1 << 20;
+/// Bytes of their commands: with more, no other is taken before some are answered.
+pub const OPERATION_BYTES_MAX: usize = 256 << 20;
 
 /// What an operation is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,10 @@ pub struct Operation {
     /// The read before it saw the group's history up to here: an answer from before is too old.
     pub not_before: Slot,
     pub envelope: Vec<u8>,
+    /// How long the envelope is, also while it is being sent.
+    pub envelope_length: usize,
+    /// The coordinator that was asked last had too much waiting.
+    pub is_overload: bool,
     pub sent_to: Option<NodeId>,
     /// Who coordinates, in the words of the node that was asked last; it may know more than the replica here.
     pub told: Option<NodeId>,
@@ -69,16 +75,20 @@ pub struct Operations {
     base: u64,
     ring: VecDeque<Option<Operation>>,
     count: usize,
+    /// Of all envelopes.
+    bytes: usize,
     spare: Vec<Vec<u8>>,
 }
 
 impl Operations {
     pub fn new(first_number: u64) -> Operations {
-        Operations { base: first_number, ring: VecDeque::new(), count: 0, spare: Vec::new() }
+        Operations { base: first_number, ring: VecDeque::new(), count: 0, bytes: 0, spare: Vec::new() }
     }
 
     pub fn is_full(&self) -> bool {
-        self.count >= OPERATION_COUNT_MAX || self.ring.len() >= 8 * OPERATION_COUNT_MAX
+        self.count >= OPERATION_COUNT_MAX
+            || self.ring.len() >= 8 * OPERATION_COUNT_MAX
+            || self.bytes >= OPERATION_BYTES_MAX
     }
 
     pub fn number_next(&self) -> u64 {
@@ -99,6 +109,7 @@ impl Operations {
         while self.number_next() < operation.number {
             self.ring.push_back(None);
         }
+        self.bytes += operation.envelope_length;
         self.ring.push_back(Some(operation));
         self.count += 1;
     }
@@ -118,6 +129,7 @@ impl Operations {
         let at = usize::try_from(number.checked_sub(self.base)?).ok()?;
         let mut operation = self.ring.get_mut(at)?.take()?;
         self.count -= 1;
+        self.bytes -= operation.envelope_length;
         self.recycle(std::mem::take(&mut operation.envelope));
         while self.ring.front().is_some_and(Option::is_none) {
             self.ring.pop_front();
@@ -199,6 +211,8 @@ mod tests {
             retry_at: None,
             not_before: Slot(0),
             envelope: vec![0; 32],
+            envelope_length: 32,
+            is_overload: false,
             sent_to: None,
             told: None,
             sent_at: Instant(0),
@@ -223,8 +237,22 @@ mod tests {
         assert_eq!(operations.overdue(Instant(9)), Some(5));
         operations.take(6);
         operations.take(5);
+        assert_eq!((operations.count, operations.bytes), (0, 0));
         assert_eq!((operations.count, operations.overdue(Instant(99))), (0, None));
         operations.insert(operation(100));
         assert!(operations.contains(100) && !operations.contains(1));
+    }
+
+    #[test]
+    fn what_is_kept_for_clients_is_bounded_in_bytes() {
+        let mut operations = Operations::new(1);
+        let half = OPERATION_BYTES_MAX / 2;
+        operations.insert(Operation { envelope_length: half, ..operation(1) });
+        operations.insert(Operation { envelope_length: half - 1, ..operation(2) });
+        assert!(!operations.is_full());
+        operations.insert(Operation { envelope_length: 1, ..operation(3) });
+        assert!(operations.is_full());
+        operations.take(2);
+        assert!(!operations.is_full());
     }
 }

@@ -120,6 +120,8 @@ pub enum Bounce {
     /// Its deadline has passed; it may have been executed before.
     Expired,
     Overloaded,
+    /// It would take memory that the node does not have.
+    OutOfMemory,
     Stopped,
     /// The replica neither votes nor serves: ask the next member.
     Silent,
@@ -413,6 +415,7 @@ impl Bounce {
             Bounce::Stopped => (5, 0),
             Bounce::NotBelieved => (7, 0),
             Bounce::Silent => (8, 0),
+            Bounce::OutOfMemory => (9, 0),
             Bounce::Uncertain { coordinator } => (6, coordinator.map_or(u32::MAX, |node| node.0)),
         };
         out.push(tag);
@@ -431,6 +434,7 @@ impl Bounce {
             5 => Bounce::Stopped,
             7 => Bounce::NotBelieved,
             8 => Bounce::Silent,
+            9 => Bounce::OutOfMemory,
             6 => Bounce::Uncertain { coordinator },
             tag => return Err(Malformed::UnknownTag { of: "bounce", tag }),
         })
@@ -469,6 +473,7 @@ mod tests {
             Message::Bounced { start: 1, number: 2, why: Bounce::Stopped },
             Message::Bounced { start: 1, number: 2, why: Bounce::Silent },
             Message::Silent { group, epoch },
+            Message::Bounced { start: 1, number: 2, why: Bounce::OutOfMemory },
             Message::Snapshot { group, epoch, next_slot: 7, part: 1, last: true, bytes: b"part" },
             Message::SnapshotTaken { group, epoch, next_slot: 7, part: 1 },
             Message::StatusQuestion { nonce: 4 },

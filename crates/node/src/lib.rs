@@ -30,3 +30,4 @@ pub use host::{
     Answer, Counters, Failure, Fault, Forgotten, Group, GroupState, Host, HostSettings, ObjectCount, OpenError,
     OpenReport, PanicIn, Submission,
 };
+pub use outbox::Carrier;

@@ -11,6 +11,27 @@ use crate::frame::{Header, Message, encode_frame, whole_messages};
 pub const LANE_BYTES_MAX: usize = 64 << 20;
 /// A lane's messages travel in frames of about this size at most, far below what a peer refuses.
 const FRAME_BYTES: usize = 16 << 20;
+/// With more than this in its lane, a node is answered no reads: they can be asked again, at no cost but time.
+pub const CONGESTED_BYTES: usize = 16 << 20;
+/// An emptied buffer larger than this is given back.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+const SPARE_COUNT_MAX: usize = 16;
+
+/// Who takes frames to other nodes.
+pub trait Carrier {
+    /// Whether frames for this node should be made now. What is not taken waits, up to a limit.
+    fn can_take(&self, _to: NodeId) -> bool {
+        true
+    }
+
+    fn carry(&mut self, to: NodeId, frame: &[u8]);
+}
+
+impl<F: FnMut(NodeId, &[u8])> Carrier for F {
+    fn carry(&mut self, to: NodeId, frame: &[u8]) {
+        self(to, frame);
+    }
+}
 
 #[derive(Default)]
 pub struct Outbox {
@@ -53,6 +74,11 @@ impl Outbox {
         Some(&mut lane.now)
     }
 
+    /// Whether so much waits for the node that it should be told nothing that can wait.
+    pub fn is_congested(&self, node: NodeId) -> bool {
+        self.lanes.iter().any(|lane| lane.node == node && lane.now.len() > CONGESTED_BYTES)
+    }
+
     pub fn send(&mut self, node: NodeId, message: &Message<'_>) {
         if let Some(lane) = self.lane(node) {
             message.encode(lane);
@@ -78,29 +104,43 @@ impl Outbox {
         for lane in &mut self.lanes {
             while lane.held.front().is_some_and(|(lsn, _)| *lsn <= durable) {
                 let Some((_, mut bytes)) = lane.held.pop_front() else { break };
-                lane.now.append(&mut bytes);
-                self.spare.push(bytes);
+                if lane.now.len() > LANE_BYTES_MAX {
+                    self.dropped_count += 1;
+                } else {
+                    lane.now.append(&mut bytes);
+                }
+                keep(&mut self.spare, bytes);
             }
         }
     }
 
-    /// Frames what may leave, one frame a peer, and hands each to `each`.
-    pub fn take_frames(&mut self, header: &Header, mut each: impl FnMut(NodeId, &[u8])) {
+    /// Frames what may leave, and hands each frame to the carrier.
+    pub fn take_frames(&mut self, header: &Header, carrier: &mut impl Carrier) {
         let mut frame = self.spare.pop().unwrap_or_default();
         for lane in &mut self.lanes {
+            if !carrier.can_take(lane.node) {
+                continue;
+            }
             let mut rest = &lane.now[..];
             while !rest.is_empty() {
                 let (messages, more) = rest.split_at(whole_messages(rest, FRAME_BYTES));
                 self.frames_sent += 1;
                 frame.clear();
                 encode_frame(&Header { sequence: self.frames_sent, ..*header }, messages, &mut frame);
-                each(lane.node, &frame);
+                carrier.carry(lane.node, &frame);
                 rest = more;
             }
             lane.now.clear();
+            lane.now.shrink_to(KEPT_BYTES_MAX);
         }
-        frame.clear();
-        self.spare.push(frame);
+        keep(&mut self.spare, frame);
+    }
+}
+
+fn keep(spare: &mut Vec<Vec<u8>>, mut buffer: Vec<u8>) {
+    if spare.len() < SPARE_COUNT_MAX && buffer.capacity() <= KEPT_BYTES_MAX {
+        buffer.clear();
+        spare.push(buffer);
     }
 }
 
@@ -113,7 +153,7 @@ mod tests {
     fn nonces(outbox: &mut Outbox) -> Vec<u64> {
         let header = Header { node: NodeId(1), start: 1, sequence: 0, stamp: Stamp(1), wall: Stamp(1), directory: 1 };
         let mut nonces = Vec::new();
-        outbox.take_frames(&header, |_, frame| {
+        outbox.take_frames(&header, &mut |_, frame: &[u8]| {
             for message in messages(decode_frame(frame).unwrap().1) {
                 let Ok(Message::StatusQuestion { nonce }) = message else { panic!("{message:?}") };
                 nonces.push(nonce);
@@ -132,7 +172,7 @@ mod tests {
         }
         let header = Header { node: NodeId(1), start: 1, sequence: 0, stamp: Stamp(1), wall: Stamp(1), directory: 1 };
         let mut received = Vec::new();
-        outbox.take_frames(&header, |_, frame| {
+        outbox.take_frames(&header, &mut |_, frame: &[u8]| {
             assert!(frame.len() <= FRAME_BYTES + 100, "{}", frame.len());
             let (header, bytes) = decode_frame(frame).unwrap();
             received.push((header.sequence, messages(bytes).count()));
@@ -153,5 +193,49 @@ mod tests {
         assert_eq!(nonces(&mut outbox), [1]);
         outbox.release(Lsn(9));
         assert_eq!(nonces(&mut outbox), [2]);
+    }
+
+    struct AllBut {
+        stalled: NodeId,
+        taken: usize,
+    }
+
+    impl Carrier for AllBut {
+        fn can_take(&self, to: NodeId) -> bool {
+            to != self.stalled
+        }
+
+        fn carry(&mut self, to: NodeId, frame: &[u8]) {
+            assert_ne!(to, self.stalled);
+            self.taken += frame.len();
+        }
+    }
+
+    #[test]
+    fn a_node_that_takes_nothing_holds_up_nobody_and_costs_no_more_than_its_lane() {
+        let (stalled, other) = (NodeId(2), NodeId(3));
+        let mut outbox = Outbox::default();
+        [stalled, other].into_iter().for_each(|node| outbox.add(node));
+        let header = Header { node: NodeId(1), start: 1, sequence: 0, stamp: Stamp(1), wall: Stamp(1), directory: 1 };
+        let bytes = vec![7; 1 << 20];
+        let mut carrier = AllBut { stalled, taken: 0 };
+        for nonce in 0..200 {
+            for node in [stalled, other] {
+                outbox.send(node, &Message::StatusAnswer { nonce, bytes: &bytes });
+                outbox.send_once_durable(node, Lsn(nonce), &Message::StatusAnswer { nonce, bytes: &bytes });
+            }
+            outbox.release(Lsn(nonce.saturating_sub(100)));
+            outbox.take_frames(&header, &mut carrier);
+            let waiting = outbox.lanes[0].now.len() + outbox.lanes[0].held_bytes();
+            assert!(waiting <= 2 * LANE_BYTES_MAX + (4 << 20), "{waiting} bytes wait");
+        }
+        assert!(outbox.is_congested(stalled) && !outbox.is_congested(other));
+        assert!(carrier.taken > 200 << 20, "{}", carrier.taken);
+        assert!(outbox.dropped_count > 0);
+        outbox.release(Lsn(1000));
+        assert!(outbox.lanes[0].now.len() <= 2 * LANE_BYTES_MAX);
+        outbox.take_frames(&header, &mut |_, _: &[u8]| {});
+        assert!(!outbox.is_congested(stalled));
+        assert!(outbox.lanes[0].now.capacity() <= KEPT_BYTES_MAX);
     }
 }

@@ -185,6 +185,19 @@ pub enum Access {
 }
 
 impl<'a> Command<'a> {
+    /// By how many bytes the object may be larger afterwards, about; `None` for a command that is served also when there is
+    /// no memory. As in Redis, a counter is not: it may be new.
+    pub fn growth_bytes_max(&self) -> Option<usize> {
+        match self {
+            Command::Set { key, value, .. } | Command::GetSet { key, value } | Command::Append { key, value } => {
+                Some(key.len() + value.len())
+            }
+            Command::SetRange { key, offset, value } => Some(key.len() + *offset as usize + value.len()),
+            Command::IncrBy { key, .. } | Command::IncrByFloat { key, .. } => Some(key.len()),
+            _ => None,
+        }
+    }
+
     /// The name of the one object concerned; `None` for a command on all objects of the group.
     pub fn key(&self) -> Option<&'a [u8]> {
         match *self {

@@ -31,6 +31,18 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Roughly the memory that it keeps besides itself.
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            Outcome::Bulk(value) => value.len(),
+            Outcome::Error(line) => line.len(),
+            Outcome::Keys(keys) | Outcome::Scan { keys, .. } => {
+                keys.iter().map(|key| key.len() + size_of::<Vec<u8>>()).sum()
+            }
+            Outcome::Ok | Outcome::Nil | Outcome::Int(_) | Outcome::Word(_) => 0,
+        }
+    }
+
     /// Appends the outcome's bytes to `out`. Panics on a word that is not one of [`WORDS`].
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {

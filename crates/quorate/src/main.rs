@@ -12,6 +12,7 @@ mod cert;
 mod cli;
 mod client;
 mod failure;
+mod memory;
 mod namespace;
 mod node;
 mod output;
@@ -23,7 +24,7 @@ mod up;
 use failure::Failure;
 
 #[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+static ALLOCATOR: memory::Counting = memory::Counting(tikv_jemallocator::Jemalloc);
 
 const EXAMPLES: &str = "Examples:
   quorate up                               a cluster of three nodes on this machine

@@ -40,7 +40,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     if options.check {
         check(path, &config)?;
     } else {
-        quorate_server::run(config)?;
+        quorate_server::run(config, crate::memory::allocated_bytes)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -3,6 +3,7 @@
 //! What concerns the cluster becomes the words that a Redis client would send behind `QUORATE`, goes to the worker over
 //! a bounded channel, and comes back as JSON. Whether the node lives and serves is read without asking the worker.
 
+mod guard;
 mod listener;
 mod token;
 
@@ -32,6 +33,8 @@ use crate::log;
 use crate::metrics::{self, Figures};
 use crate::tls::Store;
 use listener::Listener;
+
+use guard::Guarded;
 
 /// Requests on their way to the worker; with more, callers are asked to try again.
 const REQUESTS_MAX: usize = 64;
@@ -129,6 +132,7 @@ impl Port {
         let (open, closed) = oneshot::channel::<()>();
         let serve = async move {
             let listener = Listener { listener: tokio::net::TcpListener::from_std(listener)?, tls };
+            let listener = Guarded::new(listener, guard::CONNECTIONS_MAX, guard::PATIENCE);
             tokio::select! {
                 served = axum::serve(listener, router) => served,
                 _ = closed => Ok(()),
@@ -356,6 +360,9 @@ fn respond(reply: Result<AdminReply, NoReply>) -> Response {
         Err(NoReply::Failed(Failure::ClockOff)) => unavailable("not executed: the node's clock is off its peers'"),
         Err(NoReply::Failed(Failure::Loading)) => unavailable("not executed: the node does not know the cluster yet"),
         Err(NoReply::Failed(Failure::Overloaded)) => unavailable("not executed: too much is waiting, try again"),
+        Err(NoReply::Failed(Failure::OutOfMemory)) => {
+            unavailable("not executed: the node uses more memory than it may")
+        }
         Err(NoReply::Failed(Failure::NoNamespace)) => refuse(StatusCode::NOT_FOUND, "there is no such namespace"),
     }
 }

@@ -20,16 +20,20 @@ use crate::log;
 use unknown::Unknown;
 
 mod auth;
+mod bytes;
 mod tls;
 mod unknown;
 
 pub use auth::Auth;
+pub use bytes::Bytes;
 pub use tls::Tls;
 
 /// The most nodes a cluster may have.
 pub const NODES_MAX: usize = 64;
 /// The fewest characters of a cluster's secret.
 pub const SECRET_LENGTH_MIN: usize = 16;
+/// The least limit on memory: with less a node could not even take a deletion.
+pub const MAXMEMORY_MIN: u64 = 32 << 20;
 /// The longest name of a node.
 pub const NAME_LENGTH_MAX: usize = 64;
 const REPLICAS_DEFAULT: u8 = 3;
@@ -135,6 +139,14 @@ pub struct Limits {
     pub query_buffer_bytes: usize,
     /// What one client may leave unread before it is disconnected.
     pub output_buffer_bytes: usize,
+    /// Both, of all clients together.
+    pub client_buffers_bytes: usize,
+    /// How long a client may take for one request, from its first byte to its last.
+    pub request_s: u64,
+    /// A client that says nothing for so long is disconnected. 0 for never.
+    pub idle_s: u64,
+    /// With more memory in use, writes that could take more are refused. 0 for no limit.
+    pub maxmemory: Bytes,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -380,12 +392,26 @@ impl Limits {
         }
         let buffers =
             [("query_buffer_bytes", self.query_buffer_bytes), ("output_buffer_bytes", self.output_buffer_bytes)];
-        match buffers.iter().find(|(_, bytes)| *bytes < BUFFER_BYTES_MIN) {
-            Some((name, bytes)) => Err(format!(
+        if let Some((name, bytes)) = buffers.iter().find(|(_, bytes)| *bytes < BUFFER_BYTES_MIN) {
+            return Err(format!(
                 "limits.{name} is {bytes}; it must hold a command with the largest value: at least {BUFFER_BYTES_MIN}"
-            )),
-            None => Ok(()),
+            ));
         }
+        let one = self.query_buffer_bytes.max(self.output_buffer_bytes);
+        if self.client_buffers_bytes < one {
+            return Err(format!(
+                "limits.client_buffers_bytes is {}; it is for all clients, and one alone may have {one}",
+                self.client_buffers_bytes
+            ));
+        }
+        if self.request_s == 0 {
+            return Err("limits.request_s is 0; give a client at least a second for a request".to_owned());
+        }
+        let maxmemory = self.maxmemory.0;
+        if maxmemory > 0 && maxmemory < MAXMEMORY_MIN {
+            return Err(format!("limits.maxmemory is {maxmemory}; a node alone needs more: at least {MAXMEMORY_MIN}"));
+        }
+        Ok(())
     }
 }
 
@@ -422,7 +448,15 @@ impl Default for Timing {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { clients: 10_000, query_buffer_bytes: 32 << 20, output_buffer_bytes: 64 << 20 }
+        Limits {
+            clients: 10_000,
+            query_buffer_bytes: 32 << 20,
+            output_buffer_bytes: 64 << 20,
+            client_buffers_bytes: 1 << 30,
+            request_s: 120,
+            idle_s: 0,
+            maxmemory: Bytes(0),
+        }
     }
 }
 

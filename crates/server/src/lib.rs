@@ -10,6 +10,7 @@ pub mod directory;
 mod links;
 mod log;
 mod metrics;
+mod socket;
 mod start;
 mod supervisor;
 pub mod tls;
@@ -27,6 +28,9 @@ pub use check::{Checked, check};
 use config::Config;
 use directory::DirectoryError;
 use worker::{Order, Orders};
+
+/// Tells how many bytes of memory are in use.
+pub type Meter = fn() -> u64;
 
 /// Why a node could not start or had to stop. Each is one line.
 #[derive(Debug, thiserror::Error)]
@@ -64,11 +68,13 @@ pub enum ServerError {
 }
 
 /// Runs the node until SIGTERM or SIGINT, then stops it cleanly.
-pub fn run(config: Config) -> Result<(), ServerError> {
+///
+/// `meter` tells what the process has allocated: the server does not know which allocator there is.
+pub fn run(config: Config, meter: Meter) -> Result<(), ServerError> {
     log::begin(&config.log).map_err(ServerError::LogLevel)?;
     let io = |action| move |source| ServerError::Io { action, source };
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT]).map_err(io("listen for signals"))?;
-    let node = Node::start(config)?;
+    let node = Node::start_metered(config, meter)?;
     let stopper = node.stopper();
     let wait_for_signals = move || {
         for signal in &mut signals {
@@ -96,8 +102,14 @@ pub struct Stopper {
 
 impl Node {
     /// Opens the data directory, recovers what it holds, listens and serves.
+    /// The memory that it uses is that of the whole process, as the machine sees it.
     pub fn start(config: Config) -> Result<Node, ServerError> {
-        start::start(config)
+        Node::start_metered(config, || worker::resident_bytes().unwrap_or(0))
+    }
+
+    /// The same, with somebody who knows better what memory is in use.
+    pub fn start_metered(config: Config, meter: Meter) -> Result<Node, ServerError> {
+        start::start(config, meter)
     }
 
     pub fn stopper(&self) -> Stopper {

@@ -19,8 +19,8 @@ use crate::directory::{Directory, random_u64};
 use crate::links::Links;
 use crate::supervisor::Supervisor;
 use crate::tls::{Store, Watch};
-use crate::worker::{Checkpointer, Clients, Clocks, Disk, Facts, Orders, Pace, Source, State, Worker};
-use crate::{Node, ServerError, Stopper};
+use crate::worker::{Checkpointer, Clients, Clocks, Disk, Facts, Memory, Orders, Pace, Source, State, Worker};
+use crate::{Meter, Node, ServerError, Stopper};
 
 /// A group is checkpointed after this many bytes of records, or this many slots: what recovery has to read again.
 const CHECKPOINT_BYTES: u64 = 16 << 20;
@@ -30,7 +30,7 @@ const DESCRIPTORS_RESERVED: u64 = 512;
 /// Its presence says that the directory was written without waiting for the disk.
 const EPHEMERAL_MARK: &str = "ephemeral";
 
-pub(crate) fn start(mut config: Config) -> Result<Node, ServerError> {
+pub(crate) fn start(mut config: Config, meter: Meter) -> Result<Node, ServerError> {
     config.check_exposure().map_err(ServerError::Exposed)?;
     config.limits.clients = clients_max(config.limits.clients);
     let directory = Directory::open(&config.node.data_dir, config.cluster.id, config.node_id())?;
@@ -61,6 +61,7 @@ pub(crate) fn start(mut config: Config) -> Result<Node, ServerError> {
 
     let front_limits = quorate_front::Limits {
         output_length_max: config.limits.output_buffer_bytes,
+        unanswered_length_max: config.limits.query_buffer_bytes,
         ..quorate_front::Limits::default()
     };
     let access = if config.auth.password_hash.is_some() { Access::Password } else { Access::Open };
@@ -87,6 +88,7 @@ pub(crate) fn start(mut config: Config) -> Result<Node, ServerError> {
         checkpointer,
         clients,
         links,
+        memory: Memory::new(meter, config.limits.maxmemory.0),
         admin,
         pulse,
         facts: Facts::new(&config, seed),
@@ -127,7 +129,12 @@ pub(crate) fn clients_possible() -> usize {
         limit.rlim_cur = limit.rlim_max;
         if libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) == 0 { limit.rlim_max } else { before }
     };
-    usize::try_from(available.saturating_sub(DESCRIPTORS_RESERVED)).unwrap_or(usize::MAX >> 1).max(1)
+    clients_with(available)
+}
+
+/// How many clients there can be with so many descriptors.
+fn clients_with(descriptors: u64) -> usize {
+    usize::try_from(descriptors.saturating_sub(DESCRIPTORS_RESERVED)).unwrap_or(usize::MAX).max(1)
 }
 
 /// A directory that was written without waiting for the disk does not survive the machine.
@@ -220,4 +227,17 @@ fn listen_for_admin(
     let tls = tls.filter(|_| config.tls.admin);
     admin::Port::open(listener, waker.clone(), pulse.clone(), config.auth.admin_token_hash, tls)
         .map_err(io("serve HTTP"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_are_kept_back_for_what_is_no_client() {
+        assert_eq!(clients_with(1024), 512);
+        assert_eq!(clients_with(DESCRIPTORS_RESERVED + 1), 1);
+        assert_eq!(clients_with(DESCRIPTORS_RESERVED), 1, "one can always look what is wrong");
+        assert_eq!(clients_with(libc::RLIM_INFINITY), (u64::MAX - DESCRIPTORS_RESERVED) as usize);
+    }
 }

@@ -30,6 +30,8 @@ pub(crate) struct MemoryBackend {
     pub(crate) passwords: Vec<(ConnectionId, Vec<u8>)>,
     /// Failures for operations on these keys, which are then not executed.
     pub(crate) failing: BTreeMap<Vec<u8>, Failure>,
+    /// How many answers may wait before nothing more is taken.
+    pub(crate) answers_max: usize,
 }
 
 impl Default for MemoryBackend {
@@ -43,6 +45,7 @@ impl Default for MemoryBackend {
             log: Vec::new(),
             passwords: Vec::new(),
             failing: BTreeMap::new(),
+            answers_max: usize::MAX,
         }
     }
 }
@@ -90,6 +93,10 @@ fn admin(words: &[Vec<u8>]) -> AdminReply {
 }
 
 impl Backend for MemoryBackend {
+    fn has_room(&self) -> bool {
+        self.answers.len() < self.answers_max
+    }
+
     fn submit(&mut self, request: Request<'_>) {
         let what = match &request.target {
             Target::Object { key, .. } => format!("object {}", key.escape_ascii()),

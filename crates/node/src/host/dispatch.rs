@@ -41,6 +41,9 @@ impl Host {
         if self.clients.is_full() {
             return self.answers.push((number, Answer::Failed(Failure::Overloaded)));
         }
+        if self.out_of_memory && submission.command.growth_bytes_max().is_some() {
+            return self.answers.push((number, Answer::Failed(Failure::OutOfMemory)));
+        }
         let reads = match submission.target {
             Target::Slot { namespace, .. } | Target::Volume { namespace, .. } => {
                 self.directory.namespace(namespace).map_or(Reads::Lease, |namespace| namespace.settings.reads)
@@ -94,6 +97,7 @@ impl Host {
             let refusal = format!("ERR the command is larger than {ENVELOPE_BYTES_MAX} bytes");
             return self.answers.push((number, Answer::Outcome(Outcome::Error(refusal))));
         }
+        let envelope_length = envelope.len();
         operations.insert(Operation {
             number,
             target,
@@ -105,6 +109,8 @@ impl Host {
             retry_at: None,
             not_before: Slot(0),
             envelope,
+            envelope_length,
+            is_overload: false,
             sent_to: None,
             told: None,
             sent_at,
@@ -219,7 +225,7 @@ impl Host {
             return false;
         }
         let Some(outcome) = self.read_machine(index, &command, now) else { return false };
-        self.answers.push((submission.number, Answer::Outcome(outcome)));
+        self.answer(submission.number, Answer::Outcome(outcome));
         true
     }
 
@@ -242,6 +248,8 @@ impl Host {
         if !matches!(why, Bounce::Uncertain { .. } | Bounce::Expired | Bounce::OutOfOrder) {
             operation.copies_at_large = operation.copies_at_large.saturating_sub(1);
         }
+        operation.is_overload = why == Bounce::Overloaded;
+        let at_large = operation.copies_at_large > 0;
         let (predecessor, target) = (operation.predecessor, operation.target);
         if let Bounce::NotCoordinator { coordinator } | Bounce::Uncertain { coordinator } = why {
             operation.told = coordinator.filter(|&node| node != from);
@@ -268,7 +276,9 @@ impl Host {
                 self.directory.distrust(target, from);
                 self.retry_later(number);
             }
-            Bounce::Overloaded | Bounce::Stopped => self.retry_later(number),
+            // Of a copy that was sent before, nobody can say yet that it was not executed.
+            Bounce::OutOfMemory if !at_large => self.complete(number, Answer::Failed(Failure::OutOfMemory)),
+            Bounce::OutOfMemory | Bounce::Overloaded | Bounce::Stopped => self.retry_later(number),
         }
     }
 
@@ -348,11 +358,13 @@ impl Host {
         while let Some(number) = self.clients.overdue(now).or_else(|| self.internals.overdue(now)) {
             let operation = self.operations(number).find_mut(number);
             let at_large = operation.is_some_and(|operation| operation.copies_at_large > 0);
+            let is_overload = self.operations(number).find_mut(number).is_some_and(|operation| operation.is_overload);
             let loading = self.directory.state().is_none();
             let failure = match (at_large, loading) {
                 (true, _) => Failure::Timeout,
                 (false, true) => Failure::Loading,
                 (false, false) if self.is_clock_off() => Failure::ClockOff,
+                (false, false) if is_overload => Failure::Overloaded,
                 (false, false) => Failure::NoQuorum,
             };
             self.complete(number, Answer::Failed(failure));
@@ -373,6 +385,14 @@ impl Host {
         self.complete(number, Answer::Outcome(outcome));
     }
 
+    /// Puts a client's answer where the environment takes it, and counts what it keeps until then.
+    fn answer(&mut self, number: u64, answer: Answer) {
+        if let Answer::Outcome(outcome) = &answer {
+            self.answer_bytes += outcome.heap_bytes();
+        }
+        self.answers.push((number, answer));
+    }
+
     /// An operation has its answer. Later answers to it find nothing.
     pub(super) fn complete(&mut self, number: u64, answer: Answer) {
         let Some(operation) = self.operations(number).take(number) else {
@@ -390,7 +410,7 @@ impl Host {
             }
         }
         match operation.purpose {
-            Purpose::Client => self.answers.push((number, answer)),
+            Purpose::Client => self.answer(number, answer),
             Purpose::Directory => self.take_directory(answer),
             Purpose::Admin { operation } => self.finish_admin(operation, answer),
         }

@@ -48,11 +48,14 @@ use crate::clock::{HybridClock, Moment, WallClocks};
 use crate::entry::Operations;
 use crate::frame::{Access, Bounce, FrameError, Header, Message, decode_frame, messages};
 use crate::hash::FixedState;
-use crate::outbox::Outbox;
+use crate::outbox::{Carrier, Outbox};
 use crate::planted::{self, Planted};
 use crate::root::{NodeRecord, RootState, Settings};
 use crate::timers::Timers;
 use quarantine::{isolate, panic_as_planned};
+
+/// Bytes of answers that may wait to be taken before nothing more is asked for.
+pub const ANSWER_BYTES_MAX: usize = 32 << 20;
 
 /// What a host is told at its start and cannot find out by itself.
 #[derive(Clone, Debug)]
@@ -119,6 +122,8 @@ pub enum Failure {
     Timeout,
     /// Not executed: too much is waiting.
     Overloaded,
+    /// Not executed: this node, or the one that would execute it, uses more memory than it may.
+    OutOfMemory,
     /// Not executed: this node does not know the cluster yet.
     Loading,
     /// Not executed: this node's clock is off most of its peers', so nobody would take a deadline from it.
@@ -184,6 +189,10 @@ pub struct Host {
     wal: Wal,
     scratch: Vec<u8>,
     answers: Vec<(u64, Answer)>,
+    /// What the answers keep, roughly.
+    answer_bytes: usize,
+    /// As the environment last said: writes that may take more are refused.
+    out_of_memory: bool,
     batches: Vec<(u64, Batch)>,
     storing: checkpoints::Storing,
     checkpoint_wanted: Vec<u32>,
@@ -308,8 +317,8 @@ impl Host {
         self.timers.next_at().unwrap_or(Instant::MAX).min(overdue_at).min(busy_at)
     }
 
-    /// Hands out one frame for every peer that there is something to say to.
-    pub fn take_frames(&mut self, each: impl FnMut(NodeId, &[u8])) {
+    /// Hands out frames for every peer that there is something to say to, and that can take more at the moment.
+    pub fn take_frames(&mut self, mut carrier: impl Carrier) {
         let header = Header {
             node: self.settings.node,
             start: self.settings.start,
@@ -318,11 +327,28 @@ impl Host {
             wall: self.clock.wall(),
             directory: self.directory.version(),
         };
-        self.outbox.take_frames(&header, each);
+        self.outbox.take_frames(&header, &mut carrier);
     }
 
     pub fn take_answers(&mut self, into: &mut Vec<(u64, Answer)>) {
+        self.answer_bytes = 0;
         into.append(&mut self.answers);
+    }
+
+    /// Whether clients' operations should be submitted now. Those that are submitted all the same are refused, if they
+    /// are far too many, or their answers take memory until they are taken.
+    pub fn has_room(&self) -> bool {
+        self.answer_bytes < ANSWER_BYTES_MAX && !self.clients.is_full()
+    }
+
+    /// The environment has measured what this process uses.
+    pub fn set_out_of_memory(&mut self, out_of_memory: bool) {
+        self.out_of_memory = out_of_memory;
+    }
+
+    /// Messages to other nodes that were dropped, because too much was waiting for them.
+    pub fn dropped_count(&self) -> u64 {
+        self.outbox.dropped_count
     }
 
     /// What the checkpoint store is to hold; [`Host::stored`] is called with each number once it does, in order.

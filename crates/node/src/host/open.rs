@@ -140,6 +140,8 @@ impl Host {
             settings,
             scratch: Vec::new(),
             answers: Vec::new(),
+            answer_bytes: 0,
+            out_of_memory: false,
             batches: Vec::new(),
             storing: super::checkpoints::Storing::default(),
             checkpoint_wanted: Vec::new(),

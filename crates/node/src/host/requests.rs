@@ -1,5 +1,6 @@
 //! Commands and reads at the replica that they were sent to.
 
+use quorate_object::Command;
 use quorate_protocol::effect::ReadMode;
 use quorate_protocol::{Epoch, Event, GroupId, NodeId, Payload, Proposal, Stamp};
 
@@ -7,6 +8,7 @@ use super::{GroupState, Host};
 use crate::clock::WALLS_APART_MAX_MS;
 use crate::envelope::{ENVELOPE_BYTES_MAX, Envelope, Ticket};
 use crate::frame::{Access, Bounce, Position, encode_reply};
+use crate::machine::Content;
 
 /// Commands are proposed in slots of at most about this size.
 pub const SLOT_BYTES_MAX: usize = 1 << 20;
@@ -56,6 +58,9 @@ impl Host {
         };
         self.groups[index as usize].used_at = self.clock.now();
         match access {
+            Access::Write if self.is_too_large_now(index, &envelope) => {
+                self.bounce(from, start, number, Bounce::OutOfMemory);
+            }
             Access::Write => self.gather(index, bytes),
             Access::ReadLease | Access::ReadQuorum => {
                 let read = Read {
@@ -70,6 +75,16 @@ impl Host {
                 self.plan(index, Event::Proposed(Proposal::Read { token, mode }));
             }
         }
+    }
+
+    /// Whether this node has no memory for what the command would leave behind. One that was executed before is let
+    /// through: it is answered what it was answered then.
+    fn is_too_large_now(&self, index: u32, envelope: &Envelope<'_>) -> bool {
+        let machine = &self.groups[index as usize].machine;
+        self.out_of_memory
+            && matches!(machine.content(), Content::Objects(_))
+            && Command::decode(envelope.command).is_ok_and(|command| command.growth_bytes_max().is_some())
+            && !machine.results().contains(envelope.ticket)
     }
 
     /// Puts a command beside the others of this turn for the same group: they will share a slot.
@@ -138,6 +153,11 @@ impl Host {
     /// Answers a read. False if an expiry has to be decided first.
     fn finish_read(&mut self, index: u32, token: u32) -> bool {
         let Some(read) = self.reads.get_mut(token as usize) else { return true };
+        // Whoever asks for more than the link to it carries is told to ask again, before anything is read for it.
+        if self.outbox.is_congested(read.ticket.node) {
+            self.bounce_read(token, Bounce::Overloaded);
+            return true;
+        }
         let (command, at) = (std::mem::take(&mut read.command), read.at);
         let outcome = self.read_machine(index, &command, at);
         let Some(outcome) = outcome else {

@@ -128,6 +128,11 @@ fn limits_and_counts_are_kept() {
     assert!(refusal("query_buffer_bytes = 33554432", "query_buffer_bytes = 1024").contains("largest value"));
     assert!(refusal("slow_commands_max = 128", "slow_commands_max = 10001").contains("it can be 0 to 10000"));
     assert!(refusal("level = \"info\"", "level = \"inf\"").contains("log.level cannot be used: \"inf\" is no level"));
+    assert!(
+        refusal("client_buffers_bytes = 1073741824", "client_buffers_bytes = 67108863").contains("for all clients")
+    );
+    assert!(refusal("request_s = 120", "request_s = 0").contains("at least a second"));
+    assert!(refusal("maxmemory = 0", "maxmemory = \"31mb\"").contains("a node alone needs more"));
     assert!(refusal("change me, keep me private", "short").contains("at least 16 characters"));
 }
 
@@ -204,4 +209,24 @@ fn names_that_no_certificate_can_hold_cannot_be_encrypted() {
         config.tls.peer = true;
         assert!(config.check().expect_err(name).starts_with("tls.peer needs names"));
     }
+}
+
+#[test]
+fn amounts_of_memory_are_written_as_in_redis() {
+    for (text, bytes) in
+        [("0", 0), ("100", 100), ("1k", 1_000), ("1kb", 1_024), ("512MB", 512 << 20), ("2g", 2_000_000_000), ("7b", 7)]
+    {
+        assert_eq!(text.parse::<Bytes>(), Ok(Bytes(bytes)), "{text}");
+    }
+    for text in ["", "mb", "-1", "1.5gb", "1 gb", "18446744073709551615kb"] {
+        assert!(text.parse::<Bytes>().is_err(), "{text}");
+    }
+    let written = |value: &str| parse(&Config::EXAMPLE.replacen("maxmemory = 0", &format!("maxmemory = {value}"), 1));
+    assert_eq!(written("536870912").expect("valid").limits.maxmemory, Bytes(512 << 20));
+    assert_eq!(written("\"512mb\"").expect("valid").limits.maxmemory, Bytes(512 << 20));
+    assert!(
+        written("\"much\"").expect_err("no amount").to_string().contains("like 536870912 or \"512mb\", not \"much\"")
+    );
+    assert!(written("true").is_err());
+    assert_eq!(parse(&written("\"1gb\"").expect("valid").to_toml()).expect("valid").limits.maxmemory, Bytes(1 << 30));
 }

@@ -14,12 +14,13 @@ use tracing::warn;
 use super::greeting::Greeting;
 use super::hello::ENCRYPT;
 use super::{Common, GREETING_US, nonce};
+use crate::socket;
 use crate::tls::Stream;
 use crate::worker::Source;
 
 /// Connections for each other node; a node that comes back may find its old ones still there.
 const CONNECTIONS_PER_NODE: usize = 4;
-/// And for those who mistake this for another port.
+/// And for those who mistake this for another port, or mean harm.
 const CONNECTIONS_SPARE: usize = 16;
 /// After an accept that failed, for want of descriptors perhaps.
 const ACCEPT_RETRY_US: u64 = 100_000;
@@ -91,9 +92,12 @@ impl Incoming {
         self.accept_at = None;
         loop {
             match self.listener.accept() {
-                // Whoever is beyond the limit is dropped; a node tries again.
-                Ok((stream, _)) if self.links.len() < self.connections_max => self.admit(common, stream, now),
-                Ok(_) => {}
+                Ok((stream, _)) => {
+                    if self.links.len() >= self.connections_max {
+                        self.drop_slowest();
+                    }
+                    self.admit(common, stream, now);
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
                 Err(error) => {
@@ -105,11 +109,24 @@ impl Incoming {
         }
     }
 
+    /// With too many, whoever has been greeting for longest is dropped: strangers who say nothing must not keep nodes out.
+    /// There is always one, as each node has one link at most.
+    fn drop_slowest(&mut self) {
+        let greeting = self.links.iter().filter_map(|(place, link)| match link.state {
+            State::Greeting { until, .. } => Some((until, place)),
+            State::Linked(_) => None,
+        });
+        if let Some((_, place)) = greeting.min() {
+            self.links.remove(place);
+        }
+    }
+
     fn admit(&mut self, common: &mut Common, mut stream: TcpStream, now: Instant) {
         let entry = self.links.vacant_entry();
         let token = Source::Incoming(entry.key()).token();
         let prepared = stream
             .set_nodelay(true)
+            .and_then(|()| socket::keep_alive(&stream))
             .and_then(|()| common.registry.register(&mut stream, token, Interest::READABLE))
             .and_then(|()| nonce());
         let encrypted = Stream::accept(stream, common.encryption(|peers| peers.accept.clone()), ENCRYPT);

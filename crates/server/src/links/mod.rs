@@ -109,6 +109,11 @@ impl Links {
         }
     }
 
+    /// Whether a frame for this node should be made now. One that nobody would get is better lost than kept.
+    pub(crate) fn can_take(&self, node: NodeId) -> bool {
+        self.outgoing.iter().all(|link| link.node() != node || link.can_take())
+    }
+
     /// Sends a frame, if there is a link; it is lost otherwise.
     pub(crate) fn send(&mut self, to: NodeId, frame: &[u8]) {
         if let Some(link) = self.outgoing.iter_mut().find(|link| link.node() == to) {

@@ -2,7 +2,6 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
@@ -17,18 +16,19 @@ use tracing::{info, warn};
 use super::greeting::Greeting;
 use super::{Common, GREETING_US, nonce};
 use crate::config::{Address, Member};
+use crate::socket;
 use crate::tls::Stream;
 use crate::worker::Source;
 
 /// A link that failed is tried again after this; each time it fails again, after twice as long.
 const BACK_OFF_MIN_US: u64 = 50_000;
 const BACK_OFF_MAX_US: u64 = 1_000_000;
-/// Frames that wait for the socket; with more, the link is given up.
-const OUTPUT_BYTES_MAX: usize = 128 << 20;
+/// Bytes that may wait for the socket before no more frames are made; what the host keeps for the node is bounded too.
+const OUTPUT_BYTES_WAITING_MAX: usize = 16 << 20;
 /// An emptied output buffer larger than this is given back.
 const OUTPUT_BYTES_KEPT: usize = 1 << 20;
-/// How long bytes may go unacknowledged before the connection counts as lost: else a healed network would be waited
-/// out by TCP's own patience, which grows to minutes.
+/// How long bytes may go unacknowledged, or untaken by a node that does not read, before the connection counts as lost:
+/// else a healed network would be waited out by TCP's own patience, which grows to minutes.
 const UNACKNOWLEDGED_MS_MAX: libc::c_int = 3_000;
 /// A peer says little on this link.
 const READ_BYTES: usize = 1 << 10;
@@ -147,13 +147,16 @@ impl Outgoing {
         }
     }
 
+    /// False while so much waits for the socket that more would help nobody.
+    pub(super) fn can_take(&self) -> bool {
+        !self.is_linked() || self.output.len() - self.sent <= OUTPUT_BYTES_WAITING_MAX
+    }
+
     pub(super) fn send(&mut self, frame: &[u8]) {
         if !self.is_linked() || self.failed.is_some() {
             return;
         }
-        if self.output.len() - self.sent + frame.len() > OUTPUT_BYTES_MAX {
-            self.failed = Some("it takes too little of what is sent".to_owned());
-        } else if self.is_writable {
+        if self.is_writable {
             self.write(frame);
         } else {
             self.output.extend_from_slice(frame);
@@ -345,18 +348,7 @@ fn look_up(address: Address, waker: Arc<Waker>) -> io::Result<Receiver<io::Resul
 
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let value = UNACKNOWLEDGED_MS_MAX;
-    // SAFETY: the descriptor is open, and the option's value is an int that lives through the call.
-    let outcome = unsafe {
-        libc::setsockopt(
-            stream.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_USER_TIMEOUT,
-            (&raw const value).cast(),
-            size_of_val(&value) as libc::socklen_t,
-        )
-    };
-    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    socket::give_up_after(stream, UNACKNOWLEDGED_MS_MAX)
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ impl Worker {
             clients: ClientFigures {
                 connected: self.clients.count(),
                 limit: self.clients.count_max(),
-                refused: self.clients.refused_count,
+                refused: self.clients.counters().refused,
             },
             front: *self.front.counts(),
             slow_log_length: self.front.slow_log_length(),

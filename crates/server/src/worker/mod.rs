@@ -12,6 +12,7 @@ mod clients;
 mod clock;
 mod disk;
 mod figures;
+mod memory;
 mod source;
 
 use std::collections::HashMap;
@@ -24,7 +25,7 @@ use mio::{Events, Poll};
 use quorate_front::{Front, Histogram, OperationId};
 use quorate_node::host::ROOT_NAMESPACE;
 use quorate_node::root::{Durability, INTERVAL_US};
-use quorate_node::{Answer, Fault, Host};
+use quorate_node::{Answer, Carrier, Fault, Host};
 use quorate_protocol::{Instant, NodeId};
 use quorate_wal::file::FileStorage;
 use tokio::sync::oneshot;
@@ -39,11 +40,12 @@ use crate::supervisor::Supervisor;
 use crate::tls::Watch;
 use backend::{Counters, Entry};
 
-pub(crate) use backend::Facts;
+pub(crate) use backend::{Facts, resident_bytes};
 pub(crate) use checkpointer::Checkpointer;
 pub(crate) use clients::Clients;
 pub(crate) use clock::Clocks;
 pub(crate) use disk::{Disk, Pace};
+pub(crate) use memory::Memory;
 pub(crate) use source::Source;
 
 /// Events taken from one poll; what is left comes with the next.
@@ -104,6 +106,7 @@ pub(crate) struct Worker {
     pub(crate) checkpointer: Checkpointer,
     pub(crate) clients: Clients,
     pub(crate) links: Links,
+    pub(crate) memory: Memory,
     pub(crate) admin: admin::Port,
     pub(crate) pulse: Arc<Pulse>,
     pub(crate) facts: Facts,
@@ -175,6 +178,24 @@ impl State {
     }
 }
 
+/// Takes frames to the links, and counts them.
+struct Sender<'a> {
+    links: &'a mut Links,
+    counters: &'a mut Counters,
+}
+
+impl Carrier for Sender<'_> {
+    fn can_take(&self, to: NodeId) -> bool {
+        self.links.can_take(to)
+    }
+
+    fn carry(&mut self, to: NodeId, frame: &[u8]) {
+        self.counters.frames_sent += 1;
+        self.counters.frame_bytes_sent += frame.len() as u64;
+        self.links.send(to, frame);
+    }
+}
+
 impl Worker {
     /// Turns until it is told to end, or cannot go on.
     pub(crate) fn run(mut self) -> Result<(), ServerError> {
@@ -203,6 +224,8 @@ impl Worker {
         let moment = self.clocks.read();
         let now = moment.now;
         self.host.begin(moment);
+        self.memory.measure(now);
+        self.host.set_out_of_memory(self.memory.is_exceeded());
         self.links.deliver(&mut self.host, now);
         self.state.wall_ms = moment.wall.0;
         self.take_clients(now, moment.wall.0);
@@ -238,7 +261,7 @@ impl Worker {
             due = due.min(self.links.next_due());
         }
         if self.state.stopping.is_none() {
-            due = due.min(self.clients.next_due());
+            due = due.min(self.clients.next_due(now));
         }
         if std::mem::take(&mut self.state.has_flushed) {
             due = now;
@@ -294,11 +317,13 @@ impl Worker {
             facts: &self.facts,
             counters: self.state.counters,
             has_space: self.disk.has_space(),
+            memory: &mut self.memory,
+            clients: self.clients.counters(),
             in_flight: &mut self.state.in_flight,
             refused: &mut self.state.refused,
             clients_max: self.clients.count_max(),
         };
-        self.clients.offer(&mut self.front, &mut entry, now_ms);
+        self.clients.offer(&mut self.front, &mut entry, now, now_ms);
         self.clients.set_count_max(entry.clients_max);
         for connection in self.front.take_killed() {
             self.clients.touch(connection);
@@ -351,11 +376,7 @@ impl Worker {
     /// Sends the frames and answers that may leave now.
     fn speak(&mut self, now: Instant) {
         let (links, counters) = (&mut self.links, &mut self.state.counters);
-        self.host.take_frames(|to, frame| {
-            counters.frames_sent += 1;
-            counters.frame_bytes_sent += frame.len() as u64;
-            links.send(to, frame);
-        });
+        self.host.take_frames(Sender { links, counters });
         self.host.take_answers(&mut self.state.answers);
         if !self.state.answers.is_empty() {
             // Behind the flush that they waited for.

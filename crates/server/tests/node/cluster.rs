@@ -1,7 +1,6 @@
 //! Whole nodes on real sockets and disks: they serve, survive a crash, stop cleanly and refuse strangers.
 
 use std::io::Write;
-use std::net::TcpStream;
 
 use crate::common::{Nodes, until};
 use quorate_node::root::Durability;
@@ -142,15 +141,4 @@ fn intervals_and_memory_are_served_and_an_interval_survives_a_crash_of_the_proce
     let mut client = nodes.client(1);
     assert_eq!(client.call(&["SELECT", "1"]), "+OK");
     assert_eq!(client.call_until_served(&["INCR", "counter"]), ":1");
-}
-
-#[test]
-fn garbage_on_the_peer_port_harms_nobody() {
-    let nodes = Nodes::started(1);
-    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 4096], b"\x43\x00\x01QUORATE\n\x01"] {
-        let mut stream = TcpStream::connect(nodes.configs[0].listen.peer).unwrap();
-        // It may be refused before all of it is written.
-        let _ = stream.write_all(garbage);
-    }
-    assert_eq!(nodes.client(0).call_until_served(&["SET", "key", "value"]), "+OK");
 }

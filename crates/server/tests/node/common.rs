@@ -18,6 +18,8 @@ static DIRECTORIES: AtomicU32 = AtomicU32::new(0);
 /// Nodes of one cluster, each started or not.
 pub struct Nodes {
     pub configs: Vec<Config>,
+    /// What tells each node the memory in use, if not the process's own.
+    pub meters: Vec<Option<quorate_server::Meter>>,
     running: Vec<Option<quorate_server::Node>>,
     pub directory: PathBuf,
 }
@@ -56,7 +58,7 @@ impl Nodes {
             log: Log::default(),
         };
         let configs = listens.iter().enumerate().map(config).collect();
-        Nodes { configs, running: (0..count).map(|_| None).collect(), directory }
+        Nodes { configs, meters: vec![None; count], running: (0..count).map(|_| None).collect(), directory }
     }
 
     pub fn started(count: usize) -> Nodes {
@@ -66,7 +68,12 @@ impl Nodes {
     }
 
     pub fn start(&mut self, index: usize) {
-        self.running[index] = Some(quorate_server::Node::start(self.configs[index].clone()).expect("the node starts"));
+        let config = self.configs[index].clone();
+        let started = match self.meters[index] {
+            Some(meter) => quorate_server::Node::start_metered(config, meter),
+            None => quorate_server::Node::start(config),
+        };
+        self.running[index] = Some(started.expect("the node starts"));
     }
 
     /// Ends the node as a crash of its process would.

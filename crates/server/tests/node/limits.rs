@@ -87,3 +87,37 @@ fn requests_that_never_end_are_disconnected() {
     assert!(read_to_end(&mut client.stream).is_empty());
     assert_eq!(nodes.client(0).call(&["PING"]), "+PONG");
 }
+
+#[test]
+fn the_largest_value_is_stored_and_one_byte_more_is_told_so() {
+    let nodes = Nodes::started(1);
+    let mut client = nodes.client(0);
+    let largest = "v".repeat(16 << 20);
+    assert_eq!(client.call_until_served(&["SET", "large", &largest]), "+OK");
+    assert_eq!(client.call(&["STRLEN", "large"]), format!(":{}", 16 << 20));
+    // All of it is sent before anything is read, as clients do.
+    client.send(&["SET", "larger", &(largest + "v")]);
+    assert_eq!(read_to_end(&mut client.stream), b"-ERR Protocol error: invalid bulk length\r\n");
+    assert_eq!(nodes.client(0).call(&["EXISTS", "large", "larger"]), ":1");
+}
+
+#[test]
+fn large_answers_that_nobody_reads_are_not_all_made_at_once() {
+    let nodes = Nodes::started(1);
+    let mut client = nodes.client(0);
+    let value = "v".repeat(8 << 20);
+    assert_eq!(client.call_until_served(&["SET", "large", &value]), "+OK");
+    // 160 GB, asked for at once.
+    let mut greedy: Vec<_> = (0..4).map(|_| nodes.client(0)).collect();
+    for client in &mut greedy {
+        client.stream.write_all(&b"GET large\r\n".repeat(5_000)).unwrap();
+    }
+    for _ in 0..100 {
+        assert_eq!(client.call(&["STRLEN", "large"]), format!(":{}", 8 << 20));
+    }
+    // They are slow, not gone: whoever reads gets its answers.
+    for client in &mut greedy {
+        let mut received = vec![0; 24 << 20];
+        client.stream.read_exact(&mut received).unwrap();
+    }
+}

@@ -6,5 +6,7 @@ mod common;
 mod encryption;
 mod http;
 mod limits;
+mod memory;
 mod operating;
 mod silence;
+mod strangers;

@@ -357,7 +357,7 @@ impl World {
 
     fn finish_turn(&mut self, at: usize, mut host: Host) {
         let mut frames = Vec::new();
-        host.take_frames(|to, bytes| frames.push((to, bytes.to_vec())));
+        host.take_frames(|to, bytes: &[u8]| frames.push((to, bytes.to_vec())));
         let mut answers = Vec::new();
         host.take_answers(&mut answers);
         self.agreement.observe(self.nodes[at].id, &mut host);

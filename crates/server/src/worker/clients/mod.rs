@@ -1,7 +1,12 @@
 //! The sockets of Redis clients: what they send goes to the front, what the front answers goes to them.
 //!
 //! A turn reads each socket that has something once and writes each that something is for once. What a client may have
-//! waiting is bounded in both directions; whoever goes beyond is disconnected, whoever is merely fast is not read.
+//! waiting is bounded in both directions, and so is what all of them have together; whoever goes beyond is disconnected,
+//! whoever is merely fast is not read. While the backend has no room nobody is read who asks for more.
+
+mod client;
+#[cfg(test)]
+mod tests;
 
 use std::io::{ErrorKind, Write};
 use std::sync::Arc;
@@ -15,19 +20,18 @@ use tracing::{debug, warn};
 
 use super::Source;
 use crate::config;
+use crate::socket;
 use crate::tls::{SPEAK_TLS, Store, Stream};
+use client::Client;
 
 /// Connections accepted in one turn.
 const ACCEPTED_PER_TURN_MAX: usize = 128;
 /// After an accept that failed, for want of descriptors perhaps.
 const ACCEPT_RETRY_US: u64 = 100_000;
-/// How long a client may be a guest: whoever does not give the password is disconnected.
-const GUEST_US: u64 = 10_000_000;
 /// How often slow clients and old guests are looked for.
 const SWEEP_US: u64 = 1_000_000;
-/// Output beyond this many bytes may wait for this long.
-const OUTPUT_BYTES_SOFT: usize = 16 << 20;
-const OUTPUT_PATIENCE_US: u64 = 10_000_000;
+/// How often it is looked for room for those who wait for it.
+const ROOM_RETRY_US: u64 = 1_000;
 /// Emptied buffers larger than this are given back.
 const BUFFER_BYTES_KEPT: usize = 64 << 10;
 
@@ -50,34 +54,23 @@ pub(crate) struct Clients {
     to_offer: Vec<usize>,
     /// Clients whose output or progress may have changed.
     to_write: Vec<usize>,
+    /// Clients whose input waits until the backend has room.
+    held_back: Vec<usize>,
+    /// Of all clients' input.
+    input_bytes: usize,
     sweep_at: Instant,
-    /// Refused for being too many, since the start.
-    pub(crate) refused_count: u64,
+    counters: Counters,
 }
 
-struct Client {
-    stream: Stream,
-    connection: ConnectionId,
-    input: Vec<u8>,
-    /// How much of the front's output is written already.
-    sent: usize,
-    /// The front takes nothing at the moment: neither is anything read.
-    is_paused: bool,
-    /// The socket may hold something.
-    is_unread: bool,
-    is_read_closed: bool,
-    /// Nothing more will come. It may still read what it is owed.
-    is_over: bool,
-    is_broken: bool,
-    /// The socket takes nothing at the moment.
-    is_blocked: bool,
-    is_in_readable: bool,
-    is_in_to_offer: bool,
-    is_in_to_write: bool,
-    /// Since when more waits for it than should, or it should be gone.
-    slow_since: Option<Instant>,
-    /// Since when it has been a guest or in its handshake, if it is; looked at in sweeps.
-    guest_since: Option<Instant>,
+/// Plain counts since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    /// For being too many.
+    pub(crate) refused: u64,
+    /// For having the most, when all together had too much.
+    pub(crate) evicted: u64,
+    /// For reading, asking or taking up too little, or too much, or too slowly.
+    pub(crate) cut: u64,
 }
 
 impl Clients {
@@ -98,9 +91,15 @@ impl Clients {
             readable: Vec::new(),
             to_offer: Vec::new(),
             to_write: Vec::new(),
+            held_back: Vec::new(),
+            input_bytes: 0,
             sweep_at: Instant(0),
-            refused_count: 0,
+            counters: Counters::default(),
         }
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        self.counters
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -126,7 +125,7 @@ impl Clients {
         client.is_read_closed |= event.is_read_closed() || event.is_error();
         if event.is_readable() || client.is_read_closed {
             client.is_unread = true;
-            if !client.is_paused {
+            if !client.is_paused && !client.is_held_back {
                 enlist(&mut client.is_in_readable, &mut self.readable, place);
             }
         }
@@ -168,14 +167,15 @@ impl Clients {
 
     fn admit(&mut self, front: &mut Front, mut stream: TcpStream, address: &str, now: Instant, now_ms: u64) {
         if self.count >= self.limits.clients {
-            self.refused_count += 1;
+            self.counters.refused += 1;
             // If not even this much fits, the client learns it from the closed connection.
             if self.tls.is_none() {
                 let _ = stream.write(TOO_MANY);
             }
             return;
         }
-        let Ok(local) = stream.local_addr().and_then(|local| stream.set_nodelay(true).map(|()| local)) else { return };
+        let prepared = stream.set_nodelay(true).and_then(|()| socket::keep_alive(&stream));
+        let Ok(local) = prepared.and_then(|()| stream.local_addr()) else { return };
         let config = self.tls.as_ref().map(|store| store.current().outside.clone());
         let mut stream = match Stream::accept(stream, config, SPEAK_TLS) {
             Ok(stream) => stream,
@@ -200,9 +200,10 @@ impl Clients {
         for place in std::mem::take(&mut self.readable) {
             let Some(client) = self.places.get_mut(place).and_then(Option::as_mut) else { continue };
             client.is_in_readable = false;
-            if client.is_paused || client.is_over || !client.read(buffer) {
+            if client.is_paused || client.is_held_back || client.is_over || !client.read(buffer) {
                 continue;
             }
+            client.count_input(&mut self.input_bytes);
             if client.is_unread {
                 enlist(&mut client.is_in_readable, &mut self.readable, place);
             }
@@ -210,23 +211,48 @@ impl Clients {
         }
     }
 
-    /// Lets the front take what was read.
-    pub(crate) fn offer(&mut self, front: &mut Front, backend: &mut impl Backend, now_ms: u64) {
+    /// Lets the front take what was read, as far as the backend has room.
+    pub(crate) fn offer(&mut self, front: &mut Front, backend: &mut impl Backend, now: Instant, now_ms: u64) {
+        self.let_go(backend);
         for place in std::mem::take(&mut self.to_offer) {
             let Some(client) = self.places.get_mut(place).and_then(Option::as_mut) else { continue };
             client.is_in_to_offer = false;
             if !client.input.is_empty() {
+                let length = client.input.len();
                 let progress = front.received(client.connection, &mut client.input, now_ms, backend);
                 client.is_paused = progress == Progress::Paused;
                 if client.input.is_empty() {
                     client.input.shrink_to(BUFFER_BYTES_KEPT);
+                } else if progress == Progress::Open && !backend.has_room() {
+                    client.is_held_back = true;
+                    self.held_back.push(place);
                 }
+                client.note_request(client.input.len() < length, now);
+                client.count_input(&mut self.input_bytes);
             }
             if client.input.len() > self.limits.query_buffer_bytes {
                 debug!("a client is disconnected: it has sent {} bytes that are not served", client.input.len());
+                self.counters.cut += 1;
                 client.is_broken = true;
             }
             enlist(&mut client.is_in_to_write, &mut self.to_write, place);
+        }
+    }
+
+    /// Goes on with those who waited for room, if there is some.
+    fn let_go(&mut self, backend: &impl Backend) {
+        if self.held_back.is_empty() || !backend.has_room() {
+            return;
+        }
+        for place in std::mem::take(&mut self.held_back) {
+            let Some(client) = self.places.get_mut(place).and_then(Option::as_mut) else { continue };
+            if !std::mem::take(&mut client.is_held_back) {
+                continue;
+            }
+            enlist(&mut client.is_in_to_offer, &mut self.to_offer, place);
+            if client.is_unread && !client.is_paused {
+                enlist(&mut client.is_in_readable, &mut self.readable, place);
+            }
         }
     }
 
@@ -238,7 +264,9 @@ impl Clients {
             client.write(front, now);
             let progress = front.progress(client.connection);
             if client.is_finished(front, progress) {
-                self.close(front, place);
+                if !client.try_linger(now) {
+                    self.close(front, place);
+                }
             } else if client.is_paused && progress == Progress::Open {
                 client.is_paused = false;
                 enlist(&mut client.is_in_to_offer, &mut self.to_offer, place);
@@ -249,9 +277,23 @@ impl Clients {
                 client.slow_since.get_or_insert(now);
             }
         }
+        self.relieve(front);
     }
 
-    /// Disconnects those who have not read what they asked for in time, or not said who they are.
+    /// Disconnects whoever has the most, until what all have together is within the limit.
+    fn relieve(&mut self, front: &mut Front) {
+        while self.input_bytes + front.reply_length() > self.limits.client_buffers_bytes {
+            let weight = |client: &Client| client.input.len() + front.reply_length_of(client.connection);
+            let places = self.places.iter().enumerate();
+            let weights = places.filter_map(|(place, client)| Some((weight(client.as_ref()?), place)));
+            let Some((bytes, place)) = weights.max().filter(|(bytes, _)| *bytes > 0) else { return };
+            warn!("a client is disconnected: all together have too much waiting, and it the most, {bytes} bytes");
+            self.counters.evicted += 1;
+            self.close(front, place);
+        }
+    }
+
+    /// Disconnects those who have not read, said or finished in time what they should.
     pub(crate) fn tick(&mut self, front: &mut Front, now: Instant) {
         if now < self.sweep_at {
             return;
@@ -259,27 +301,27 @@ impl Clients {
         self.sweep_at = now.after_us(SWEEP_US);
         for place in 0..self.places.len() {
             let Some(client) = &mut self.places[place] else { continue };
-            if !front.is_guest(client.connection) && !client.stream.is_handshaking() {
-                client.guest_since = None;
-            } else if client.guest_since.get_or_insert(now).after_us(GUEST_US) <= now {
+            if client.has_lingered(now) {
+                self.close(front, place);
+            } else if client.is_guest_for_too_long(front, now) {
                 debug!("a client is disconnected: it did not give the password in time");
                 self.close(front, place);
-                continue;
-            }
-            if client.slow_since.is_some_and(|since| since.after_us(OUTPUT_PATIENCE_US) <= now) {
-                warn!("a client is disconnected: it reads too slowly what it asked for");
+            } else if let Some(reason) = client.is_too_slow(&self.limits, front, now) {
+                warn!("a client is disconnected: {reason}");
+                self.counters.cut += 1;
                 self.close(front, place);
             }
         }
     }
 
     /// When there is something to do even if no socket says so.
-    pub(crate) fn next_due(&self) -> Instant {
+    pub(crate) fn next_due(&self, now: Instant) -> Instant {
         if !self.readable.is_empty() || !self.to_offer.is_empty() || !self.to_write.is_empty() {
             return Instant(0);
         }
         let sweep_at = if self.count > 0 { self.sweep_at } else { Instant::MAX };
-        self.accept_at.unwrap_or(Instant::MAX).min(sweep_at)
+        let room_at = if self.held_back.is_empty() { Instant::MAX } else { now.after_us(ROOM_RETRY_US) };
+        self.accept_at.unwrap_or(Instant::MAX).min(sweep_at).min(room_at)
     }
 
     /// Takes neither connections nor requests any more.
@@ -298,94 +340,11 @@ impl Clients {
 
     fn close(&mut self, front: &mut Front, place: usize) {
         if let Some(mut client) = self.places[place].take() {
-            client.stream.close();
+            client.close();
             front.disconnected(client.connection);
+            self.input_bytes -= client.input_counted();
             self.count -= 1;
         }
-    }
-}
-
-impl Client {
-    fn new(stream: Stream, connection: ConnectionId, now: Instant) -> Client {
-        Client {
-            stream,
-            connection,
-            input: Vec::new(),
-            sent: 0,
-            is_paused: false,
-            is_unread: false,
-            is_read_closed: false,
-            is_over: false,
-            is_broken: false,
-            is_blocked: false,
-            is_in_readable: false,
-            is_in_to_offer: false,
-            is_in_to_write: false,
-            slow_since: None,
-            guest_since: Some(now),
-        }
-    }
-
-    /// False if there was nothing to be read after all.
-    fn read(&mut self, buffer: &mut [u8]) -> bool {
-        match self.stream.read(buffer) {
-            Ok(0) => {
-                self.is_over = true;
-                self.is_unread = false;
-            }
-            Ok(length) => {
-                self.input.extend_from_slice(&buffer[..length]);
-                // A socket that gave less than was asked for is empty, unless its end is still to be read.
-                self.is_unread = length == buffer.len() || self.is_read_closed || self.stream.has_end();
-            }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                self.is_unread = false;
-                return false;
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => {
-                self.is_over = true;
-                self.is_broken = true;
-                self.is_unread = false;
-            }
-        }
-        true
-    }
-
-    fn write(&mut self, front: &mut Front, now: Instant) {
-        let output = front.output(self.connection);
-        if self.sent < output.len() && !self.is_blocked && !self.is_broken {
-            match self.stream.write(&output[self.sent..]) {
-                Ok(length) => self.sent += length,
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-                Err(_) => self.is_broken = true,
-            }
-            self.is_blocked = self.sent < output.len() || self.stream.wants_write();
-        } else if self.stream.wants_write() && !self.is_blocked && !self.is_broken {
-            self.is_broken = self.stream.flush().is_err();
-            self.is_blocked = self.stream.wants_write();
-        }
-        if self.sent >= output.len() {
-            // The front has taken back what a client did not read, when it was too much.
-            output.clear();
-            output.shrink_to(BUFFER_BYTES_KEPT);
-            self.sent = 0;
-        } else if self.sent > output.len() / 2 {
-            // Rarely enough that moving the rest costs little.
-            output.drain(..self.sent);
-            self.sent = 0;
-        }
-        if output.len() - self.sent > OUTPUT_BYTES_SOFT {
-            self.slow_since.get_or_insert(now);
-        } else {
-            self.slow_since = None;
-        }
-    }
-
-    fn is_finished(&self, front: &mut Front, progress: Progress) -> bool {
-        let is_all_sent = front.output(self.connection).is_empty();
-        let is_served = self.is_over && !self.is_paused && front.is_answered(self.connection);
-        self.is_broken || (is_all_sent && !self.stream.wants_write() && (is_served || progress == Progress::Close))
     }
 }
 
@@ -393,36 +352,5 @@ impl Client {
 fn enlist(is_in: &mut bool, list: &mut Vec<usize>, place: usize) {
     if !std::mem::replace(is_in, true) {
         list.push(place);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use mio::Poll;
-    use quorate_front::{Access, Limits};
-
-    use super::*;
-
-    /// One client that says nothing: whether it is still there after so long.
-    fn stays(access: Access, after_us: u64) -> bool {
-        let poll = Poll::new().expect("a poll");
-        let registry = poll.registry().try_clone().expect("another handle");
-        let listener = TcpListener::bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
-        let address = listener.local_addr().expect("it is bound");
-        let mut clients = Clients::new(listener, registry, config::Limits::default(), None);
-        let mut front = Front::new(Limits::default(), access);
-        let _stream = std::net::TcpStream::connect(address).expect("connected");
-        let now = Instant(1_000_000);
-        clients.accept(&mut front, now, 0);
-        assert_eq!(clients.count(), 1);
-        clients.tick(&mut front, now.after_us(after_us));
-        clients.count() == 1
-    }
-
-    #[test]
-    fn a_guest_has_ten_seconds_to_give_the_password() {
-        assert!(stays(Access::Password, GUEST_US - 1));
-        assert!(!stays(Access::Password, GUEST_US));
-        assert!(stays(Access::Open, 100 * GUEST_US));
     }
 }
