@@ -4,15 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 mod compare;
-mod fuzz;
+mod long;
 mod tidy;
 
 const USAGE: &str = "\
 cargo xtask tidy       check dependencies, purity, sizes, leftovers and the documents
 cargo xtask ci         everything that is checked before a change is taken: .ci/run
 cargo xtask compare    processor time an operation of two commits, in turns
-cargo xtask long fuzz --minutes N
-                       every fuzz target, for N minutes each, one after the other";
+cargo xtask long       what takes longer; without a job, a list of them";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -21,13 +20,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(&root()),
         ["ci"] => ci(&root()),
         ["compare", ref rest @ ..] => compare::run(&root(), rest),
-        ["long", "fuzz", "--minutes", minutes] => match minutes.parse() {
-            Ok(minutes) if minutes > 0 => fuzz::run(&root(), minutes),
-            _ => {
-                eprintln!("--minutes takes a whole number from 1 on, not {minutes}");
-                ExitCode::FAILURE
-            }
-        },
+        ["long", ..] => long::run(&root(), &words[1..]),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             ExitCode::SUCCESS

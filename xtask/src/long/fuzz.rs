@@ -4,7 +4,9 @@
 //! is needed but a C++ compiler, which builds libFuzzer. `cargo fuzz run -s none TARGET` does the same for one.
 
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::Command;
+
+use super::{Failure, Options};
 
 const TARGETS: [&str; 6] = ["resp", "frame", "log", "snapshot", "config", "glob"];
 
@@ -12,25 +14,22 @@ const TARGETS: [&str; 6] = ["resp", "frame", "log", "snapshot", "config", "glob"
 const INSTRUMENTED: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
      -Cllvm-args=-sanitizer-coverage-trace-compares";
+/// How long each target is run.
+const MINUTES: u64 = 60;
 /// No input may take longer, or more memory, than this.
 const TIMEOUT_S: u64 = 10;
 const MEMORY_MIB: u64 = 1024;
 
-pub(crate) fn run(root: &Path, minutes: u64) -> ExitCode {
-    let binaries = match build(root) {
-        Ok(binaries) => binaries,
-        Err(message) => {
-            eprintln!("{message}");
-            return ExitCode::FAILURE;
-        }
-    };
+pub(crate) fn run(root: &Path, options: &mut Options) -> Result<(), Failure> {
+    let minutes = options.take_number("--minutes")?.unwrap_or(MINUTES);
+    options.finish()?;
+    let binaries = build(root)?;
     let failed: Vec<&str> =
         TARGETS.iter().copied().filter(|target| !fuzz(root, &binaries.join(target), target, minutes)).collect();
     if failed.is_empty() {
-        return ExitCode::SUCCESS;
+        return Ok(());
     }
-    eprintln!("failed: {}; the inputs are in fuzz/artifacts", failed.join(", "));
-    ExitCode::FAILURE
+    Err(format!("failed: {}; the inputs are in fuzz/artifacts", failed.join(", ")))
 }
 
 /// Builds all targets. The folder that they are in.
