@@ -145,6 +145,21 @@ pub(crate) fn for_each_record(block: &[u8], count: u32, mut each: impl FnMut(usi
     at == block.len()
 }
 
+/// Calls back the group of each whole record that follows a header at the start of `block`, whatever the header says,
+/// up to the first that is not whole.
+pub(crate) fn for_each_readable(block: &[u8], mut each: impl FnMut(u64)) {
+    let mut at = HEADER_BYTES;
+    while let Some(header) = block.get(at..).and_then(|rest| rest.first_chunk()) {
+        let (length, group, _) = record_claimed(header);
+        let record = at..(at + RECORD_HEADER_BYTES).saturating_add(length);
+        if length == 0 && group == 0 || !block.get(record.clone()).is_some_and(record_is_whole) {
+            return;
+        }
+        each(group);
+        at = record.end;
+    }
+}
+
 fn slot_of(kind: Kind) -> u64 {
     match kind {
         Kind::Slot(slot) => {

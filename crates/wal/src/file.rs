@@ -65,6 +65,16 @@ impl FileStorage {
         FileStorage::open_with(directory, false)
     }
 
+    /// Opens what is there to be looked at: nothing is made or synced, and whatever would change it is refused.
+    pub fn open_read_only(directory: &Path) -> Result<FileStorage, StorageError> {
+        let handle = File::open(directory).map_err(failed("open", directory))?;
+        let files = open_segments(directory)?;
+        let bounds = BoundsFile::open_read_only(directory)?;
+        let mut storage = FileStorage::of(directory, handle, files, bounds, false);
+        storage.poisoned = true;
+        Ok(storage)
+    }
+
     /// Whether flushes are direct writes.
     pub fn is_direct(&self) -> bool {
         self.direct
@@ -72,20 +82,24 @@ impl FileStorage {
 
     fn open_with(directory: &Path, direct: bool) -> Result<FileStorage, StorageError> {
         let handle = File::open(directory).map_err(failed("open", directory))?;
-        let mut files = BTreeMap::new();
-        for entry in fs::read_dir(directory).map_err(failed("list", directory))? {
-            let name = entry.map_err(failed("list", directory))?.file_name();
-            let Some(number) = name.to_str().and_then(segment_number) else { continue };
-            let path = directory.join(&name);
-            let file = File::open(&path).map_err(failed("open", &path))?;
+        let files = open_segments(directory)?;
+        for (&number, segment) in &files {
             // What a killed process wrote may be in the page cache only.
-            file.sync_data().map_err(failed("sync", &path))?;
-            let length = file.metadata().map_err(failed("open", &path))?.len();
-            files.insert(number, Segment { file, length });
+            segment.file.sync_data().map_err(failed("sync", &directory.join(segment_name(number))))?;
         }
         let bounds = BoundsFile::open(directory, files.is_empty())?;
         handle.sync_all().map_err(failed("sync", directory))?;
-        Ok(FileStorage {
+        Ok(FileStorage::of(directory, handle, files, bounds, direct))
+    }
+
+    fn of(
+        directory: &Path,
+        handle: File,
+        files: BTreeMap<u64, Segment>,
+        bounds: BoundsFile,
+        direct: bool,
+    ) -> FileStorage {
+        FileStorage {
             directory: directory.to_owned(),
             handle,
             files,
@@ -97,7 +111,7 @@ impl FileStorage {
             spare_expected: directory.join(SPARE).exists(),
             aligned: Buffer::with_capacity(PAGE_BYTES),
             poisoned: false,
-        })
+        }
     }
 
     fn path(&self, segment: u64) -> PathBuf {
@@ -267,6 +281,19 @@ impl FileStorage {
     fn set_bounds(&mut self, bounds: Bounds) -> Result<(), StorageError> {
         self.bounds.set(bounds).inspect_err(|_| self.poisoned = true)
     }
+}
+
+fn open_segments(directory: &Path) -> Result<BTreeMap<u64, Segment>, StorageError> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(directory).map_err(failed("list", directory))? {
+        let name = entry.map_err(failed("list", directory))?.file_name();
+        let Some(number) = name.to_str().and_then(segment_number) else { continue };
+        let path = directory.join(&name);
+        let file = File::open(&path).map_err(failed("open", &path))?;
+        let length = file.metadata().map_err(failed("open", &path))?.len();
+        files.insert(number, Segment { file, length });
+    }
+    Ok(files)
 }
 
 fn segment_name(segment: u64) -> String {

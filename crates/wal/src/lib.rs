@@ -131,6 +131,9 @@ pub struct Wal {
     /// The newest block that was closed, or accepted when the log was opened.
     closed: Lsn,
     durable: Lsn,
+    /// The newest block with records, and the newest that a closed block calls durable.
+    recorded: Lsn,
+    vouched: Lsn,
     pool: Pool,
     report: OpenReport,
     counted: Statistics,
@@ -177,6 +180,7 @@ impl Wal {
         let mut report = OpenReport {
             segments: segments.clone(),
             torn_bytes: verdict.torn_bytes,
+            groups_made_out: recover::make_out(storage, &segments, &verdict.damage)?,
             damage: verdict.damage.clone(),
             ..OpenReport::default()
         };
@@ -210,6 +214,8 @@ impl Wal {
             create: Vec::new(),
             closed: verdict.last,
             durable: verdict.last,
+            recorded: verdict.last,
+            vouched: Lsn(0),
             pool: Pool::default(),
             report,
             counted: Statistics::default(),
@@ -269,6 +275,18 @@ impl Wal {
             if let Ok(block) = Arc::try_unwrap(block) {
                 self.pool.give(block.buffer);
             }
+        }
+    }
+
+    /// Closes an empty block, if no block says yet that the newest record is durable; it is submitted like any other. Bits
+    /// that flip later in that record are then told from a torn tail. Nothing happens while records are gathered or in
+    /// flight, nor at the very end of a segment.
+    pub fn vouch(&mut self) {
+        let at_rest = self.gathering.is_none() && self.durable == self.closed;
+        let has_room = self.cursor.offset + PAGE_BYTES as u64 <= self.cursor.length;
+        if at_rest && has_room && self.vouched < self.recorded {
+            self.begin(0);
+            self.close();
         }
     }
 
@@ -369,6 +387,10 @@ impl Wal {
         self.counted.block_count += 1;
         self.counted.written_bytes += buffer.len() as u64;
         self.closed = lsn;
+        self.vouched = self.durable;
+        if record_count > 0 {
+            self.recorded = lsn;
+        }
         self.in_flight.push_back(Arc::new(Block { lsn, buffer }));
         self.unsubmitted_count += 1;
     }

@@ -92,6 +92,28 @@ pub(crate) fn walk(
     Ok(())
 }
 
+/// Groups of which whole records lie where a damaged block may have begun: each record has a checksum of its own. They
+/// are named, not applied.
+pub(crate) fn make_out(storage: &impl Storage, segments: &[u64], damage: &[Damage]) -> Result<Vec<u64>, OpenError> {
+    let mut groups = BTreeSet::new();
+    for damage in damage {
+        let Damage::Unreadable { from, to } = damage else { continue };
+        for &segment in segments.iter().filter(|segment| (from.segment()..=to.segment()).contains(segment)) {
+            let length = storage.length(segment)?;
+            let start = if segment == from.segment() { from.offset() } else { 0 };
+            let end = if segment == to.segment() { to.offset().min(length) } else { length };
+            let mut bytes = vec![0; end.saturating_sub(start) as usize];
+            storage.read(segment, start, &mut bytes)?;
+            for page in (0..bytes.len()).step_by(PAGE_BYTES) {
+                block::for_each_readable(&bytes[page..], |group| {
+                    groups.insert(group);
+                });
+            }
+        }
+    }
+    Ok(groups.into_iter().collect())
+}
+
 /// A whole block in its own place that this release, or this log, did not write: better not to open than to cut off.
 fn refuse_strangers(header: &Header, log_id: u64) -> Result<(), OpenError> {
     let segment = header.lsn.segment();

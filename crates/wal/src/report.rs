@@ -13,8 +13,11 @@ pub struct OpenReport {
     pub record_count: u64,
     /// Cut off at the end: writes that a crash interrupted and that nobody was told were durable.
     pub torn_bytes: u64,
-    /// What was durable and is not there. Whose records it held is unknown: every group of this log may be concerned.
+    /// What was durable and is not there. Whose records it held is unknown: every group of this log may be concerned that
+    /// had records before [`Damage::end`].
     pub damage: Vec<Damage>,
+    /// Groups of which a whole record can still be made out in what is damaged, ascending. There may have been others.
+    pub groups_made_out: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +30,16 @@ pub enum Damage {
     MissingSegment {
         segment: u64,
     },
+}
+
+impl Damage {
+    /// Blocks from here on are not concerned.
+    pub fn end(self) -> Lsn {
+        match self {
+            Damage::Unreadable { to, .. } => to,
+            Damage::MissingSegment { segment } => Lsn::at(segment + 1, 0),
+        }
+    }
 }
 
 impl fmt::Display for Damage {

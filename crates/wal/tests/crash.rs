@@ -45,7 +45,8 @@ impl World {
 
     fn step(&mut self) {
         match self.random.below(100) {
-            0..50 => self.append(),
+            0..48 => self.append(),
+            48..50 => self.wal.vouch(),
             50..65 => self.submitted.extend(self.wal.submit()),
             65..75 => self.write(),
             75..85 => self.sync(),

@@ -106,21 +106,52 @@ fn a_deleted_file_is_noticed() {
 }
 
 #[test]
-fn a_torn_bounds_page_leaves_the_other_in_force() {
+fn a_bounds_page_that_decays_leaves_the_other_in_force() {
     let directory = Directory::new("bounds");
     let mut storage = FileStorage::open(&directory.0).unwrap();
     for segment in 1..=2 {
         storage.create(segment, 16 * 1024).unwrap();
     }
     let path = directory.0.join("log.bounds");
-    let mut bytes = fs::read(&path).unwrap();
-    bytes[20] ^= 1;
-    fs::write(&path, &bytes).unwrap();
-    let found = FileStorage::open(&directory.0).unwrap().bounds().unwrap();
-    assert_eq!(found, Bounds { first: 1, last: 1 }, "turn 2 was torn, turn 1 holds");
-    bytes[4096 + 20] ^= 1;
+    let clean = fs::read(&path).unwrap();
+    for at in (0..48).chain(4096..4096 + 48) {
+        let mut bytes = clean.clone();
+        bytes[at] ^= 1 << (at % 8);
+        fs::write(&path, &bytes).unwrap();
+        let found = FileStorage::open_read_only(&directory.0).unwrap().bounds().unwrap();
+        assert_eq!(found, Bounds { first: 1, last: 2 }, "byte {at}");
+    }
+    let mut bytes = clean.clone();
+    (bytes[20], bytes[4096 + 20]) = (!bytes[20], !bytes[4096 + 20]);
     fs::write(&path, &bytes).unwrap();
     assert!(matches!(FileStorage::open(&directory.0), Err(StorageError::Bounds { what: "damaged", .. })));
+    // Half of an older turn, as a power cut between the two pages leaves it: the newer one counts.
+    fs::write(&path, &clean).unwrap();
+    let mut storage = FileStorage::open(&directory.0).unwrap();
+    storage.create(3, 16 * 1024).unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[4096..].copy_from_slice(&clean[4096..]);
+    fs::write(&path, &bytes).unwrap();
+    assert_eq!(FileStorage::open(&directory.0).unwrap().bounds().unwrap().last, 3);
+}
+
+#[test]
+fn looking_at_a_log_changes_nothing() {
+    let directory = Directory::new("look");
+    let mut storage = FileStorage::open(&directory.0).unwrap();
+    let (mut wal, _) = open(&storage);
+    flush(&mut wal, &mut storage, 1, Kind::State, b"seen");
+    drop(storage);
+    let read =
+        || directory.names().into_iter().map(|name| fs::read(directory.0.join(name)).unwrap()).collect::<Vec<_>>();
+    let before = (directory.names(), read());
+    let mut storage = FileStorage::open_read_only(&directory.0).unwrap();
+    assert_eq!(open(&storage).1[0].bytes, b"seen");
+    assert!(matches!(storage.create(9, 16 * 1024), Err(StorageError::Poisoned)));
+    assert!(matches!(storage.remove(1), Err(StorageError::Poisoned)));
+    assert!(matches!(storage.write(1, 0, &[0; 4096]), Err(StorageError::Poisoned)));
+    assert!((directory.names(), read()) == before);
+    assert!(FileStorage::open_read_only(&directory.0.join("nowhere")).is_err());
 }
 
 #[test]

@@ -59,14 +59,16 @@ impl Node {
         loop {
             let ended = self.process.as_mut().map(Child::try_wait);
             if let Some(Ok(Some(status))) = ended {
-                return Err(format!("the node ended with {status}; see {}", self.log.display()));
+                return Err(format!("the node ended with {status}"));
             }
             // Reads are served once it knows the cluster.
-            if self.client().and_then(|mut client| client.ask(&["GET", "x"])).is_ok() {
+            let answer = self.client().and_then(|mut client| client.ask(&["GET", "x"]));
+            if answer.is_ok() {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                return Err(format!("the node does not answer; see {}", self.log.display()));
+                eprintln!("the last answer was {answer:?}");
+                return Err(format!("the node does not answer within {} s", PATIENCE.as_secs()));
             }
             thread::sleep(Duration::from_millis(5));
         }
@@ -82,6 +84,13 @@ impl Node {
 
     pub(crate) fn client(&self) -> io::Result<Client> {
         Client::connect(self.port)
+    }
+
+    /// The end of its log.
+    pub(crate) fn last_words(&self) -> String {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(30)..].join("\n")
     }
 
     pub(crate) fn port(&self) -> u16 {

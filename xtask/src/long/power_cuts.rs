@@ -31,7 +31,7 @@ const CONTROL_SHARE_MIN: f64 = 0.9;
 
 pub(crate) fn run(root: &Path, options: &mut Options) -> Result<(), Failure> {
     let cycles = options.take_number("--cycles")?.unwrap_or(CYCLES);
-    let mut random = options.take_number("--seed")?.unwrap_or(u64::from(std::process::id()));
+    let random = options.take_number("--seed")?.unwrap_or(u64::from(std::process::id()));
     let named = options.take("--program")?;
     options.finish()?;
     let program = program(root, named)?;
@@ -40,6 +40,16 @@ pub(crate) fn run(root: &Path, options: &mut Options) -> Result<(), Failure> {
     let mut disk = DiskImage::make(&scratch, IMAGE_BYTES)?;
     let mut node = Node::configure(program, &scratch, &disk.root().join("node"))?;
     node.start()?;
+    let outcome = cut_again_and_again(cycles, random, &mut disk, &mut node);
+    if outcome.is_err() {
+        // The directory goes with the image.
+        eprintln!("the last that the node said:\n{}", node.last_words());
+    }
+    outcome
+}
+
+fn cut_again_and_again(cycles: u64, seed: u64, disk: &mut DiskImage, node: &mut Node) -> Result<(), Failure> {
+    let mut random = seed;
     let ledger = Arc::new(Ledger::default());
     let mut control = Controls::default();
     let began = Instant::now();
@@ -61,8 +71,8 @@ pub(crate) fn run(root: &Path, options: &mut Options) -> Result<(), Failure> {
         disk.mount()?;
         control.judge(&files, unsynced, synced)?;
         node.start().map_err(|failure| format!("cycle {cycle}: {failure}"))?;
-        verify(&node, &acknowledged).map_err(|failure| format!("cycle {cycle}: {failure}"))?;
-        ledger.resume(&node)?;
+        verify(node, &acknowledged).map_err(|failure| format!("cycle {cycle}: {failure}"))?;
+        ledger.resume(node)?;
         if cycle % 50 == 0 || cycle == cycles {
             let total: u64 = acknowledged.iter().sum();
             println!(

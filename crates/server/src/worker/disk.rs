@@ -7,6 +7,8 @@ use tracing::{error, info};
 
 /// How often a submission is tried again for which there was no space.
 const SPACE_RETRY_US: u64 = 200_000;
+/// After so long without a write, an empty block says that the last one was durable.
+const VOUCH_AFTER_US: u64 = 1_000_000;
 /// Bytes of records that may gather meanwhile.
 const BACKLOG_BYTES_MAX: u64 = 64 << 20;
 
@@ -33,6 +35,8 @@ pub(crate) struct Disk<S> {
     unsynced: Option<Lsn>,
     synced_at: Instant,
     submitted: Lsn,
+    /// When to vouch for what was written last, if nothing is written until then.
+    vouch_at: Instant,
 }
 
 impl<S: Storage> Disk<S> {
@@ -47,6 +51,7 @@ impl<S: Storage> Disk<S> {
             unsynced: None,
             synced_at: Instant(0),
             submitted: log.appended(),
+            vouch_at: Instant(0),
         }
     }
 
@@ -72,10 +77,15 @@ impl<S: Storage> Disk<S> {
         if self.waiting.is_some() && now < self.retry_at {
             return Ok(None);
         }
+        if now >= self.vouch_at {
+            self.vouch_at = Instant::MAX;
+            log.vouch();
+        }
         let had_space = self.waiting.is_none();
         if let Some(submission) = self.waiting.take().or_else(|| log.submit()) {
             match submission.write(&mut self.storage) {
                 Ok(()) => {
+                    self.vouch_at = now.after_us(VOUCH_AFTER_US);
                     self.submitted = submission.lsn;
                     self.unsynced = Some(submission.lsn);
                     if !had_space {
@@ -96,7 +106,7 @@ impl<S: Storage> Disk<S> {
         self.sync_if_due(now)
     }
 
-    /// Writes and syncs everything, whatever the pace.
+    /// Writes and syncs everything, whatever the pace; called again once that has come to rest, it vouches for it.
     pub(crate) fn flush_all(&mut self, log: &mut Wal) -> Result<Option<Lsn>, StorageError> {
         self.pace = Pace::EachTurn;
         self.retry_at = Instant(0);
@@ -116,7 +126,7 @@ impl<S: Storage> Disk<S> {
             None => Instant::MAX,
         };
         let to_sync = self.unsynced.map_or(Instant::MAX, |_| self.sync_due_at());
-        to_write.min(to_sync)
+        to_write.min(to_sync).min(self.vouch_at)
     }
 
     /// Removes the segments that nobody needs any more.
@@ -209,6 +219,34 @@ mod tests {
         assert!(disk.flush(&mut log, Instant(0)).is_err());
         log.append(1, Kind::State, b"state");
         assert!(disk.flush(&mut log, Instant(1)).is_err());
+    }
+
+    #[test]
+    fn what_was_written_last_is_vouched_for_once_nothing_follows() {
+        let (mut disk, mut log) = disk(Pace::EachTurn);
+        let mut now = Instant(0);
+        let mut blocks = Vec::new();
+        for record in [Some(b"first"), Some(b"other"), None] {
+            record.iter().for_each(|record| log.append(1, Kind::State, *record));
+            while disk.next_due(&log) < Instant::MAX {
+                now = now.max(disk.next_due(&log));
+                if let Some(durable) = disk.flush(&mut log, now).unwrap() {
+                    log.completed(durable);
+                }
+            }
+            blocks.push((log.statistics().block_count, now.0));
+        }
+        assert_eq!(blocks, [(2, 2_000_000), (4, 4_000_000), (4, 4_000_000)], "one after each record, a second later");
+        // A restart vouches for what it found, and a clean stop for what it wrote.
+        let storage = disk.storage.clone();
+        let mut log = self::log(&storage);
+        let mut disk = Disk::new(storage, &log, Pace::EachTurn);
+        log.append(1, Kind::State, b"third");
+        for _ in 0..2 {
+            let durable = disk.flush_all(&mut log).unwrap().expect("written");
+            log.completed(durable);
+        }
+        assert_eq!((disk.flush_all(&mut log).unwrap(), log.statistics().block_count), (None, 2));
     }
 
     #[test]

@@ -484,8 +484,12 @@ impl Worker {
         }
         let now = self.clocks.now();
         self.speak(now);
-        // What the last flush set off is durable as well, or nobody was told of it.
-        self.disk.flush_all(self.host.log_mut())?;
+        // What the last flush set off is durable as well, or nobody was told of it; then all of it is vouched for.
+        for _ in 0..2 {
+            if let Some(durable) = self.disk.flush_all(self.host.log_mut())? {
+                self.host.flushed(durable);
+            }
+        }
         self.host.close();
         self.checkpointer.hand_over(self.host.take_batches());
         self.checkpointer.end()?;

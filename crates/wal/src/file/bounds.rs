@@ -1,7 +1,8 @@
 //! `log.bounds`: which segments should exist, so that a deleted file is noticed.
 //!
-//! Two pages are written in turns, each with a checksum; the newer valid one counts, so a torn write leaves the other.
-//! Writing them needs no space: a full disk can be freed.
+//! Two pages with a checksum each say the same. They are written one after the other, and the newer valid one counts: a
+//! torn write leaves the one before, and a page that decays leaves the same. Writing them needs no space: a full disk can
+//! be freed.
 //!
 //! ```text
 //! page   0 checksum u64  xxh3-64 of the following 40 bytes
@@ -41,9 +42,20 @@ impl BoundsFile {
             let unfinished = directory.join(UNFINISHED);
             create(&unfinished).and_then(|()| fs::rename(&unfinished, &path)).map_err(failed("create", &path))?;
         }
-        let opened = OpenOptions::new().read(true).write(true).open(&path);
+        BoundsFile::read(path, true)
+    }
+
+    /// Opens the file and leaves it as it is.
+    pub(super) fn open_read_only(directory: &Path) -> Result<BoundsFile, StorageError> {
+        BoundsFile::read(directory.join(NAME), false)
+    }
+
+    fn read(path: PathBuf, is_writable: bool) -> Result<BoundsFile, StorageError> {
+        let opened = OpenOptions::new().read(true).write(is_writable).open(&path);
         let file = opened.map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => bounds_error(&path, "missing, but there are log segments"),
+            io::ErrorKind::NotFound => {
+                bounds_error(&path, "missing, so nobody can say which log segments there should be")
+            }
             _ => failed("open", &path)(source),
         })?;
         let mut newest = None;
@@ -76,8 +88,11 @@ impl BoundsFile {
             return Ok(());
         }
         let turn = self.turn + 1;
-        let written = self.file.write_all_at(&encode(turn, bounds), turn % 2 * PAGE_BYTES as u64);
-        written.and_then(|()| self.file.sync_data()).map_err(failed("write", &self.path))?;
+        let record = encode(turn, bounds);
+        for page in [turn % 2, (turn + 1) % 2] {
+            let written = self.file.write_all_at(&record, page * PAGE_BYTES as u64);
+            written.and_then(|()| self.file.sync_data()).map_err(failed("write", &self.path))?;
+        }
         (self.turn, self.bounds) = (turn, bounds);
         Ok(())
     }
@@ -86,7 +101,9 @@ impl BoundsFile {
 fn create(path: &Path) -> io::Result<()> {
     let file = File::create(path)?;
     let mut pages = vec![0; 2 * PAGE_BYTES];
-    pages[..RECORD_BYTES].copy_from_slice(&encode(0, Bounds::EMPTY));
+    for page in [0, PAGE_BYTES] {
+        pages[page..page + RECORD_BYTES].copy_from_slice(&encode(0, Bounds::EMPTY));
+    }
     file.write_all_at(&pages, 0)?;
     file.sync_all()
 }
