@@ -2,20 +2,24 @@
 //!
 //! ```text
 //! 0, "format"                      our version, u16 little-endian
+//! 0, "count"                       batches so far, this one included, u64 little-endian
 //! 0, ".", name                     a record of the node
 //! 1, group u64 big-endian, 0       a group's meta record
 //! 1, group u64 big-endian, 1, name an object of it
 //! ```
 //!
 //! One keyspace for all, so that a batch is one entry of one journal, and all of a group lies together: a group is
-//! woken by one scan. The library buffers nothing that was applied: the batch is synced before it returns.
+//! woken by one scan. The library buffers nothing that was applied: the batch is synced before it returns, and then
+//! counted in a file of our own, since the library does not tell when it loses one.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
 use crate::batch::{Batch, Change, GroupChanges};
+use crate::count::Count;
 use crate::{FORMAT_VERSION, Key, Store, StoreError};
 
 const OF_NODE: u8 = 0;
@@ -23,6 +27,7 @@ const OF_GROUP: u8 = 1;
 const META: u8 = 0;
 const OBJECT: u8 = 1;
 const FORMAT: &[u8] = b"\0format";
+const COUNT: &[u8] = b"\0count";
 const KEYSPACE: &str = "checkpoints";
 /// Tag and group, before the kind.
 const PREFIX_BYTES: usize = 9;
@@ -58,6 +63,7 @@ const JOURNALS_BYTES_MAX: u64 = 64 * 1024 * 1024;
 pub struct FjallStore {
     database: Database,
     records: Keyspace,
+    count: Arc<Mutex<Count>>,
     path: String,
 }
 
@@ -78,9 +84,16 @@ impl FjallStore {
         let records = database.keyspace(KEYSPACE, options).map_err(|error| store_error(&path, error))?;
         // A killed process may have left a batch that was written and not synced. What is read is about to be acted on.
         database.persist(PersistMode::SyncAll).map_err(|error| store_error(&path, error))?;
-        let store = FjallStore { database, records, path };
+        let stored = batch_count(&records, &path)?;
+        let count = Arc::new(Mutex::new(open_count(&FjallStore::count_path(directory), stored, &path)?));
+        let store = FjallStore { database, records, count, path };
         store.check_format()?;
         Ok(store)
+    }
+
+    /// The file beside a store's directory that counts its batches.
+    pub fn count_path(directory: &Path) -> PathBuf {
+        directory.with_extension("count")
     }
 
     /// Refuses a newer layout; writes our version into a new store.
@@ -111,9 +124,13 @@ impl FjallStore {
         &self,
         fill: impl FnOnce(&mut fjall::OwnedWriteBatch) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
         fill(&mut batch)?;
-        batch.commit().map_err(|error| self.error(error))
+        let number = count.get() + 1;
+        batch.insert(&self.records, COUNT, number.to_le_bytes());
+        batch.commit().map_err(|error| self.error(error))?;
+        count.set(number).map_err(|error| self.error(error.into()))
     }
 
     /// Adds a group's changes. The library must not meet one key twice in a batch: what is cleared and put again is
@@ -209,6 +226,34 @@ impl Store for FjallStore {
     fn node_record(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
         self.value(&node_key(name.as_bytes()))
     }
+}
+
+fn batch_count(records: &Keyspace, path: &str) -> Result<u64, StoreError> {
+    let Some(bytes) = records.get(COUNT).map_err(|error| store_error(path, error))? else { return Ok(0) };
+    let what = "its count of batches is not a number";
+    let number = <[u8; 8]>::try_from(&*bytes).map_err(|_| StoreError::Damaged { path: path.to_owned(), what })?;
+    Ok(u64::from_le_bytes(number))
+}
+
+/// The count of what was durable, which the store must have.
+fn open_count(file: &Path, stored: u64, path: &str) -> Result<Count, StoreError> {
+    let failed = |error: io::Error| store_error(&file.display().to_string(), error.into());
+    let mut count = match Count::open(file).map_err(failed)? {
+        Some(count) => count,
+        None if stored > 0 => {
+            return Err(StoreError::Damaged {
+                path: path.to_owned(),
+                what: "the file that counts its batches is missing",
+            });
+        }
+        None => Count::create(file).map_err(failed)?,
+    };
+    if count.get() > stored {
+        return Err(StoreError::Lost { path: path.to_owned(), lost: count.get() - stored });
+    }
+    // A crash may have come between a batch and its count.
+    count.set(stored).map_err(failed)?;
+    Ok(count)
 }
 
 fn key(group: u64, kind: u8, name: &[u8]) -> Vec<u8> {

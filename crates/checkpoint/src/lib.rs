@@ -3,13 +3,14 @@
 //! Promises:
 //! - A [`Batch`] is applied whole or not at all, and is durable when [`Store::apply`] returns.
 //! - [`FjallStore`] (on disk) and [`MemoryStore`] (the simulator's) behave alike: one conformance suite runs on both.
-//! - A store of a newer release is refused by name.
+//! - A store of a newer release is refused by name, and so is one that lost a batch which was durable.
 //!
 //! It refuses to know what the bytes mean, and when a checkpoint is due.
 
 #![forbid(unsafe_code)]
 
 mod batch;
+mod count;
 mod fjall_store;
 mod memory_store;
 
@@ -62,6 +63,12 @@ pub enum StoreError {
         "the checkpoint store {path} was written by a newer release (format {found}, this one knows up to {known})"
     )]
     NewerVersion { path: String, found: u16, known: u16 },
+    /// What it holds is older than what was durable in it.
+    #[error(
+        "the checkpoint store {path} has lost the last {lost} batches that were stored in it: what this node promised may \
+         be among them"
+    )]
+    Lost { path: String, lost: u64 },
     /// A record is not what this store writes.
     #[error("the checkpoint store {path} is damaged: {what}")]
     Damaged { path: String, what: &'static str },

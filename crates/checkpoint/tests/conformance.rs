@@ -18,12 +18,14 @@ impl Directory {
     fn new(name: &str) -> Directory {
         let path = std::env::temp_dir().join(format!("quorate-checkpoint-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
+        let _ = fs::remove_file(FjallStore::count_path(&path));
         Directory(path)
     }
 }
 
 impl Drop for Directory {
     fn drop(&mut self) {
+        let _ = fs::remove_file(FjallStore::count_path(&self.0));
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -225,6 +227,7 @@ fn an_applied_batch_survives_a_kill() {
         store.apply(batch).unwrap();
     }
     copy(&directory.0, &image.0);
+    fs::copy(FjallStore::count_path(&directory.0), FjallStore::count_path(&image.0)).unwrap();
     let found = open(&image.0);
     assert!(groups(&found).iter().all(|(_, meta)| *meta == 49u64.to_le_bytes()));
     assert_eq!((groups(&found).len(), objects(&found, 19).len()), (20, 50));
