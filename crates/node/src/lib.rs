@@ -13,6 +13,7 @@ mod envelope;
 pub mod frame;
 mod hash;
 pub mod host;
+pub mod inspect;
 mod machine;
 mod outbox;
 pub mod planted;

@@ -47,6 +47,9 @@ pub struct NodeOwnStatus {
     pub uptime_s: u64,
     pub clients: u64,
     pub log: LogStatus,
+    /// What is wrong with the node, a sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub alarms: Vec<String>,
 }
 
 /// The logs of a node, summed.

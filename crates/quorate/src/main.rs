@@ -12,6 +12,7 @@ mod cert;
 mod cli;
 mod client;
 mod failure;
+mod inspect;
 mod memory;
 mod namespace;
 mod node;
@@ -52,6 +53,7 @@ enum Command {
     Cli(cli::Options),
     Bench(bench::Options),
     Sim(sim::Options),
+    Inspect(inspect::Options),
 }
 
 fn main() -> ExitCode {
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         Command::Cli(options) => cli::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Sim(options) => sim::run(&options),
+        Command::Inspect(options) => inspect::run(&options),
     };
     result.unwrap_or_else(|Failure(message)| {
         output::complain(&message);

@@ -54,7 +54,7 @@ fn render(status: &Status, all_volumes: bool) -> String {
         status.answered_by
     );
     let volumes = if all_volumes { volume_table(status) } else { String::new() };
-    let parts = [summary, node_table(status), namespace_table(status), volumes, silence(status)];
+    let parts = [summary, node_table(status), namespace_table(status), volumes, silence(status), alarms(status)];
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     parts.join("\n\n")
 }
@@ -66,6 +66,15 @@ fn silence(status: &Status) -> String {
         0 => String::new(),
         count => format!("replicas that neither vote nor serve: {count} (--volumes says which and why)"),
     }
+}
+
+/// What is wrong with which node, a line each.
+fn alarms(status: &Status) -> String {
+    let of = |node: &NodeStatus| {
+        let alarms = node.own.iter().flat_map(|own| own.alarms.iter());
+        alarms.map(|alarm| format!("{}: {alarm}", node.name)).collect::<Vec<String>>()
+    };
+    status.nodes.iter().flat_map(of).collect::<Vec<String>>().join("\n")
 }
 
 fn node_table(status: &Status) -> String {
@@ -184,7 +193,8 @@ mod tests {
 
     fn status() -> Status {
         let log = LogStatus { segments: 2, bytes: 128 << 20, live_bytes: 1536 };
-        let own = NodeOwnStatus { version: "0.1.0".to_owned(), pid: 7, uptime_s: 61, clients: 1, log };
+        let own =
+            NodeOwnStatus { version: "0.1.0".to_owned(), pid: 7, uptime_s: 61, clients: 1, log, alarms: Vec::new() };
         let member = |node, lag| MemberStatus { node, lag, silent: None };
         let volume = |index, coordinator| VolumeStatus {
             namespace: 0,
@@ -232,6 +242,15 @@ mod tests {
         status.volumes[1].members[1].silent = Some("it lost what it had promised".to_owned());
         assert!(render(&status, false).ends_with("neither vote nor serve: 1 (--volumes says which and why)"));
         assert!(render(&status, true).contains("n1 (0), n2 (silent: it lost what it had promised)\n"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_node_is_told_last() {
+        let mut status = status();
+        let own = status.nodes[0].own.as_mut().expect("live");
+        own.alarms = vec!["no space".to_owned(), "the log is damaged: segment 3 is missing".to_owned()];
+        let text = render(&status, false);
+        assert!(text.ends_with("\n\nn1: no space\nn1: the log is damaged: segment 3 is missing"), "{text}");
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! lock                      held by flock while the node runs
 //! pid                       of the process that runs the node; removed when it stops cleanly
 //! clean_stop                the start number of the run that stopped cleanly; removed at start
+//! new                       from when the directory was made until every other node has accepted it
 //! wal/, checkpoint/         the log's and the checkpoint's
 //! ```
 //!
@@ -32,8 +33,11 @@ const IDENTITY_COPY: &str = "identity.copy";
 const LOCK: &str = "lock";
 const PID: &str = "pid";
 const CLEAN_STOP: &str = "clean_stop";
-const WAL: &str = "wal";
-const CHECKPOINT: &str = "checkpoint";
+pub(crate) const NEW: &str = "new";
+pub(crate) const WAL: &str = "wal";
+pub(crate) const CHECKPOINT: &str = "checkpoint";
+/// What there is as soon as a node has spoken: the log's record of its files, and the count of the checkpoint's batches.
+const WITNESSES: [&str; 2] = ["wal/log.bounds", "checkpoint.count"];
 /// Shards (logs) of a directory, fixed when it is made.
 const SHARDS: u32 = 1;
 
@@ -43,6 +47,7 @@ pub struct Directory {
     path: PathBuf,
     identity: Identity,
     forgotten: Forgotten,
+    is_new: bool,
     /// Its lock is released when it is closed, by us or by our death.
     _lock: File,
 }
@@ -62,6 +67,12 @@ pub enum DirectoryError {
     Damaged { path: PathBuf, reason: String },
     #[error("{} holds data but no identity; restore {IDENTITY} from a backup, or remove the directory and join as a new node", path.display())]
     IdentityMissing { path: PathBuf },
+    #[error(
+        "{} lacks {missing}: the node may have forgotten what it promised; put back what was there, or remove the \
+         directory and join as a new node",
+        path.display()
+    )]
+    Gone { path: PathBuf, missing: &'static str },
     #[error("cannot {action} {}: {source}", path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
 }
@@ -78,6 +89,15 @@ impl Directory {
         let known = read_identity(path, cluster, node)?;
         let boot = machine_boot().map_err(failed("read the boot id for", path))?;
         let forgotten = known.as_ref().map_or(Ok(Forgotten::Nothing), |identity| forgotten(path, identity, &boot))?;
+        if known.is_none() {
+            // Before there is an identity: should this end here, the directory is still new.
+            write_whole(path, NEW, b"Not all other nodes of the cluster have accepted this directory yet.\n")?;
+        }
+        let is_new = path.join(NEW).exists();
+        if !is_new {
+            let gone = WITNESSES.iter().find(|name| !path.join(name).exists());
+            gone.map_or(Ok(()), |missing| Err(DirectoryError::Gone { path: path.to_owned(), missing }))?;
+        }
         let identity = match known {
             Some(identity) => Identity { start_number: identity.start_number + 1, boot, ..identity },
             None => Identity {
@@ -102,7 +122,7 @@ impl Directory {
         sync_directory(path)?;
         fs::write(path.join(PID), format!("{}\n", std::process::id()))
             .map_err(failed("write the pid file of", path))?;
-        Ok(Directory { path: path.to_owned(), identity, forgotten, _lock: lock })
+        Ok(Directory { path: path.to_owned(), identity, forgotten, is_new, _lock: lock })
     }
 
     /// Whether [`Directory::open`] could succeed now; changes nothing and makes nothing.
@@ -112,6 +132,33 @@ impl Directory {
         }
         let _lock = lock(path)?;
         read_identity(path, cluster, node).map(|_| ())
+    }
+
+    /// Locks the directory of a stopped node to be looked at. Nothing is made or changed.
+    pub(crate) fn lock_stopped(path: &Path) -> Result<File, DirectoryError> {
+        let file = File::open(path.join(LOCK)).map_err(failed("find a node's data in", path))?;
+        take_lock(path, file)
+    }
+
+    /// The identities written in it, each with where, or why it cannot be read.
+    pub(crate) fn identities(path: &Path) -> Vec<(PathBuf, Result<Identity, String>)> {
+        let read = |name: &str| {
+            let file = path.join(name);
+            let text = fs::read(&file).map_err(|error| error.to_string());
+            let identity = text.and_then(|text| {
+                Identity::from_text(&String::from_utf8_lossy(&text)).map_err(|unreadable| match unreadable {
+                    identity::Unreadable::Newer(found) => format!("it is of a newer quorate (format {found})"),
+                    identity::Unreadable::Damaged(reason) => format!("it is damaged: {reason}"),
+                })
+            });
+            (file, identity)
+        };
+        [IDENTITY, IDENTITY_COPY].map(read).into()
+    }
+
+    /// Whether the run of `identity` ended cleanly, as far as is written.
+    pub(crate) fn was_stopped_cleanly(path: &Path, identity: &Identity) -> bool {
+        forgotten(path, identity, &identity.boot).is_ok_and(|forgotten| forgotten == Forgotten::Nothing)
     }
 
     /// Whether a node has ever run here.
@@ -126,6 +173,20 @@ impl Directory {
     /// What the run before this one may have said and not kept.
     pub fn forgotten(&self) -> Forgotten {
         self.forgotten
+    }
+
+    /// Whether some other node has not accepted the directory yet, as far as is remembered. Nothing that a node said is
+    /// in such a directory: a node that lost its own would otherwise pass for one that never promised anything.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Every other node has accepted it.
+    pub fn admit(&mut self) -> Result<(), DirectoryError> {
+        remove_if_there(&self.path.join(NEW))?;
+        sync_directory(&self.path)?;
+        self.is_new = false;
+        Ok(())
     }
 
     pub fn wal_path(&self) -> PathBuf {
@@ -151,6 +212,11 @@ fn lock(path: &Path) -> Result<File, DirectoryError> {
         .write(true)
         .open(&lock_path)
         .map_err(failed("open", &lock_path))?;
+    take_lock(path, file)
+}
+
+fn take_lock(path: &Path, file: File) -> Result<File, DirectoryError> {
+    let lock_path = path.join(LOCK);
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {

@@ -7,6 +7,7 @@ pub mod auth;
 mod check;
 pub mod config;
 pub mod directory;
+pub mod inspect;
 mod links;
 mod log;
 mod metrics;

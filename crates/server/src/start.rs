@@ -174,6 +174,7 @@ fn settings(config: &Config, directory: &Directory, seed: u64) -> HostSettings {
         checkpoint_bytes: CHECKPOINT_BYTES,
         checkpoint_slots: CHECKPOINT_SLOTS,
         forgotten: directory.forgotten(),
+        is_new: directory.is_new(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         observe: false,
@@ -194,10 +195,13 @@ fn tell_of_start(config: &Config, directory: &Directory, report: &OpenReport) {
         info!("{} bytes at the end of the log were never acknowledged and are cut off", report.torn_bytes);
     }
     for damage in &report.damage {
-        error!("the log is damaged: {damage}; the groups of this node neither vote nor serve");
+        error!("{damage}");
     }
     if report.silent_count > 0 {
         warn!("{} groups may have forgotten what they said: they neither vote nor serve", report.silent_count);
+    }
+    if directory.is_new() && config.cluster.nodes.len() > 1 {
+        info!("the data directory is new: this node neither votes nor serves until all others have accepted it");
     }
 }
 

@@ -18,8 +18,8 @@ use super::{Failure, call};
 const EXT4_IOC_SHUTDOWN: libc::c_ulong = 0x8004_587d;
 static NOLOGFLUSH: u32 = 2;
 /// A process that was killed may hold its files a moment longer.
-const UNMOUNT_ATTEMPTS: u32 = 100;
-const UNMOUNT_PAUSE: Duration = Duration::from_millis(20);
+const ATTEMPTS: u32 = 200;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A mounted image in a directory of its own; all of it goes with the value.
 pub(crate) struct DiskImage {
@@ -46,9 +46,19 @@ impl DiskImage {
     }
 
     pub(crate) fn mount(&mut self) -> Result<(), Failure> {
-        call(Command::new("mount").args(["-o", "loop"]).arg(self.file()).arg(self.root()))?;
-        self.is_mounted = true;
-        Ok(())
+        let mut outcome = Err(String::new());
+        for _ in 0..ATTEMPTS {
+            call(Command::new("mount").args(["-o", "loop"]).arg(self.file()).arg(self.root()))?;
+            self.is_mounted = true;
+            // Somebody's mount namespace may still hold on to what was shut down; then that is what is mounted again.
+            outcome = File::create(self.root().join("probe")).map_err(|error| format!("the mounted image: {error}"));
+            if outcome.is_ok() {
+                break;
+            }
+            self.unmount()?;
+            thread::sleep(PAUSE);
+        }
+        outcome.map(|_| ())
     }
 
     /// The power goes.
@@ -65,13 +75,13 @@ impl DiskImage {
 
     pub(crate) fn unmount(&mut self) -> Result<(), Failure> {
         let mut outcome = Ok(());
-        for _ in 0..UNMOUNT_ATTEMPTS {
+        for _ in 0..ATTEMPTS {
             outcome = call(Command::new("umount").arg(self.root())).map(|_| ());
             if outcome.is_ok() {
                 self.is_mounted = false;
                 return Ok(());
             }
-            thread::sleep(UNMOUNT_PAUSE);
+            thread::sleep(PAUSE);
         }
         outcome
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::{Failure, call};
 
 /// Time enough for whatever must happen at all.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// `quorate` as it is built for use; built now, unless one is named.
 pub(crate) fn program(root: &Path, named: Option<String>) -> Result<PathBuf, Failure> {

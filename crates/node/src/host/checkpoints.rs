@@ -15,8 +15,8 @@ use crate::machine::{Content, Machine};
 use crate::planted::{self, Planted};
 use crate::root::Durability;
 
-/// The layout of a group's meta record.
-const META_VERSION: u8 = 1;
+/// The layout of a group's meta record. Version 1 lacks the last field.
+const META_VERSION: u8 = 2;
 /// The name under which the root's state is stored as if it were an object.
 const ROOT_OBJECT: &[u8] = b"root";
 /// Groups checkpointed at once: each holds its changed objects in memory until they are stored.
@@ -30,6 +30,7 @@ pub(super) enum Stored {
     /// Groups born here, and groups dropped, whose records the log may forget once their deletion is durable.
     Directory {
         births: Vec<u32>,
+        /// Those that stay silent for ever need no records either.
         dropped: Vec<GroupId>,
     },
     Checkpoint {
@@ -151,6 +152,12 @@ impl Host {
         group.checkpoint.urgent = false;
         group.checkpoint.under_way = true;
         let id = group.id();
+        let appended = self.wal.appended();
+        let in_flight = self.wal.slots(id.0).is_some_and(|slots| slots.end > group.replica.next_slot().0);
+        if !in_flight {
+            // Not what was merely appended: a crash may take that away, and other records may come to lie there.
+            group.checkpoint.covered_below = self.wal.durable();
+        }
         let batch = match isolate(|| checkpoint_of(group)) {
             Ok(batch) => batch,
             Err(words) => {
@@ -162,7 +169,6 @@ impl Host {
         let next_slot = group.replica.next_slot();
         group.checkpoint.next_slot = next_slot;
         group.checkpoint.bytes = 0;
-        let appended = self.wal.appended();
         self.store(batch, Stored::Checkpoint { index, group: id, next_slot, appended });
         true
     }
@@ -241,12 +247,12 @@ fn name_of(key: &[u8]) -> Vec<u8> {
 }
 
 /// What a name in the store names.
-pub(super) enum Name<'a> {
+pub(crate) enum Name<'a> {
     Object(&'a [u8]),
     Run(u64),
 }
 
-pub(super) fn take_name(name: &[u8]) -> Result<Name<'_>, Malformed> {
+pub(crate) fn take_name(name: &[u8]) -> Result<Name<'_>, Malformed> {
     match name.split_first() {
         Some((&OBJECT_NAME, key)) => Ok(Name::Object(key)),
         Some((&RUN_NAME, run)) => {
@@ -288,10 +294,11 @@ pub(super) fn encode_meta_of(group: &Group, mut position: Position, machine: &Ma
     out.extend_from_slice(&group.hash_key);
     out.extend_from_slice(&machine.time().0.to_le_bytes());
     out.extend_from_slice(&machine.results().base().to_le_bytes());
+    out.extend_from_slice(&group.checkpoint.covered_below.0.to_le_bytes());
 }
 
 /// A group's meta record, taken apart.
-pub(super) struct Meta {
+pub(crate) struct Meta {
     pub configuration: Configuration,
     pub namespace: u32,
     pub durability: Durability,
@@ -301,12 +308,14 @@ pub(super) struct Meta {
     pub time: Stamp,
     /// See [`crate::results::Results::base`].
     pub results_base: u64,
+    /// See [`super::group::CheckpointState`].
+    pub covered_below: Lsn,
 }
 
-pub(super) fn decode_meta(group: GroupId, bytes: &[u8]) -> Result<Meta, Malformed> {
+pub(crate) fn decode_meta(group: GroupId, bytes: &[u8]) -> Result<Meta, Malformed> {
     let mut reader = Reader::new(bytes);
     let version = reader.u8()?;
-    if version != META_VERSION {
+    if !(1..=META_VERSION).contains(&version) {
         return Err(Malformed::UnknownTag { of: "version of a group's checkpoint", tag: version });
     }
     let epoch = Epoch(reader.u32()?);
@@ -329,10 +338,11 @@ pub(super) fn decode_meta(group: GroupId, bytes: &[u8]) -> Result<Meta, Malforme
     let mut hash_key = [0; 16];
     hash_key.copy_from_slice(reader.bytes(16)?);
     let (time, results_base) = (Stamp(reader.u64()?), reader.u64()?);
+    let covered_below = if version == 1 { Lsn(0) } else { Lsn(reader.u64()?) };
     reader.finish()?;
     let quorum = QuorumSystem::Majority;
     let configuration = Configuration { group, epoch, members: members.into(), quorum };
-    Ok(Meta { configuration, namespace, durability, state, position, hash_key, time, results_base })
+    Ok(Meta { configuration, namespace, durability, state, position, hash_key, time, results_base, covered_below })
 }
 
 pub(super) fn root_object() -> &'static [u8] {

@@ -259,6 +259,7 @@ impl Host {
     /// Puts a new group among the others and into `batch`; it speaks once the batch is stored.
     pub(super) fn bear(&mut self, mut group: Group, batch: &mut quorate_checkpoint::Batch) -> u32 {
         let id = group.id();
+        group.checkpoint.covered_below = self.wal.durable();
         let mut meta = Vec::new();
         super::checkpoints::encode_meta(&group, &mut meta);
         batch.put_meta(id.0, meta);
@@ -268,7 +269,11 @@ impl Host {
         index
     }
 
+    /// Lets the replicas speak whose birth is stored; of a new node, once the others have accepted it.
     pub(super) fn finish_births(&mut self, births: Vec<u32>) {
+        if self.settings.is_new {
+            return self.births_waiting.extend(births);
+        }
         for index in births {
             if let Some(group) = self.groups.get_mut(index as usize)
                 && group.state == GroupState::Unborn
@@ -277,6 +282,14 @@ impl Host {
                 self.plan(index, Event::Woken);
             }
         }
+    }
+
+    /// Every other node of the cluster has accepted this one, whose data directory is new: it may speak.
+    pub fn admit(&mut self) {
+        self.settings.is_new = false;
+        let births = std::mem::take(&mut self.births_waiting);
+        self.finish_births(births);
+        self.run();
     }
 
     fn drop_group(&mut self, group: GroupId, batch: &mut quorate_checkpoint::Batch) {

@@ -491,6 +491,7 @@ mod tests {
             checkpoint_bytes: 64 * 1024,
             checkpoint_slots: 100,
             forgotten: Forgotten::Nothing,
+            is_new: false,
             version: "test".into(),
             pid: 0,
             observe: false,

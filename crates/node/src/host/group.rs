@@ -43,7 +43,7 @@ pub enum GroupState {
     Alive,
     /// It may have said what it does not remember: it neither votes nor serves until a new epoch re-admits it.
     Forgetful,
-    /// Its log is damaged: likewise.
+    /// Its part of the log, or its checkpoint, is damaged: likewise.
     Damaged,
     /// Its code panicked: nothing of it is trusted any more.
     Quarantined,
@@ -62,6 +62,9 @@ impl GroupState {
 pub(super) struct CheckpointState {
     /// What the store holds, or will once the batch under way is stored.
     pub(super) next_slot: Slot,
+    /// Whatever the log has of the group in blocks before this one, the store makes up for: if such a block is damaged,
+    /// that does not concern the group.
+    pub(super) covered_below: Lsn,
     /// Bytes of records since.
     pub(super) bytes: u64,
     pub(super) under_way: bool,

@@ -15,7 +15,7 @@
 //! [`Host::flushed`]. Nothing here reads a clock, a random number, a socket or a file.
 
 mod admin;
-mod checkpoints;
+pub(crate) mod checkpoints;
 mod directory;
 mod dispatch;
 mod group;
@@ -78,6 +78,9 @@ pub struct HostSettings {
     pub checkpoint_slots: u64,
     /// What the last stop may have lost.
     pub forgotten: Forgotten,
+    /// The data directory is new, and not all other nodes have accepted it yet: until [`Host::admit`] its replicas say
+    /// nothing. Who lost a directory must not found the cluster anew with others who did.
+    pub is_new: bool,
     pub version: String,
     pub pid: u32,
     /// Keep what is executed for [`Host::take_executed`], for a simulator that compares replicas.
@@ -203,6 +206,11 @@ pub struct Host {
     silence_told: HashMap<GroupId, Instant, FixedState>,
     /// Somebody has said that a replica of his is silent.
     silence_heard: bool,
+    /// Born, and silent until the node is admitted.
+    births_waiting: Vec<u32>,
+    /// What is wrong with this node: found when it was opened, and as the environment last said.
+    damage: Vec<String>,
+    alarms: Vec<String>,
     counters: Counters,
 }
 
@@ -392,6 +400,11 @@ impl Host {
 
     pub fn set_client_count(&mut self, count: u64) {
         self.client_count = count;
+    }
+
+    /// What is wrong with the node, apart from what its disk lost, for its status.
+    pub fn set_alarms(&mut self, alarms: Vec<String>) {
+        self.alarms = alarms;
     }
 
     pub fn groups(&self) -> impl Iterator<Item = &Group> {

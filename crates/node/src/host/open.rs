@@ -11,7 +11,7 @@ use quorate_protocol::{Configuration, Effects, GroupId, NodeId, Replica, paxos};
 use quorate_wal::{Kind, Lsn, Storage, Wal};
 use slab::Slab;
 
-use super::checkpoints::{Name, Stored, decode_meta, encode_meta, take_name};
+use super::checkpoints::{Meta, Name, Stored, decode_meta, encode_meta, take_name};
 use super::directory::{Directory, RECORD};
 use super::dispatch::{INTERNAL, ROOT_EPOCH};
 use super::group::{CheckpointState, Group, GroupState, ROOT_NAMESPACE};
@@ -32,11 +32,14 @@ pub struct OpenReport {
     pub group_count: usize,
     pub record_count: u64,
     pub torn_bytes: u64,
-    /// Where the log is damaged, in words.
+    /// Where the log or a checkpoint is damaged, in words.
     pub damage: Vec<String>,
     /// Replicas that neither vote nor serve.
     pub silent_count: usize,
 }
+
+/// Groups that are named as damaged; the status of the cluster names all.
+const GROUPS_NAMED_MAX: usize = 20;
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -65,11 +68,11 @@ impl Host {
         if !settings.nodes.iter().any(|node| node.id == settings.node.0) {
             return Err(OpenError::NotAMember(settings.node));
         }
-        let mut groups = restore_checkpoints(&settings, store)?;
         let mut report = OpenReport::default();
         let mut faults = Vec::new();
+        let mut groups = restore_checkpoints(&settings, store, &mut report)?;
         let wal = replay_log(&settings, storage, &mut groups, &mut report, &mut faults)?;
-        let damaged = !wal.report().damage.is_empty();
+        let damage_end = wal.report().damage.iter().map(|damage| damage.end()).max().unwrap_or_default();
         let directory = restore_directory(&settings, store)?;
         let mut host = Host::with_nothing(settings, moment, wal, directory);
         let given_up = store.node_record(quarantine::RECORD)?.unwrap_or_default();
@@ -79,15 +82,16 @@ impl Host {
                 group.replica.restored();
             }
             if group.state == GroupState::Alive {
-                group.state = state_after_stop(&group, host.settings.forgotten, damaged);
+                group.state = state_after_stop(&group, &host.settings, damage_end);
             }
             if group.state == GroupState::Alive && given_up.contains(&group.id()) {
                 group.state = GroupState::Forgetful;
             }
-            report.silent_count += usize::from(group.state != GroupState::Alive);
+            report.silent_count += usize::from(group.state.is_silent());
             host.clock.follow(group.machine.time());
             host.adopt(group);
         }
+        host.damage = report.damage.clone();
         host.remember_silent();
         host.counters.quarantined = faults.len() as u64;
         host.faults = faults;
@@ -149,15 +153,21 @@ impl Host {
             panic_planned: None,
             silence_told: HashMap::default(),
             silence_heard: false,
+            births_waiting: Vec::new(),
+            damage: Vec::new(),
+            alarms: Vec::new(),
             counters: Counters::default(),
         }
     }
 
     fn adopt(&mut self, group: Group) {
-        let id = group.id();
+        let (id, is_unborn) = (group.id(), group.state == GroupState::Unborn);
         let (released, lsn) = (group.checkpoint.next_slot, Lsn(0));
         let index = self.groups.insert(group) as u32;
         self.index.insert(id, index);
+        if is_unborn {
+            return self.births_waiting.push(index);
+        }
         self.wal.release(id.0, released.0, lsn);
         self.plan(index, quorate_protocol::Event::Woken);
         self.arm_timers_after_apply(index);
@@ -166,16 +176,21 @@ impl Host {
     /// What a replica may have forgotten stays forgotten, however the node is stopped from now on.
     fn remember_silent(&mut self) {
         let mut batch = quorate_checkpoint::Batch::new();
+        let mut dropped = Vec::new();
         for (_, group) in &self.groups {
             if matches!(group.state, GroupState::Forgetful | GroupState::Damaged) {
                 let mut meta = Vec::new();
                 encode_meta(group, &mut meta);
                 batch.put_meta(group.id().0, meta);
             }
+            // It is never checkpointed again, and would hold on to the log for ever.
+            if group.state == GroupState::Damaged {
+                dropped.push(group.id());
+            }
         }
         if !batch.is_empty() {
             batch.delete_node_record(quarantine::RECORD);
-            self.store(batch, Stored::Directory { births: Vec::new(), dropped: Vec::new() });
+            self.store(batch, Stored::Directory { births: Vec::new(), dropped });
         }
     }
 
@@ -196,7 +211,14 @@ impl Host {
     }
 }
 
-fn state_after_stop(group: &Group, forgotten: Forgotten, damaged: bool) -> GroupState {
+/// `damage_end` is the first block of the log behind everything that is damaged.
+fn state_after_stop(group: &Group, settings: &HostSettings, damage_end: Lsn) -> GroupState {
+    // It has never said anything.
+    if settings.is_new {
+        return GroupState::Unborn;
+    }
+    let forgotten = settings.forgotten;
+    let damaged = group.durability != Durability::Memory && group.checkpoint.covered_below < damage_end;
     let forgetful = match group.durability {
         Durability::Sync => false,
         Durability::Interval => forgotten == Forgotten::Unsynced,
@@ -209,36 +231,62 @@ fn state_after_stop(group: &Group, forgotten: Forgotten, damaged: bool) -> Group
     }
 }
 
-fn restore_checkpoints(settings: &HostSettings, store: &impl Store) -> Result<Vec<Group>, OpenError> {
+fn restore_checkpoints(
+    settings: &HostSettings,
+    store: &impl Store,
+    report: &mut OpenReport,
+) -> Result<Vec<Group>, OpenError> {
     let mut metas = Vec::new();
     store.groups(&mut |group, meta| metas.push((GroupId(group), meta.to_vec())))?;
-    metas.into_iter().map(|(group, meta)| restore_group(settings.node, group, &meta, store)).collect()
+    metas.into_iter().map(|(group, meta)| restore_group(settings.node, group, &meta, store, report)).collect()
 }
 
-fn restore_group(me: NodeId, id: GroupId, bytes: &[u8], store: &impl Store) -> Result<Group, OpenError> {
+/// Without its meta record nobody knows what the group is; without any other part it is there, and silent.
+fn restore_group(
+    me: NodeId,
+    id: GroupId,
+    bytes: &[u8],
+    store: &impl Store,
+    report: &mut OpenReport,
+) -> Result<Group, OpenError> {
     let unreadable = |reason: String| OpenError::Checkpoint { group: id.0, reason };
     let meta = decode_meta(id, bytes).map_err(|malformed| unreadable(malformed.to_string()))?;
     if !meta.configuration.contains(me) {
         return Err(unreadable(format!("{me} is not among its members")));
     }
+    let mut state = meta.state;
+    let (content, results) = match restore_content(id, &meta, store) {
+        Ok(restored) => restored,
+        Err(reason) => {
+            report.damage.push(format!("the checkpoint of group {} cannot be read: {reason}", id.0));
+            state = GroupState::Damaged;
+            (empty_content(id, meta.hash_key), Results::default())
+        }
+    };
+    let machine = Machine::restored(meta.time, results, content);
+    let mut group = Group::new(meta.configuration, meta.namespace, meta.durability, meta.hash_key, machine, me);
+    group.state = state;
+    group.replica.restore(paxos::Record::Checkpoint(meta.position));
+    let Meta { position, covered_below, .. } = meta;
+    group.checkpoint = CheckpointState { next_slot: position.next_slot, covered_below, ..CheckpointState::default() };
+    Ok(group)
+}
+
+fn restore_content(id: GroupId, meta: &Meta, store: &impl Store) -> Result<(Content, Results), String> {
     let mut content = empty_content(id, meta.hash_key);
     let mut results = Results::default();
     let mut restored = Ok(());
-    store.for_each(id.0, &mut |name, bytes| {
+    let read = store.for_each(id.0, &mut |name, bytes| {
         if restored.is_ok() {
             restored = take_name(name).and_then(|name| match name {
                 Name::Object(key) => restore_object(&mut content, key, bytes),
                 Name::Run(run) => results.restore_run(meta.results_base, run, bytes),
             });
         }
-    })?;
-    restored.map_err(|error| unreadable(error.to_string()))?;
-    let machine = Machine::restored(meta.time, results, content);
-    let mut group = Group::new(meta.configuration, meta.namespace, meta.durability, meta.hash_key, machine, me);
-    group.state = meta.state;
-    group.replica.restore(paxos::Record::Checkpoint(meta.position));
-    group.checkpoint = CheckpointState { next_slot: meta.position.next_slot, ..CheckpointState::default() };
-    Ok(group)
+    });
+    read.map_err(|error| error.to_string())?;
+    restored.map_err(|error| error.to_string())?;
+    Ok((content, results))
 }
 
 fn replay_log(
@@ -277,7 +325,13 @@ fn replay_log(
     strangers.into_iter().for_each(|group| wal.forget(group));
     report.record_count = wal.report().record_count;
     report.torn_bytes = wal.report().torn_bytes;
-    report.damage = wal.report().damage.iter().map(|damage| format!("{damage:?}")).collect();
+    report.damage.extend(wal.report().damage.iter().map(|damage| format!("the log is damaged: {damage}")));
+    let made_out = &wal.report().groups_made_out;
+    if !made_out.is_empty() {
+        let groups: Vec<String> = made_out.iter().take(GROUPS_NAMED_MAX).map(u64::to_string).collect();
+        let more = if made_out.len() > GROUPS_NAMED_MAX { " and others" } else { "" };
+        report.damage.push(format!("what can be made out there is of the groups {}{more}", groups.join(", ")));
+    }
     Ok(wal)
 }
 

@@ -73,6 +73,10 @@ impl Host {
         }
         let wait = after == After::Durable && !self.may_speak(index);
         let group = &self.groups[index as usize];
+        // A silent replica executes what it recovered as decided. It is not to vote over that, nor over anything else.
+        if !group.is_alive() {
+            return;
+        }
         if to == self.settings.node {
             if wait {
                 self.held.push_back((group.lsn, index, group.id(), message));

@@ -244,6 +244,7 @@ mod tests {
                 checkpoint_bytes: 1 << 20,
                 checkpoint_slots: 1 << 20,
                 forgotten: Forgotten::Nothing,
+                is_new: false,
                 version: "test".into(),
                 pid: 0,
                 observe: true,

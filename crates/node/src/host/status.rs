@@ -91,6 +91,7 @@ impl Host {
             uptime_s: (self.clock.now().0 - self.started_at.0) / 1_000_000,
             clients: self.client_count,
             log,
+            alarms: self.damage.iter().chain(&self.alarms).cloned().collect(),
         };
         let groups = self
             .groups()
@@ -100,11 +101,14 @@ impl Host {
                 coordinating: group.replica.is_coordinating(),
                 silent: match group.state {
                     GroupState::Alive => None,
+                    GroupState::Unborn if self.settings.is_new => {
+                        Some("its node's data directory is new, and not all other nodes have accepted it".into())
+                    }
                     GroupState::Unborn => Some("being created".into()),
                     GroupState::Forgetful => Some("may have forgotten what it said before an unclean stop".into()),
                     GroupState::Quarantined => Some("its code panicked: see its node's log".into()),
                     GroupState::Closed => Some("its node is being stopped".into()),
-                    GroupState::Damaged => Some("its log is damaged".into()),
+                    GroupState::Damaged => Some("its part of the log, or its checkpoint, is damaged".into()),
                 },
             })
             .collect();

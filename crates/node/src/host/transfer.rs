@@ -26,6 +26,8 @@ pub const PART_BYTES: usize = 256 << 10;
 const TRANSFER_PATIENCE_US: u64 = 2_000_000;
 /// Snapshots sent or gathered at once by one node, so that their memory is bounded.
 const TRANSFERS_MAX: usize = 8;
+/// Places of damage that are remembered for the status.
+const DAMAGE_NOTED_MAX: usize = 16;
 /// No snapshot is longer.
 const SNAPSHOT_BYTES_MAX: usize = 4 << 30;
 
@@ -111,7 +113,15 @@ impl Host {
         let mut slot = from;
         while slot < next_slot && bytes < LEARN_BYTES_MAX {
             self.scratch.clear();
-            let found = self.wal.read(storage, id.0, slot.0, &mut self.scratch).unwrap_or(false);
+            let found = match self.wal.read(storage, id.0, slot.0, &mut self.scratch) {
+                Ok(found) => found,
+                // What the record said is in memory; with a checkpoint, the log need not have it any more.
+                Err(error) => {
+                    self.note_damage(error.to_string());
+                    self.want_checkpoint_now(index);
+                    break;
+                }
+            };
             let record = found.then(|| paxos::Record::decode_all(&self.scratch).ok()).flatten();
             let Some((at, value)) = record.as_ref().and_then(paxos::Record::entry) else { break };
             if at != slot {
@@ -129,6 +139,12 @@ impl Host {
         let epoch = self.groups[index as usize].configuration.epoch;
         self.outbox.send(peer, &Message::Replica { group: id, epoch, message });
         bytes.max(1)
+    }
+
+    fn note_damage(&mut self, what: String) {
+        if !self.damage.contains(&what) && self.damage.len() < DAMAGE_NOTED_MAX {
+            self.damage.push(what);
+        }
     }
 
     fn start_snapshot(&mut self, index: u32, peer: NodeId) {

@@ -6,6 +6,7 @@
 
 mod clients;
 mod compat;
+mod disk;
 mod kill;
 mod ledger;
 mod life;

@@ -115,9 +115,15 @@ impl Cluster {
 
     /// `quorate node --config DIR/node-i/node.toml`, until it answers.
     pub(crate) fn start_by_hand(&mut self, index: usize) {
+        self.start_by_hand_under(index, &[]);
+    }
+
+    /// The same under another program, whose words come first.
+    pub(crate) fn start_by_hand_under(&mut self, index: usize, wrapper: &[&str]) {
         let directory = self.node_directory(index);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
-        command.arg("node").arg("--config").arg(directory.join("node.toml")).stdin(Stdio::null());
+        let words: Vec<&str> = wrapper.iter().copied().chain([env!("CARGO_BIN_EXE_quorate")]).collect();
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).arg("node").arg("--config").arg(directory.join("node.toml")).stdin(Stdio::null());
         self.by_hand[index] = Some(spawn(&mut command, &directory.join("log")));
         until("the node answers", || {
             let child = self.by_hand[index].as_mut().expect("just started");
@@ -125,6 +131,17 @@ impl Cluster {
             assert!(ended.is_none(), "node {} ended: {ended:?}", index + 1);
             self.answers(index)
         });
+    }
+
+    /// Waits until a node that was started by hand has ended by itself: its exit status.
+    pub(crate) fn wait_by_hand(&mut self, index: usize) -> Option<i32> {
+        let mut child = self.by_hand[index].take().expect("started by hand");
+        ended_within(&mut child, PATIENCE).expect("it ends by itself").code()
+    }
+
+    /// What a node that was started by hand has logged.
+    pub(crate) fn log_of(&self, index: usize) -> String {
+        std::fs::read_to_string(self.node_directory(index).join("log")).unwrap_or_default()
     }
 
     /// SIGTERM to a node that was started by hand; it must end well and in time.
@@ -169,18 +186,22 @@ impl Cluster {
 
     /// What some node that answers knows of the cluster.
     pub(crate) fn status(&self) -> Status {
-        let ask = |index| -> RedisResult<String> {
-            redis::cmd("QUORATE").arg("STATUS").arg("JSON").query(&mut self.try_client(index)?)
-        };
-        let text = (0..self.node_count()).find_map(|index| ask(index).ok()).expect("some node tells its status");
-        serde_json::from_str(&text).expect("a status")
+        let told = (0..self.node_count()).find_map(|index| self.status_of(index).ok());
+        told.expect("some node tells its status")
+    }
+
+    /// What this node knows of the cluster.
+    pub(crate) fn status_of(&self, index: usize) -> RedisResult<Status> {
+        let command = redis::cmd("QUORATE").arg("STATUS").arg("JSON").to_owned();
+        let text: String = command.query(&mut self.try_client(index)?)?;
+        Ok(serde_json::from_str(&text).expect("a status"))
     }
 
     pub(crate) fn data(&self) -> PathBuf {
         self.scratch.join("data")
     }
 
-    fn node_directory(&self, index: usize) -> PathBuf {
+    pub(crate) fn node_directory(&self, index: usize) -> PathBuf {
         self.data().join(format!("node-{}", index + 1))
     }
 

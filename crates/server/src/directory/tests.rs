@@ -152,3 +152,27 @@ fn data_without_an_identity_are_not_taken_for_a_new_directory() {
     fs::remove_file(scratch.0.join(IDENTITY_COPY)).expect("there");
     assert!(scratch.refusal().contains("holds data but no identity"));
 }
+
+#[test]
+fn a_directory_is_new_until_it_is_admitted() {
+    let scratch = Scratch::new("new");
+    assert!(scratch.open().expect("made").is_new());
+    let mut second = scratch.open().expect("opened");
+    assert!(second.is_new(), "a restart does not admit it");
+    second.admit().expect("admitted");
+    assert!(!second.is_new());
+}
+
+#[test]
+fn an_admitted_node_without_its_log_or_checkpoints_is_not_taken_for_a_new_one() {
+    let scratch = Scratch::new("gone");
+    let mut open = scratch.open().expect("made");
+    open.admit().expect("admitted");
+    drop(open);
+    for name in WITNESSES {
+        let refusal = scratch.refusal();
+        assert!(refusal.contains(&format!("lacks {name}: the node may have forgotten")), "{refusal}");
+        fs::write(scratch.0.join(name), "").expect("writable");
+    }
+    assert!(!scratch.open().expect("all is there").is_new());
+}

@@ -29,7 +29,7 @@ use greeting::{Failed, Terms};
 use hello::Refusal;
 use incoming::Incoming;
 use outgoing::Outgoing;
-use pins::Pins;
+pub(crate) use pins::Pins;
 
 pub use pins::PinsError;
 
@@ -137,6 +137,19 @@ impl Links {
 
     pub(crate) fn is_linked_to(&self, node: NodeId) -> bool {
         self.outgoing.iter().any(|link| link.node() == node && link.is_linked())
+    }
+
+    /// Nodes that have not accepted this one since it was started, each with its refusal if there was one.
+    pub(crate) fn not_met(&self) -> impl Iterator<Item = String> {
+        self.outgoing.iter().filter(|link| !link.has_met()).map(|link| {
+            let told = self.common.refusals.told.get(&Some(link.node()));
+            told.map_or_else(|| link.name().to_owned(), |why| format!("{} ({why})", link.name()))
+        })
+    }
+
+    /// What was refused to or by other nodes and still is.
+    pub(crate) fn refusals(&self) -> impl Iterator<Item = &String> {
+        self.common.refusals.told.iter().filter(|(node, _)| node.is_some()).map(|(_, what)| what)
     }
 
     /// Links to other nodes that carry frames.

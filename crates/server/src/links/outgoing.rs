@@ -48,6 +48,8 @@ pub(super) struct Outgoing {
     back_off_us: u64,
     /// When to try again (resting), or to give up (connecting and greeting).
     due_at: Instant,
+    /// The node has accepted us, since we were started.
+    has_met: bool,
     /// Why it failed, as last logged.
     told: String,
     /// Why it must be given up, noticed while sending.
@@ -76,9 +78,18 @@ impl Outgoing {
             sent: 0,
             back_off_us: BACK_OFF_MIN_US,
             due_at: Instant(0),
+            has_met: false,
             told: String::new(),
             failed: None,
         }
+    }
+
+    pub(super) fn has_met(&self) -> bool {
+        self.has_met
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(super) fn node(&self) -> NodeId {
@@ -303,6 +314,7 @@ impl Outgoing {
     fn link(&mut self, common: &mut Common, host: &mut Host) {
         let State::Greeting(stream, ..) = std::mem::replace(&mut self.state, State::Resting) else { return };
         self.state = State::Linked(stream);
+        self.has_met = true;
         self.back_off_us = BACK_OFF_MIN_US;
         self.told.clear();
         common.refusals.forget(self.node);

@@ -233,6 +233,7 @@ impl Worker {
         self.take_stored()?;
         self.begin_stop(now);
         self.links.tick(&mut self.host, now);
+        self.try_admit()?;
         self.clients.tick(&mut self.front, now);
         self.host.end(self.disk.storage());
         self.follow_directory();
@@ -356,6 +357,33 @@ impl Worker {
         Ok(())
     }
 
+    /// A new directory counts once every other node has accepted it: one of them may know an older one of this node's.
+    fn try_admit(&mut self) -> Result<(), ServerError> {
+        if self.directory.is_new() && self.links.not_met().next().is_none() {
+            self.directory.admit()?;
+            self.host.admit();
+            info!("all other nodes have accepted this one");
+        }
+        Ok(())
+    }
+
+    /// What is wrong, for whoever asks for the status.
+    fn alarms(&self) -> Vec<String> {
+        let mut alarms = Vec::new();
+        if self.directory.is_new() {
+            let others: Vec<String> = self.links.not_met().collect();
+            let others = others.join(", ");
+            alarms.push(format!(
+                "its data directory is new: it neither votes nor serves until these accept it: {others}"
+            ));
+        }
+        alarms.extend(self.links.refusals().map(|what| format!("no link: {what}")));
+        if !self.disk.has_space() {
+            alarms.push("no space left for the log: writes are refused here until there is".to_owned());
+        }
+        alarms
+    }
+
     /// What the namespaces ask for decides when the log is written and synced.
     fn follow_directory(&mut self) {
         let Some(directory) = self.host.directory() else { return };
@@ -438,6 +466,7 @@ impl Worker {
         if self.host.is_ready() && self.state.stopping.is_none() {
             self.supervisor.serves();
         }
+        self.host.set_alarms(self.alarms());
         let suspected: Vec<NodeId> = self.host.peers().filter(|&node| self.host.is_suspected(node)).collect();
         for node in suspected.iter().filter(|node| !self.state.suspected.contains(node)) {
             warn!("{node} is suspected: nothing was heard of it for too long");

@@ -150,6 +150,7 @@ impl Node {
             checkpoint_bytes: 64 * 1024,
             checkpoint_slots: self.checkpoint_slots,
             forgotten: Forgotten::Nothing,
+            is_new: false,
             version: "sim".into(),
             pid: 0,
             observe: true,

@@ -1,0 +1,73 @@
+//! What a host's records say, for whoever looks at the disk of a stopped node.
+
+use quorate_protocol::wire::Wire;
+use quorate_protocol::{GroupId, paxos};
+
+use crate::host::GroupState;
+use crate::host::checkpoints::{Name, decode_meta, take_name};
+
+/// A group's meta record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckpointFacts {
+    pub namespace: u32,
+    pub epoch: u32,
+    pub members: Vec<u32>,
+    pub durability: &'static str,
+    /// Why the replica neither votes nor serves, if that is on record.
+    pub silent: Option<&'static str>,
+    /// Every slot below is executed in what is stored.
+    pub next_slot: u64,
+    pub promised: String,
+}
+
+/// Takes a meta record apart; says why not.
+pub fn checkpoint_facts(group: u64, meta: &[u8]) -> Result<CheckpointFacts, String> {
+    let meta = decode_meta(GroupId(group), meta).map_err(|malformed| malformed.to_string())?;
+    Ok(CheckpointFacts {
+        namespace: meta.namespace,
+        epoch: meta.configuration.epoch.0,
+        members: meta.configuration.members.iter().map(|member| member.0).collect(),
+        durability: meta.durability.word(),
+        silent: match meta.state {
+            GroupState::Forgetful => Some("forgetful"),
+            GroupState::Damaged => Some("damaged"),
+            _ => None,
+        },
+        next_slot: meta.position.next_slot.0,
+        promised: ballot(meta.position.promised),
+    })
+}
+
+/// What a name in the store names: an object, or some of the results that are kept.
+pub fn stored_name(name: &[u8]) -> String {
+    match take_name(name) {
+        Ok(Name::Object(key)) => format!("object {:?}", String::from_utf8_lossy(key)),
+        Ok(Name::Run(run)) => format!("results {run}"),
+        Err(malformed) => format!("unknown name {name:02x?} ({malformed})"),
+    }
+}
+
+/// A record of the log in a few words, with the ballot that it promises or accepts; or why it cannot be read.
+pub fn log_record(bytes: &[u8]) -> Result<(String, Option<(u32, u32)>), String> {
+    let record = paxos::Record::decode_all(bytes).map_err(|malformed| malformed.to_string())?;
+    let number = |ballot: quorate_protocol::Ballot| Some((ballot.number, ballot.node.0));
+    Ok(match &record {
+        paxos::Record::Promised { ballot: promised } => (format!("promised {}", ballot(*promised)), number(*promised)),
+        paxos::Record::Accepted { ballot: at, slot, frontier, .. } => {
+            (format!("slot {} accepted at {}, decided below {}", slot.0, ballot(*at), frontier.0), number(*at))
+        }
+        paxos::Record::Decided { slot, .. } => (format!("slot {} decided", slot.0), None),
+        paxos::Record::Checkpoint(position) => {
+            (format!("checkpoint at slot {}", position.next_slot.0), number(position.promised))
+        }
+    })
+}
+
+fn ballot(ballot: quorate_protocol::Ballot) -> String {
+    ballot_words((ballot.number, ballot.node.0))
+}
+
+/// `3.1`: the third, of node 1.
+pub fn ballot_words((number, node): (u32, u32)) -> String {
+    format!("{number}.{node}")
+}

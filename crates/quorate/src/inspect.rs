@@ -1,0 +1,158 @@
+//! `quorate inspect`: what the data directory of a stopped node holds, and whether it is whole.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use quorate_server::inspect::{Details, GroupFacts, Inspection, inspect};
+
+use crate::failure::{Context, Failure};
+use crate::output::{align_right, say, size, table, trimmed};
+
+/// Check and show the data directory of a stopped node
+///
+/// Reads all of the log and of the checkpoints and changes nothing; the checkpoint store is copied to the directory for
+/// temporary files (TMPDIR) to be read. The exit status is 1 if anything is damaged.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// The node's data directory
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// List every record of the log, one a line
+    #[arg(long, conflicts_with = "json")]
+    log: bool,
+    /// List what the checkpoints hold, one object a line
+    #[arg(long, conflicts_with = "json")]
+    checkpoints: bool,
+    /// Only this group
+    #[arg(long, value_name = "NUMBER")]
+    group: Option<u64>,
+    /// Print everything as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let details = Details { log: options.log, checkpoints: options.checkpoints, group: options.group };
+    let mut found = inspect(&options.directory, details, say)?;
+    if let Some(group) = options.group {
+        found.groups.retain(|&number, _| number == group);
+    }
+    if options.json {
+        say(serde_json::to_string_pretty(&found).context("cannot print what was found")?);
+    } else {
+        say(render(&found));
+    }
+    Ok(if found.damage.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn render(found: &Inspection) -> String {
+    let parts = [identity(found), log(found), segments(found), groups(found), damage(found)];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<String>>().join("\n\n")
+}
+
+fn identity(found: &Inspection) -> String {
+    let Some(identity) = &found.identity else {
+        return format!("{}: nobody can tell whose data these are", found.path);
+    };
+    let end = if identity.stopped_cleanly { "stopped cleanly" } else { "not stopped cleanly" };
+    let new = if identity.is_new { ", new: not all other nodes have accepted it" } else { "" };
+    format!(
+        "{}: node {} of cluster {}, incarnation {}, started {} times, {end}{new}",
+        found.path, identity.node, identity.cluster, identity.incarnation, identity.starts
+    )
+}
+
+fn log(found: &Inspection) -> String {
+    let log = &found.log;
+    let torn = match log.torn_bytes {
+        0 => String::new(),
+        bytes => format!("; {} at its end were never acknowledged", size(bytes)),
+    };
+    format!("log: {} records in {} blocks{torn}", log.records, log.blocks)
+}
+
+fn segments(found: &Inspection) -> String {
+    if found.log.segments.is_empty() {
+        return String::new();
+    }
+    let mut table =
+        table(&["segment", "size", "first block at", "last block at", "blocks", "records", "bytes", "groups"]);
+    let offset = |offset: Option<u64>| offset.map_or_else(|| "-".to_owned(), |offset| offset.to_string());
+    for segment in &found.log.segments {
+        table.add_row([
+            segment.segment.to_string(),
+            size(segment.bytes),
+            offset(segment.first),
+            offset(segment.last),
+            segment.blocks.to_string(),
+            segment.records.to_string(),
+            size(segment.record_bytes),
+            segment.groups.to_string(),
+        ]);
+    }
+    align_right(&mut table, 0..8);
+    trimmed(table)
+}
+
+fn groups(found: &Inspection) -> String {
+    if found.groups.is_empty() {
+        return String::new();
+    }
+    let header = [
+        "group",
+        "namespace",
+        "durability",
+        "epoch",
+        "members",
+        "promised",
+        "checkpoint",
+        "objects",
+        "bytes",
+        "log",
+        "last slot",
+        "state",
+    ];
+    let mut table = table(&header);
+    for (number, group) in &found.groups {
+        table.add_row(group_row(*number, group));
+    }
+    align_right(&mut table, [0, 3, 6, 7, 8, 9, 10]);
+    trimmed(table)
+}
+
+fn group_row(number: u64, group: &GroupFacts) -> Vec<String> {
+    let none = || "-".to_owned();
+    let checkpoint = group.checkpoint.as_ref();
+    let of = |text: Option<String>| text.unwrap_or_else(none);
+    let namespace = |namespace: u32| if namespace == u32::MAX { "root".to_owned() } else { namespace.to_string() };
+    let members = |members: &[u32]| members.iter().map(u32::to_string).collect::<Vec<String>>().join(",");
+    let state = match checkpoint {
+        Some(checkpoint) => checkpoint.silent.unwrap_or("alive"),
+        None => "dropped",
+    };
+    vec![
+        number.to_string(),
+        of(checkpoint.map(|checkpoint| namespace(checkpoint.namespace))),
+        of(checkpoint.map(|checkpoint| checkpoint.durability.to_owned())),
+        of(checkpoint.map(|checkpoint| checkpoint.epoch.to_string())),
+        of(checkpoint.map(|checkpoint| members(&checkpoint.members))),
+        of(group.promised.clone()),
+        of(checkpoint.map(|checkpoint| checkpoint.next_slot.to_string())),
+        of(checkpoint.map(|checkpoint| checkpoint.objects.to_string())),
+        of(checkpoint.map(|checkpoint| size(checkpoint.bytes))),
+        group.log_records.to_string(),
+        of(group.slot_last.map(|slot| slot.to_string())),
+        state.to_owned(),
+    ]
+}
+
+fn damage(found: &Inspection) -> String {
+    let mut lines: Vec<String> = found.damage.iter().map(|damage| format!("DAMAGE {damage}")).collect();
+    let made_out = &found.log.groups_made_out;
+    if !made_out.is_empty() {
+        let groups: Vec<String> = made_out.iter().map(u64::to_string).collect();
+        lines.push(format!("records that can be made out there are of the groups {}", groups.join(", ")));
+    }
+    if lines.is_empty() { "no damage".to_owned() } else { lines.join("\n") }
+}

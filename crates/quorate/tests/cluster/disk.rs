@@ -1,0 +1,263 @@
+//! Disks that fill up, fail, decay and are replaced, under real processes.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use redis::{Connection, RedisResult};
+
+use crate::nodes::{Cluster, until};
+
+/// Enough for the first segment of the log and the checkpoints, not for another segment.
+const SMALL_DISK: &str = "size=220m";
+const VALUE_BYTES: usize = 1 << 20;
+/// A log segment takes no more of such values.
+const VALUES_MAX: usize = 200;
+
+/// A small file system of its own, where the test may mount one.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(at: &Path) -> Option<SmallDisk> {
+        std::fs::create_dir_all(at).expect("a directory");
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", SMALL_DISK, "quorate-test"]).arg(at).stdin(Stdio::null());
+        command.output().is_ok_and(|output| output.status.success()).then(|| SmallDisk(at.to_owned()))
+    }
+
+    /// Takes all the space that is left.
+    fn fill(&self) {
+        let mut file = File::create(self.0.join("ballast")).expect("space for a name");
+        loop {
+            match file.write(&[1; 64 << 10]) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::StorageFull => return,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    fn make_space(&self) {
+        std::fs::remove_file(self.0.join("ballast")).expect("there");
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: the node may be about to end.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+fn set(client: &mut Connection, key: &str, value: &str) -> RedisResult<()> {
+    redis::cmd("SET").arg(key).arg(value).exec(client)
+}
+
+fn get(client: &mut Connection, key: &str) -> RedisResult<Option<String>> {
+    redis::cmd("GET").arg(key).query(client)
+}
+
+fn inspect(cluster: &Cluster, index: usize) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    command.arg("inspect").arg(cluster.node_directory(index)).stdin(Stdio::null()).output().expect("started")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_nothing_else() {
+    let mut cluster = Cluster::new("full", 3);
+    let Some(disk) = SmallDisk::mount(&cluster.node_directory(1)) else {
+        println!("SKIPPED: only root may mount a small file system");
+        return;
+    };
+    cluster.up();
+    let (mut first, mut second) = (cluster.client(0), cluster.client(1));
+    until("both serve", || set(&mut first, "a", "1").is_ok() && set(&mut second, "b", "1").is_ok());
+    disk.fill();
+    // The others are a quorum and take all of this; the second node fills its log with it.
+    let large = "x".repeat(VALUE_BYTES);
+    let mut written = 0;
+    let refusal = loop {
+        set(&mut first, &format!("large{}", written % 8), &large).expect("a quorum has space");
+        written += 1;
+        match set(&mut second, "b", &written.to_string()) {
+            Ok(()) => assert!(written < VALUES_MAX, "the disk does not fill"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((refusal.code(), written > 10), (Some("MISCONF"), true), "{refusal:?} after {written}");
+    for number in 0..20 {
+        set(&mut first, "a", &number.to_string()).expect("a quorum has space");
+        assert_eq!(get(&mut second, "a").expect("reads go on"), Some(number.to_string()));
+        let refusal = set(&mut second, "b", "refused").expect_err("no space");
+        assert_eq!(refusal.code(), Some("MISCONF"), "{refusal:?}");
+    }
+    let alarms = cluster.status().nodes[1].own.as_ref().map(|own| own.alarms.join("; ")).unwrap_or_default();
+    assert!(alarms.contains("no space left for the log"), "{alarms:?}");
+    disk.make_space();
+    until("writes go on", || set(&mut second, "c", "after").is_ok());
+    let check = |cluster: &Cluster| {
+        for index in 0..3 {
+            let mut client = cluster.client(index);
+            for (key, value) in [("a", "19"), ("b", &*(written - 1).to_string()), ("c", "after"), ("large0", &large)] {
+                until("the value is read", || get(&mut client, key).is_ok_and(|found| found.as_deref() == Some(value)));
+            }
+        }
+    };
+    check(&cluster);
+    cluster.kill(1);
+    cluster.start_by_hand(1);
+    check(&cluster);
+    cluster.stop_all();
+}
+
+/// One node under strace, which makes all calls of a kind on each thread fail from some number on.
+fn fails_and_recovers(name: &str, durability: &str, inject: &str, told: &str) {
+    let mut cluster = Cluster::new(name, 1);
+    let mut command = cluster.up_command();
+    command.args(["--durability", durability]);
+    cluster.up_as(command);
+    set(&mut cluster.client(0), "before", "kept").expect("stored");
+    cluster.down();
+    let calls = "trace=fdatasync,pwrite64";
+    let words = ["strace", "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null", "-e", calls, "-e", inject];
+    cluster.start_by_hand_under(0, &words);
+    let mut client = cluster.client(0);
+    let mut acknowledged = 0u64;
+    until("the disk fails", || match set(&mut client, "count", &(acknowledged + 1).to_string()) {
+        Ok(()) => {
+            acknowledged += 1;
+            false
+        }
+        Err(error) if error.code() == Some("LOADING") || error.code() == Some("NOQUORUM") => false,
+        Err(error) => {
+            assert!(error.is_io_error() || error.is_connection_dropped(), "answered after a failed write: {error:?}");
+            true
+        }
+    });
+    assert_eq!(cluster.wait_by_hand(0), Some(1));
+    let log = cluster.log_of(0);
+    let last = log.lines().last().unwrap_or_default();
+    assert!(last.starts_with("quorate: the log failed and this node stops: ") && last.contains(told), "{log}");
+    assert!(last.contains("Input/output error"), "{last}");
+    assert!(acknowledged > 0, "it failed before it served");
+    cluster.start_by_hand(0);
+    let mut client = cluster.client(0);
+    let mut found = None;
+    until("it serves again", || get(&mut client, "count").map(|value| found = value).is_ok());
+    let found: u64 = found.and_then(|value| value.parse().ok()).expect("a number");
+    assert!((acknowledged..=acknowledged + 1).contains(&found), "{found}, and {acknowledged} was acknowledged");
+    assert_eq!(get(&mut client, "before").expect("read").as_deref(), Some("kept"));
+    cluster.stop_all();
+}
+
+fn has_strace() -> bool {
+    let has = Command::new("strace").arg("-V").output().is_ok_and(|output| output.status.success());
+    if !has {
+        println!("SKIPPED: strace is not installed, which makes system calls fail");
+    }
+    has
+}
+
+#[test]
+fn a_failed_write_of_the_log_ends_the_process() {
+    if has_strace() {
+        fails_and_recovers("eio-write", "sync", "inject=pwrite64:error=EIO:when=40+", "cannot write ");
+    }
+}
+
+#[test]
+fn a_failed_sync_of_the_log_ends_the_process() {
+    if has_strace() {
+        // Here the log is written without direct I/O, and synced every 50 ms.
+        fails_and_recovers("eio-sync", "interval", "inject=fdatasync:error=EIO:when=10+", "cannot sync ");
+    }
+}
+
+#[test]
+fn a_replaced_directory_stays_out_and_says_so() {
+    let mut cluster = Cluster::started("replaced", 3);
+    let mut first = cluster.client(0);
+    for number in 0..50 {
+        set(&mut first, &format!("key{number}"), "kept").expect("stored");
+    }
+    cluster.down();
+    // A disk is replaced: what is left is the configuration.
+    let lost = cluster.node_directory(2);
+    for entry in std::fs::read_dir(&lost).expect("a directory").map(|entry| entry.expect("listed").path()) {
+        if !entry.ends_with("node.toml") {
+            std::fs::remove_dir_all(&entry).or_else(|_| std::fs::remove_file(&entry)).expect("removed");
+        }
+    }
+    cluster.start_by_hand(1);
+    cluster.start_by_hand(2);
+    // One whole member and one that lost its disk are no quorum.
+    let refused = "node n3's data directory was replaced: it is a new node and needs a new id";
+    until("the new node is refused", || cluster.log_of(1).contains(refused) && cluster.log_of(2).contains(refused));
+    for index in [1, 2] {
+        let refusal = set(&mut cluster.client(index), "key0", "never").expect_err("no quorum");
+        assert!(matches!(refusal.code(), Some("LOADING" | "NOQUORUM" | "TIMEOUT" | "TRYAGAIN")), "{refusal:?}");
+        let status = cluster.status_of(index).expect("told");
+        let alarms: Vec<String> =
+            status.nodes.iter().flat_map(|node| node.own.clone()).flat_map(|own| own.alarms).collect();
+        assert!(alarms.iter().any(|alarm| alarm.contains(refused)), "node {}: {alarms:?}", index + 1);
+    }
+    let status = cluster.status_of(2).expect("told");
+    let own = status.nodes[2].own.as_ref().expect("its own");
+    assert!(own.alarms[0].starts_with("its data directory is new: it neither votes nor serves"), "{:?}", own.alarms);
+    // Two whole members are one, and lose nothing.
+    cluster.start_by_hand(0);
+    let mut first = cluster.client(0);
+    until("a quorum serves", || set(&mut first, "key0", "after").is_ok());
+    for number in 1..50 {
+        assert_eq!(get(&mut first, &format!("key{number}")).expect("read").as_deref(), Some("kept"));
+    }
+    cluster.stop_all();
+    let seen = inspect(&cluster, 2);
+    assert!(text(&seen.stdout).contains("new: not all other nodes have accepted it"), "{}", text(&seen.stdout));
+}
+
+#[test]
+fn a_flipped_bit_silences_the_groups_that_it_may_concern() {
+    let mut cluster = Cluster::started("flipped", 3);
+    let mut first = cluster.client(0);
+    for number in 0..200 {
+        set(&mut first, &format!("key{number}"), "kept").expect("stored");
+    }
+    let running = inspect(&cluster, 2);
+    assert!(text(&running.stderr).contains("is in use by another process (pid "), "{}", text(&running.stderr));
+    cluster.down();
+    let sound = inspect(&cluster, 2);
+    let told = text(&sound.stdout);
+    assert!(sound.status.success() && told.ends_with("no damage\n") && told.contains("stopped cleanly"), "{told}");
+    // A bit of the log's second block.
+    let segment = cluster.node_directory(2).join("wal/log-00000000000000000001.qlog");
+    let file = OpenOptions::new().read(true).write(true).open(&segment).expect("the first segment");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, 4096 + 90).expect("read");
+    file.write_all_at(&[byte[0] ^ 4], 4096 + 90).expect("written");
+    let damaged = inspect(&cluster, 2);
+    let told = text(&damaged.stdout);
+    assert_eq!(damaged.status.code(), Some(1), "{told}");
+    assert!(
+        told.contains("DAMAGE the log is damaged: segment 1 is unreadable at offset 4096, up to segment 1"),
+        "{told}"
+    );
+    (0..3).for_each(|index| cluster.start_by_hand(index));
+    let status = cluster.status_of(2).expect("told");
+    let own = status.nodes[2].own.as_ref().expect("its own");
+    assert!(
+        own.alarms[0].starts_with("the log is damaged: segment 1 is unreadable at offset 4096"),
+        "{:?}",
+        own.alarms
+    );
+    let silent = status.volumes.iter().flat_map(|volume| &volume.members).filter(|member| member.silent.is_some());
+    let nodes: Vec<u32> = silent.map(|member| member.node).collect();
+    assert!(!nodes.is_empty() && nodes.iter().all(|&node| node == 3), "{nodes:?}");
+    cluster.stop_all();
+}

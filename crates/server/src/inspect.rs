@@ -1,0 +1,295 @@
+//! Looking at the data directory of a stopped node. Nothing in it is changed: the log is only read, and the checkpoint
+//! store, which cannot be opened without being written to, is copied first.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use quorate_checkpoint::{FjallSettings, FjallStore, Store};
+use quorate_node::inspect::{ballot_words, checkpoint_facts, log_record, stored_name};
+use quorate_wal::file::FileStorage;
+use quorate_wal::{Kind, Lsn, Storage, Wal};
+use serde::Serialize;
+
+use crate::directory::{CHECKPOINT, Directory, DirectoryError, Identity, NEW, WAL};
+use crate::links::Pins;
+
+/// What is in a data directory.
+#[derive(Debug, Default, Serialize)]
+pub struct Inspection {
+    pub path: String,
+    pub identity: Option<IdentityFacts>,
+    pub log: LogFacts,
+    pub groups: BTreeMap<u64, GroupFacts>,
+    /// Each place that is not what was written, a sentence each. Empty: all is well.
+    pub damage: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct IdentityFacts {
+    pub cluster: String,
+    pub node: u32,
+    pub incarnation: String,
+    pub starts: u32,
+    pub stopped_cleanly: bool,
+    /// Not all other nodes have accepted the directory yet.
+    pub is_new: bool,
+}
+
+#[derive(Debug, Default, Serialize)]
+pub struct LogFacts {
+    pub segments: Vec<SegmentFacts>,
+    pub blocks: u64,
+    pub records: u64,
+    /// At the end of the log, never acknowledged.
+    pub torn_bytes: u64,
+    /// Groups of which records can be made out in what is damaged.
+    pub groups_made_out: Vec<u64>,
+}
+
+#[derive(Debug, Default, Serialize)]
+pub struct SegmentFacts {
+    pub segment: u64,
+    pub bytes: u64,
+    /// Offsets of the first and the last block that holds records.
+    pub first: Option<u64>,
+    pub last: Option<u64>,
+    pub blocks: u64,
+    pub records: u64,
+    pub record_bytes: u64,
+    pub groups: u64,
+}
+
+#[derive(Debug, Default, Serialize)]
+pub struct GroupFacts {
+    /// Of its checkpoint; absent of a group that only the log knows.
+    pub checkpoint: Option<GroupCheckpoint>,
+    /// The highest slot that the log has a record of.
+    pub slot_last: Option<u64>,
+    /// The highest ballot promised or accepted at, in the log or the checkpoint.
+    pub promised: Option<String>,
+    pub log_records: u64,
+    pub log_bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct GroupCheckpoint {
+    pub namespace: u32,
+    pub epoch: u32,
+    pub members: Vec<u32>,
+    pub durability: &'static str,
+    pub silent: Option<&'static str>,
+    pub next_slot: u64,
+    pub promised: String,
+    pub objects: u64,
+    pub bytes: u64,
+}
+
+/// What else is told while it is read, a line each.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Details {
+    pub log: bool,
+    pub checkpoints: bool,
+    /// Only of this group.
+    pub group: Option<u64>,
+}
+
+/// Reads all of a stopped node's directory. Damage is part of what is found; only what cannot be looked at is an error.
+pub fn inspect(path: &Path, details: Details, mut tell: impl FnMut(String)) -> Result<Inspection, DirectoryError> {
+    let _lock = Directory::lock_stopped(path)?;
+    let mut found = Inspection { path: path.display().to_string(), ..Inspection::default() };
+    let identity = read_identity(path, &mut found);
+    if let Err(error) = Pins::open(path) {
+        found.damage.push(error.to_string());
+    }
+    if let Some(identity) = identity
+        && let Err(reason) = read_log(path, &identity, details, &mut found, &mut tell)
+    {
+        found.damage.push(reason);
+    }
+    let copied = copy_store(path).map_err(|source| DirectoryError::Io {
+        action: "copy the checkpoint store of",
+        path: path.to_owned(),
+        source,
+    })?;
+    if let Some(copy) = copied
+        && let Err(reason) = read_store(&copy, details, &mut found, &mut tell)
+    {
+        // The copy's name would mean nothing to anybody.
+        found.damage.push(reason.replace(&copy.0.display().to_string(), &found.path));
+    }
+    Ok(found)
+}
+
+fn read_identity(path: &Path, found: &mut Inspection) -> Option<Identity> {
+    let mut latest: Option<Identity> = None;
+    for (file, read) in Directory::identities(path) {
+        match read {
+            Ok(identity) if latest.as_ref().is_none_or(|latest| latest.start_number < identity.start_number) => {
+                latest = Some(identity);
+            }
+            Ok(_) => {}
+            Err(reason) => found.damage.push(format!("{}: {reason}", file.display())),
+        }
+    }
+    let identity = latest?;
+    found.identity = Some(IdentityFacts {
+        cluster: identity.cluster.to_string(),
+        node: identity.node.0,
+        incarnation: format!("{:016x}", identity.incarnation),
+        starts: identity.start_number,
+        stopped_cleanly: Directory::was_stopped_cleanly(path, &identity),
+        is_new: path.join(NEW).exists(),
+    });
+    Some(identity)
+}
+
+fn read_log(
+    path: &Path,
+    identity: &Identity,
+    details: Details,
+    found: &mut Inspection,
+    tell: &mut impl FnMut(String),
+) -> Result<(), String> {
+    let storage = FileStorage::open_read_only(&path.join(WAL)).map_err(|error| error.to_string())?;
+    let mut segments: BTreeMap<u64, (SegmentFacts, BTreeSet<u64>)> = BTreeMap::new();
+    for segment in storage.segments().map_err(|error| error.to_string())? {
+        let bytes = storage.length(segment).map_err(|error| error.to_string())?;
+        segments.insert(segment, (SegmentFacts { segment, bytes, ..SegmentFacts::default() }, BTreeSet::new()));
+    }
+    let Inspection { groups, damage, .. } = found;
+    let mut block = None;
+    let mut promised: BTreeMap<u64, (u32, u32)> = BTreeMap::new();
+    let settings = quorate_wal::Settings::new(identity.incarnation);
+    let opened = Wal::open(&storage, settings, |record| {
+        let Some((facts, seen)) = segments.get_mut(&record.lsn.segment()) else { return };
+        facts.blocks += u64::from(block.replace(record.lsn) != Some(record.lsn));
+        facts.first = facts.first.or(Some(record.lsn.offset()));
+        facts.last = Some(record.lsn.offset());
+        facts.records += 1;
+        facts.record_bytes += record.bytes.len() as u64;
+        seen.insert(record.group);
+        let group = groups.entry(record.group).or_default();
+        group.log_records += 1;
+        group.log_bytes += record.bytes.len() as u64;
+        if let Kind::Slot(slot) = record.kind {
+            group.slot_last = group.slot_last.max(Some(slot));
+        }
+        let told = log_record(record.bytes);
+        if let Ok((_, Some(ballot))) = &told {
+            let highest = promised.entry(record.group).or_default();
+            *highest = (*highest).max(*ballot);
+        }
+        let words = told.map_or_else(|reason| format!("unreadable: {reason}"), |(words, _)| words);
+        if words.starts_with("unreadable") {
+            damage.push(format!("{}: a record of group {} is {words}", place(record.lsn), record.group));
+        }
+        if details.log && details.group.is_none_or(|group| group == record.group) {
+            tell(format!("{} group {}: {words}, {} bytes", place(record.lsn), record.group, record.bytes.len()));
+        }
+    });
+    for (group, ballot) in promised {
+        groups.entry(group).or_default().promised = Some(ballot_words(ballot));
+    }
+    let wal = opened.map_err(|error| error.to_string())?;
+    let report = wal.report();
+    damage.extend(report.damage.iter().map(|damage| format!("the log is damaged: {damage}")));
+    let segments = segments.into_values().map(|(facts, seen)| SegmentFacts { groups: seen.len() as u64, ..facts });
+    found.log = LogFacts {
+        segments: segments.collect(),
+        blocks: report.block_count,
+        records: report.record_count,
+        torn_bytes: report.torn_bytes,
+        groups_made_out: report.groups_made_out.clone(),
+    };
+    Ok(())
+}
+
+fn place(lsn: Lsn) -> String {
+    format!("segment {} offset {}", lsn.segment(), lsn.offset())
+}
+
+/// A directory that goes with the value.
+struct Copy(PathBuf);
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The store in a temporary directory; none if there is none.
+fn copy_store(path: &Path) -> io::Result<Option<Copy>> {
+    let store = path.join(CHECKPOINT);
+    if !store.is_dir() || fs::read_dir(&store)?.next().is_none() {
+        return Ok(None);
+    }
+    let copy = Copy(std::env::temp_dir().join(format!("quorate-inspect-{}", std::process::id())));
+    copy_all(&store, &copy.0.join(CHECKPOINT))?;
+    let count = FjallStore::count_path(&store);
+    if count.exists() {
+        fs::copy(count, FjallStore::count_path(&copy.0.join(CHECKPOINT)))?;
+    }
+    Ok(Some(copy))
+}
+
+fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_all(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
+
+fn read_store(
+    copy: &Copy,
+    details: Details,
+    found: &mut Inspection,
+    tell: &mut impl FnMut(String),
+) -> Result<(), String> {
+    let store = FjallStore::open(&copy.0.join(CHECKPOINT), &FjallSettings::default());
+    let store = store.map_err(|error| error.to_string())?;
+    let mut metas = Vec::new();
+    let listed = store.groups(&mut |group, meta| metas.push((group, meta.to_vec())));
+    for (group, meta) in metas {
+        let facts = match checkpoint_facts(group, &meta) {
+            Ok(facts) => facts,
+            Err(reason) => {
+                found.damage.push(format!("the checkpoint of group {group} cannot be read: {reason}"));
+                continue;
+            }
+        };
+        let (mut objects, mut bytes) = (0, 0);
+        let read = store.for_each(group, &mut |name, value| {
+            objects += 1;
+            bytes += (name.len() + value.len()) as u64;
+            if details.checkpoints && details.group.is_none_or(|wanted| wanted == group) {
+                tell(format!("group {group}: {}, {} bytes", stored_name(name), value.len()));
+            }
+        });
+        if let Err(error) = read {
+            found.damage.push(format!("the checkpoint of group {group} cannot be read: {error}"));
+        }
+        let entry = found.groups.entry(group).or_default();
+        entry.promised.get_or_insert_with(|| facts.promised.clone());
+        entry.checkpoint = Some(GroupCheckpoint {
+            namespace: facts.namespace,
+            epoch: facts.epoch,
+            members: facts.members,
+            durability: facts.durability,
+            silent: facts.silent,
+            next_slot: facts.next_slot,
+            promised: facts.promised,
+            objects,
+            bytes,
+        });
+    }
+    listed.map_err(|error| error.to_string())
+}
