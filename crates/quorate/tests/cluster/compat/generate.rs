@@ -50,6 +50,8 @@ const COMMANDS: &[(u64, &str)] = &[
     (1, "ECHO value"),
     (2, "SELECT database"),
     (2, "HELLO hello-options"),
+    (1, "AUTH value"),
+    (1, "AUTH user value"),
     (1, "TIME"),
     (1, "CLIENT ID"),
     (2, "CLIENT SETNAME name"),
@@ -249,6 +251,7 @@ impl Generator {
             "pattern" => words.push(self.pick(words::PATTERNS).to_vec()),
             "cursor" => words.push(self.pick(words::CURSORS).to_vec()),
             "name" => words.push(self.pick(words::NAMES).to_vec()),
+            "user" => words.push(self.pick(words::USERS).to_vec()),
             "database" => words.push(self.pick(words::DATABASES).to_vec()),
             "switch" => words.push(self.pick(&[b"ON", b"On", b"maybe", b""]).to_vec()),
             "unknown" => words.push(self.pick(words::UNKNOWN).to_vec()),
@@ -346,7 +349,7 @@ impl Generator {
             let is_auth = option == b"AUTH";
             words.push(option);
             if is_auth {
-                words.push(self.pick(&[b"default", b"somebody", b""]).to_vec());
+                self.fill("user", words);
                 words.push(b"secret".to_vec());
             } else {
                 words.push(self.pick(words::NAMES).to_vec());
@@ -474,11 +477,8 @@ fn is_comparable(words: &[Vec<u8>]) -> bool {
         b"CLIENT" if words.get(1).is_some_and(|word| is_any(word, &["REPLY"])) => {
             !words.iter().any(|word| is_any(word, &["OFF", "SKIP"]))
         }
-        // Not the whole table of commands, and not what only Redis has.
-        b"COMMAND" => {
-            let is_whole = words.len() == 1 || words.len() == 2 && is_any(&words[1], &["DOCS", "INFO"]);
-            !is_whole && !words.iter().any(|word| is_any(word, &["AUTH"]))
-        }
+        // Not the whole table of commands: Redis has more.
+        b"COMMAND" => words.len() > 2 || words.len() == 2 && !is_any(&words[1], &["DOCS", "INFO"]),
         _ => true,
     }
 }

@@ -338,6 +338,7 @@ pub(crate) const COMMAND_NAMES: Words = &[
     b"ping",
     b"echo",
     b"hello",
+    b"auth",
     b"select",
     b"info",
     b"time",
@@ -367,6 +368,8 @@ pub(crate) const COMMAND_NAMES: Words = &[
     b"get|x",
     b"client|",
 ];
+
+pub(crate) const USERS: Words = &[b"default", b"Default", b"somebody", b""];
 
 pub(crate) const PARAMETERS: Words = &[
     b"save",
