@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
+mod clients;
 mod disk_image;
 mod fuzz;
 mod node;
@@ -19,7 +20,13 @@ struct Job {
     run: fn(&Path, &mut Options) -> Result<(), Failure>,
 }
 
-const JOBS: [Job; 2] = [
+const JOBS: [Job; 3] = [
+    Job {
+        name: "clients",
+        options: "",
+        about: "go-redis, ioredis, node-redis, Jedis and Lettuce, also through a node that dies and comes back",
+        run: clients::run,
+    },
     Job {
         name: "fuzz",
         options: "[--minutes 60]",
@@ -54,7 +61,10 @@ fn find(name: &str) -> Option<&'static Job> {
 }
 
 fn usage() -> String {
-    let job = |job: &Job| format!("cargo xtask long {} {}\n    {}\n", job.name, job.options, job.about);
+    let job = |job: &Job| {
+        let call = format!("cargo xtask long {} {}", job.name, job.options);
+        format!("{}\n    {}\n", call.trim_end(), job.about)
+    };
     JOBS.iter().map(job).collect()
 }
 

@@ -28,7 +28,7 @@ const COUNTING: Duration = Duration::from_millis(300);
 const PIPELINE_LENGTH: i64 = 1000;
 
 #[test]
-#[ignore = "needs Go, Node.js, a JDK and Maven, and fetches the libraries: see clients/README.md"]
+#[ignore = "fetches the libraries and what builds them: cargo xtask long clients"]
 fn libraries_of_other_languages_find_what_they_expect() {
     let mut cluster = Cluster::started("clients", 3);
     for (script, words) in PROGRAMS {
