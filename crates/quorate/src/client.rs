@@ -12,7 +12,7 @@ use quorate_resp::{ReplyError, ReplyLimits, ReplyParser, Value, write_request};
 use quorate_server::tls::{TlsError, client_config};
 
 use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, StreamOwned};
+use rustls::{AlertDescription, ClientConnection, StreamOwned};
 
 use crate::failure::Failure;
 
@@ -22,6 +22,8 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 const PASSWORD_VARIABLE: &str = "QUORATE_PASSWORD";
 /// What a node without a password says to one.
 const NO_PASSWORD: &str = "ERR AUTH <password> called without any password";
+/// What an encrypted port says to a client that speaks plainly.
+const SPEAK_TLS: &str = "ERR this port speaks TLS";
 /// How much is read at once.
 const READ_BYTES: usize = 64 << 10;
 
@@ -73,6 +75,19 @@ impl Endpoint {
         }
     }
 
+    /// One that is given no password, at `HOST:PORT`.
+    pub(crate) fn parse(address: &str) -> Option<Endpoint> {
+        let (host, port) = address.rsplit_once(':')?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        Some(Endpoint::new(host.to_owned(), port.parse().ok()?))
+    }
+
+    /// Another node at `HOST:PORT`, which is told and shown the same.
+    pub(crate) fn at(&self, address: &str) -> Option<Endpoint> {
+        let Endpoint { host, port, .. } = Endpoint::parse(address)?;
+        Some(Endpoint { host, port, ..self.clone() })
+    }
+
     /// The same, with TLS: whom to trust, and what to show.
     pub(crate) fn with_tls(self, ca: &Path, certificate: &Path, key: &Path) -> Endpoint {
         let owned = |path: &Path| Some(path.to_owned());
@@ -108,6 +123,8 @@ impl fmt::Display for Endpoint {
 #[derive(Debug)]
 pub(crate) struct Client {
     stream: Wire,
+    /// For errors.
+    endpoint: String,
     parser: ReplyParser,
     /// What has arrived and is not parsed yet.
     received: Vec<u8>,
@@ -115,7 +132,7 @@ pub(crate) struct Client {
 
 /// What the bytes go over.
 #[derive(Debug)]
-enum Wire {
+pub(crate) enum Wire {
     Plain(TcpStream),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
@@ -158,6 +175,12 @@ pub(crate) enum ClientError {
     NoName(String),
     #[error("the connection cannot be encrypted: {0}")]
     Encryption(rustls::Error),
+    #[error("no encrypted connection to {endpoint}: {reason}; {advice}")]
+    Handshake { endpoint: String, reason: io::Error, advice: &'static str },
+    #[error("{0} is an encrypted port: give --tls and --cacert")]
+    SpeaksTls(String),
+    #[error("the node wants to see a certificate of its authority: give --cert and --key")]
+    CertificateRequired,
     #[error("the node refuses the password: {0}")]
     PasswordRefused(String),
     #[error("the node closed the connection before it answered; whether it did what was asked is unknown")]
@@ -191,10 +214,11 @@ impl Client {
 
     fn begin(endpoint: &Endpoint, stream: TcpStream) -> Result<Client, ClientError> {
         let stream = match endpoint.session()? {
-            Some(session) => Wire::Tls(Box::new(StreamOwned::new(session, stream))),
+            Some(session) => Wire::Tls(Box::new(encrypted(endpoint, session, stream)?)),
             None => Wire::Plain(stream),
         };
-        let mut client = Client { stream, parser: ReplyParser::new(ReplyLimits::default()), received: Vec::new() };
+        let parser = ReplyParser::new(ReplyLimits::default());
+        let mut client = Client { stream, endpoint: endpoint.to_string(), parser, received: Vec::new() };
         if let Some(password) = endpoint.password()? {
             match client.call(&["AUTH", &password])? {
                 // It has none; whoever may come without may come with one.
@@ -204,6 +228,11 @@ impl Client {
             }
         }
         Ok(client)
+    }
+
+    /// The connection, once everything that was asked is answered.
+    pub(crate) fn into_stream(self) -> Wire {
+        self.stream
     }
 
     /// Whether the node serves, if only those who know the password.
@@ -219,8 +248,11 @@ impl Client {
     pub(crate) fn call<T: AsRef<[u8]>>(&mut self, words: &[T]) -> Result<Value, ClientError> {
         let mut request = Vec::new();
         write_request(&mut request, words);
-        self.stream.write_all(&request).map_err(ClientError::Broken)?;
-        self.receive()
+        self.stream.write_all(&request).map_err(broken)?;
+        match self.receive()? {
+            Value::Error(text) if text.starts_with(SPEAK_TLS) => Err(ClientError::SpeaksTls(self.endpoint.clone())),
+            reply => Ok(reply),
+        }
     }
 
     /// As [`Client::call`], for requests of which an error is a failure.
@@ -264,9 +296,42 @@ impl Client {
             Ok(0) => Err(ClientError::Closed),
             Ok(_) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-            Err(error) => Err(ClientError::Broken(error)),
+            Err(error) => Err(broken(error)),
         }
     }
+}
+
+/// Shakes hands, so that what is wrong with that is not taken for what is wrong with a request.
+fn encrypted(
+    endpoint: &Endpoint,
+    mut session: ClientConnection,
+    mut stream: TcpStream,
+) -> Result<StreamOwned<ClientConnection, TcpStream>, ClientError> {
+    while session.is_handshaking() {
+        if let Err(reason) = session.complete_io(&mut stream) {
+            let advice = match tls_error(&reason) {
+                Some(rustls::Error::InvalidCertificate(_)) => {
+                    "--cacert must be the authority that signed the node's certificate, which must be for that host"
+                }
+                Some(rustls::Error::InvalidMessage(_)) => "that port is not encrypted: leave out --tls",
+                _ => "does that port speak TLS?",
+            };
+            return Err(ClientError::Handshake { endpoint: endpoint.to_string(), reason, advice });
+        }
+    }
+    Ok(StreamOwned::new(session, stream))
+}
+
+fn broken(error: io::Error) -> ClientError {
+    match tls_error(&error) {
+        // Told once the handshake is over, since TLS 1.3.
+        Some(rustls::Error::AlertReceived(AlertDescription::CertificateRequired)) => ClientError::CertificateRequired,
+        _ => ClientError::Broken(error),
+    }
+}
+
+fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref()
 }
 
 fn first_line(path: &Path) -> io::Result<String> {

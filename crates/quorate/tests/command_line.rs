@@ -212,7 +212,12 @@ fn a_secure_cluster_lets_in_who_has_what_it_asks_for() {
     let with = |options: &[&str]| run(&[&["cli", "-p", &port][..], options, &["SET", "key", "value"]].concat());
     let output = with(&["--tls", "--cacert", &ca, "--password-file", &password]);
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    let status = run(&["status", "-p", &port, "--tls", "--cacert", &ca, "--password-file", &password]);
+    let known = ["-p", &port, "--tls", "--cacert", &ca, "--password-file", &password];
+    let run_known = |words: &[&str]| run(&[words, &known].concat());
+    let status = run_known(&["status"]);
+    let namespaces = run_known(&["namespace", "list"]);
+    let bench =
+        run_known(&["bench", "--seconds", "1", "--ops", "set", "--pipeline", "16", "--size", "5000", "--spread"]);
     let refused = with(&["--tls", "--cacert", &ca]);
     let plain = with(&[]);
     // SAFETY: a plain system call. The child has not been waited for, so its number is still its own.
@@ -220,7 +225,9 @@ fn a_secure_cluster_lets_in_who_has_what_it_asks_for() {
     assert!(up.wait().expect("ended").success());
     assert!(welcome.contains(&format!("quorate cli --tls --cacert {ca} --password-file {password}")), "{welcome}");
     assert_eq!(printed, "OK\n");
-    assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stderr));
+    for output in [status, namespaces, bench] {
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
     assert_eq!(refused.stdout, b"NOAUTH Authentication required.\n");
-    assert!(plain.stdout.starts_with(b"ERR this port speaks TLS"), "{plain:?}");
+    assert!(refusal(&plain).contains("is an encrypted port: give --tls and --cacert"), "{plain:?}");
 }

@@ -3,17 +3,17 @@
 //! Requests are made once; before each sending only the digits of their keys are rewritten.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpStream as StdStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
-use quorate_resp::write_request;
+use quorate_resp::{Value, write_request};
 
 use super::cpu::Processes;
 use super::replies::{ReplyCounter, Unexpected};
+use super::wire::Wire;
 use super::{Operation, Row};
+use crate::client::{Client, Endpoint};
 use crate::failure::{Context, Failure};
 
 const KEY_PREFIX: &str = "bench:";
@@ -104,7 +104,7 @@ impl Load {
         if self.waits { 2 } else { 1 }
     }
 
-    pub(super) fn run(&self, targets: &[String], processes: &Processes) -> Result<Measured, Failure> {
+    pub(super) fn run(&self, targets: &[Endpoint], processes: &Processes) -> Result<Measured, Failure> {
         let mut run = Run::new(self, targets)?;
         if let Until::Elapsed(measured) = self.until {
             run.advance(Some(measured / 5))?;
@@ -154,7 +154,7 @@ struct Run<'a> {
 }
 
 struct Connection {
-    stream: TcpStream,
+    stream: Wire,
     /// The batch, of which `written` bytes are sent.
     requests: Vec<u8>,
     digits: Vec<usize>,
@@ -165,15 +165,15 @@ struct Connection {
 }
 
 impl<'a> Run<'a> {
-    fn new(load: &'a Load, targets: &[String]) -> Result<Run<'a>, Failure> {
+    fn new(load: &'a Load, targets: &[Endpoint]) -> Result<Run<'a>, Failure> {
         let poll = Poll::new().context("cannot poll")?;
         let mut connections = Vec::new();
         let (requests, digits) = load.requests();
         let now = Instant::now();
         for (index, target) in (0..load.connections as usize).zip(targets.iter().cycle()) {
-            let mut stream = connect(target, load.namespace).context(format_args!("cannot connect to {target}"))?;
+            let mut stream = connect(target, load.namespace)?;
             let interest = Interest::READABLE | Interest::WRITABLE;
-            poll.registry().register(&mut stream, Token(index), interest).context("cannot poll")?;
+            poll.registry().register(stream.socket(), Token(index), interest).context("cannot poll")?;
             connections.push(Connection {
                 stream,
                 requests: requests.clone(),
@@ -265,7 +265,7 @@ impl<'a> Run<'a> {
                 self.send(index, now)?;
             }
             // Less than was asked for: the socket is empty, and its next bytes are a new event.
-            if length < self.buffer.len() {
+            if length < self.buffer.len() && self.connections[index].stream.reads_all_there_is() {
                 return Ok(());
             }
         }
@@ -330,27 +330,23 @@ impl Connection {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        match self.stream.flush() {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+            result => result,
+        }
     }
 }
 
-fn connect(target: &str, namespace: u32) -> io::Result<TcpStream> {
-    let address = target.to_socket_addrs()?.next().ok_or(ErrorKind::NotFound)?;
-    let mut stream = StdStream::connect(address)?;
-    stream.set_nodelay(true)?;
+/// A connection that knows the password, if there is one, and is in the namespace.
+fn connect(target: &Endpoint, namespace: u32) -> Result<Wire, Failure> {
+    let mut client = Client::connect(target)?;
     if namespace != 0 {
-        const SELECTED: &[u8] = b"+OK\r\n";
-        let mut request = Vec::new();
-        write_request(&mut request, &["SELECT", &namespace.to_string()]);
-        stream.write_all(&request)?;
-        let mut reply = [0; SELECTED.len()];
-        stream.read_exact(&mut reply)?;
-        if reply != *SELECTED {
-            return Err(io::Error::other(format!("there is no namespace {namespace}")));
+        match client.ask(&["SELECT", &namespace.to_string()])? {
+            Value::Simple(_) => {}
+            other => return Err(Failure(format!("SELECT was answered with {other:?}"))),
         }
     }
-    stream.set_nonblocking(true)?;
-    Ok(TcpStream::from_std(stream))
+    Wire::new(client.into_stream()).context(format_args!("cannot use the connection to {target}"))
 }
 
 /// The numbers of the keys, in the order in which they are sent.

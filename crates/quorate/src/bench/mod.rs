@@ -18,6 +18,7 @@ mod load;
 mod pairs;
 mod peer;
 mod replies;
+mod wire;
 
 use crate::client::{Client, Endpoint};
 use crate::failure::{Context, Failure};
@@ -37,6 +38,7 @@ const EXAMPLES: &str = "Examples:
   quorate bench --connections 1,16,64 --pipeline 1,16      all six combinations
   quorate bench --matrix --json > figures.json             the full table
   quorate bench -p 6379 --pids $(pidof redis-server)       another server alone
+  quorate bench --tls --cacert ca.pem --password-file pw   an encrypted port, with a password
   quorate bench --ops set --seconds 1 --against redis+wait=127.0.0.1:6380,127.0.0.1:6381,127.0.0.1:6382
                                                            both in turns: 20 pairs, ratios with intervals";
 
@@ -86,7 +88,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pids: Vec<u32>,
     /// Measure another server too, in turns with the cluster: KIND is redis, redis+wait (each SET followed by WAIT 2 0),
-    /// etcd or quorate. The first endpoint is asked, the CPU time of the processes behind all of them is counted
+    /// etcd or quorate. The first endpoint is asked, without password and TLS; the CPU time of the processes behind all of
+    /// them is counted
     #[arg(long, value_name = "KIND=HOST:PORT,...")]
     against: Vec<Peer>,
     /// How often each measurement is made, medians are told; six or more give intervals [default: 1, or 20 --against others]
@@ -184,13 +187,17 @@ fn cluster_status(endpoint: &Endpoint) -> Result<Option<Status>, Failure> {
     Ok(status::fetch(&mut client).ok())
 }
 
-fn targets(options: &Options, status: Option<&Status>) -> Result<Vec<String>, Failure> {
+fn targets(options: &Options, status: Option<&Status>) -> Result<Vec<Endpoint>, Failure> {
     if !options.spread {
-        return Ok(vec![options.endpoint.to_string()]);
+        return Ok(vec![options.endpoint.clone()]);
     }
     let status = status.ok_or_else(|| Failure::new("--spread needs a cluster that tells its nodes; leave it out"))?;
     let live = status.nodes.iter().filter(|node| node.state == NodeState::Live);
-    Ok(live.map(|node| node.client.clone()).collect())
+    live.map(|node| {
+        let address = options.endpoint.at(&node.client);
+        address.ok_or_else(|| Failure(format!("{} has no address for clients: {:?}", node.name, node.client)))
+    })
+    .collect()
 }
 
 fn processes(options: &Options, status: Option<&Status>) -> Result<Processes, Failure> {

@@ -10,6 +10,7 @@ use super::cpu::Processes;
 use super::load::Measured;
 use super::peer::Peer;
 use super::{Options, Row, loads};
+use crate::client::Endpoint;
 use crate::failure::Failure;
 use crate::output::{align_right, say, table, trimmed};
 
@@ -47,7 +48,7 @@ struct Contender {
 /// How many pairs, unless somebody says.
 const PAIRS: u32 = 20;
 
-pub(super) fn run(options: &Options, targets: &[String], processes: Processes) -> Result<(), Failure> {
+pub(super) fn run(options: &Options, targets: &[Endpoint], processes: Processes) -> Result<(), Failure> {
     let mut contenders = vec![Contender { name: "this".to_owned(), peer: None, processes }];
     for peer in &options.against {
         let contender = Contender { name: peer.name.clone(), peer: Some(peer.clone()), processes: peer.processes() };

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use super::cpu::Processes;
 use super::load::{Load, Measured};
 use super::{Operation, etcd};
+use crate::client::Endpoint;
 use crate::failure::Failure;
 
 /// How the server is spoken to, and what counts as one operation.
@@ -40,7 +41,7 @@ impl FromStr for Peer {
             _ => return Err("the kinds are redis, redis+wait, etcd and quorate".to_owned()),
         };
         let endpoints: Vec<String> = endpoints.split(',').map(str::to_owned).collect();
-        if let Some(odd) = endpoints.iter().find(|endpoint| !endpoint.contains(':')) {
+        if let Some(odd) = endpoints.iter().find(|endpoint| Endpoint::parse(endpoint).is_none()) {
             return Err(format!("'{odd}' is no HOST:PORT"));
         }
         Ok(Peer { name: name.to_owned(), kind, endpoints })
@@ -66,11 +67,17 @@ impl Peer {
 
     pub(super) fn measure(&self, load: &Load, processes: &Processes) -> Result<Measured, Failure> {
         match self.kind {
-            Kind::Redis => load.run(&self.endpoints[..1], processes),
-            Kind::RedisWait => load.waiting().run(&self.endpoints[..1], processes),
+            Kind::Redis => load.run(&[self.asked()?], processes),
+            Kind::RedisWait => load.waiting().run(&[self.asked()?], processes),
             Kind::Etcd => etcd::run(load, &self.endpoints, processes),
         }
         .map_err(|Failure(why)| Failure(format!("{}: {why}", self.name)))
+    }
+
+    /// The first endpoint, which is given no password.
+    fn asked(&self) -> Result<Endpoint, Failure> {
+        let text = &self.endpoints[0];
+        Endpoint::parse(text).ok_or_else(|| Failure(format!("'{text}' is no HOST:PORT")))
     }
 }
 
@@ -120,7 +127,7 @@ mod tests {
     fn peers_are_named_by_kind_and_endpoints() {
         let peer: Peer = "redis+wait=127.0.0.1:6380,127.0.0.1:6381".parse().expect("well-formed");
         assert_eq!((peer.kind, peer.endpoints.len()), (Kind::RedisWait, 2));
-        for wrong in ["redis", "mysql=127.0.0.1:1", "etcd=somewhere"] {
+        for wrong in ["redis", "mysql=127.0.0.1:1", "etcd=somewhere", "redis=here:port"] {
             assert!(wrong.parse::<Peer>().is_err(), "{wrong}");
         }
         assert!(peer.check(Operation::Get, 1).is_err() && peer.check(Operation::Set, 16).is_ok());
