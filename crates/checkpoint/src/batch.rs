@@ -33,6 +33,21 @@ impl Batch {
         self.groups.is_empty() && self.node.is_empty()
     }
 
+    /// Adds the changes of a batch that was built later.
+    pub fn append(&mut self, later: Batch) {
+        self.bytes += later.bytes;
+        self.node.extend(later.node);
+        for (number, changes) in later.groups {
+            let group = self.group(number);
+            group.meta = changes.meta.or(group.meta.take());
+            if changes.cleared {
+                group.cleared = true;
+                group.objects.clear();
+            }
+            group.objects.extend(changes.objects);
+        }
+    }
+
     /// Names and values that were put in, for those who keep batches bounded.
     pub fn bytes(&self) -> usize {
         self.bytes

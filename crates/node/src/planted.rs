@@ -19,10 +19,12 @@ pub enum Planted {
     SnapshotWithoutResults,
     /// A node believes its wall clock, whatever the others' show.
     EveryClockTrusted,
+    /// What a group needs of an old segment is not carried on when the segment goes.
+    CarriedRecordDropped,
 }
 
 impl Planted {
-    pub const ALL: [Planted; 7] = [
+    pub const ALL: [Planted; 8] = [
         Planted::SessionForgotten,
         Planted::PipelineOrderIgnored,
         Planted::DurableSentAtOnce,
@@ -30,6 +32,7 @@ impl Planted {
         Planted::ExpiryIgnored,
         Planted::SnapshotWithoutResults,
         Planted::EveryClockTrusted,
+        Planted::CarriedRecordDropped,
     ];
 }
 

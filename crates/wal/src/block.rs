@@ -16,7 +16,7 @@
 //!        72 records
 //! record  0 checksum   u32  low half of the xxh3-64 of everything that follows
 //!         4 length     u32  of the bytes
-//!         8 group      u64
+//!         8 group      u64  2^64 - 2: a note of what was released (`releases.rs`)
 //!        16 slot       u64  all ones: a state record
 //!        24 bytes
 //! ```

@@ -1,135 +1,145 @@
 //! Where the newest record of every slot and every group's newest state record are, and how much of each segment is
 //! still needed (GigaPaxos, section 3.5).
 //!
-//! A position is 8 bytes, without the record's length; what is needed of a segment is therefore counted in records. A
-//! group of which nothing is needed has no entry. Nothing here reads storage.
+//! It holds exactly what is needed: a group of which nothing is needed has no entry, so that a million groups whose
+//! checkpoints cover everything cost nothing. It need not be swapped: what makes it small is the same checkpoints that make
+//! the log small ([`crate::Settings::index_bytes_max`]). Nothing here reads storage.
 
+mod position;
+mod records;
 mod slots;
+mod table;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::{Kind, Lsn};
-use slots::Slots;
+pub(crate) use position::{Position, SEGMENT_MAX};
+use records::Records;
+use table::{Entry, Table};
 
-/// The address of a record: segment and offset. Ordered as the log is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Position(u64);
-
-impl Position {
-    const NONE: Position = Position(u64::MAX);
-
-    pub(crate) fn new(segment: u64, offset: u64) -> Position {
-        Position(Lsn::at(segment, offset).0)
-    }
-
-    pub(crate) fn segment(self) -> u64 {
-        Lsn(self.0).segment()
-    }
-
-    pub(crate) fn offset(self) -> u64 {
-        Lsn(self.0).offset()
-    }
-
-    fn is_none(self) -> bool {
-        self == Position::NONE
-    }
-}
+/// Entries that one search for groups which pin the oldest segment looks at: some tens of microseconds.
+const STEPS_MAX: usize = 4096;
 
 #[derive(Default)]
 pub(crate) struct Index {
-    groups: HashMap<u64, Group, BuildHasherDefault<GroupHasher>>,
+    groups: Table,
     segments: BTreeMap<u64, Segment>,
-}
-
-struct Group {
-    slots: Slots,
-    state: Position,
-    /// The newest segment that has this group in its list.
-    listed: u64,
+    size_bytes: u64,
+    live_bytes: u64,
+    /// Memory that the entries hold beside the table.
+    heap_bytes: usize,
+    sweep: Sweep,
 }
 
 #[derive(Default)]
 pub(crate) struct Segment {
     pub(crate) length: u64,
-    /// Bytes of records ever appended, and their number.
-    pub(crate) record_bytes: u64,
-    pub(crate) record_count: u64,
-    /// Records that somebody still needs.
+    /// Records that somebody still needs, and what they take.
     pub(crate) live_count: u64,
+    pub(crate) live_bytes: u64,
     /// The newest block with a record that took the place of one in here. Until it is durable, that one is needed too.
     superseded: Lsn,
-    /// Groups with records in here, in order of their first one.
-    groups: Vec<u64>,
+}
+
+/// How far the search for groups that pin the oldest segment has come.
+#[derive(Default)]
+struct Sweep {
+    segment: u64,
+    /// Entries before this place are yet to be looked at. An entry that moves does so to a smaller place, and from the
+    /// end: from what was looked at before.
+    place: usize,
+    /// Something was released, or came to lie elsewhere, since the last search from end to end began.
+    has_news: bool,
 }
 
 impl Index {
     pub(crate) fn add_segment(&mut self, segment: u64, length: u64) {
         self.segments.insert(segment, Segment { length, ..Segment::default() });
+        self.size_bytes += length;
     }
 
-    pub(crate) fn segments(&self) -> impl Iterator<Item = &Segment> {
-        self.segments.values()
+    pub(crate) fn segments(&self) -> impl Iterator<Item = (u64, &Segment)> {
+        self.segments.iter().map(|(number, segment)| (*number, segment))
+    }
+
+    pub(crate) fn segment_count(&self) -> usize {
+        self.segments.len()
     }
 
     pub(crate) fn group_count(&self) -> usize {
         self.groups.len()
     }
 
-    /// Takes note of a record of `bytes` bytes in the block `lsn`; it takes the place of an earlier one of its kind.
-    pub(crate) fn insert(&mut self, group: u64, kind: Kind, position: Position, bytes: u64, lsn: Lsn) {
-        let entry = self.groups.entry(group).or_insert(Group { slots: Slots::Empty, state: Position::NONE, listed: 0 });
-        let superseded = match kind {
-            Kind::Slot(slot) => entry.slots.insert(slot, position),
-            Kind::State => {
-                let before = std::mem::replace(&mut entry.state, position);
-                (!before.is_none()).then_some(before)
+    /// What the segments take.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// What records that somebody needs take.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.live_bytes
+    }
+
+    /// What the index takes in memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.groups.bytes() + self.heap_bytes
+    }
+
+    /// Takes note of a record in the block `lsn`; it takes the place of an earlier one of its kind.
+    pub(crate) fn insert(&mut self, group: u64, kind: Kind, position: Position, lsn: Lsn) {
+        let superseded = match self.groups.find(group) {
+            Some(place) => {
+                let records = self.groups.records_mut(place);
+                let before = records.heap_bytes();
+                let superseded = records.insert(kind, position);
+                self.heap_bytes = self.heap_bytes + records.heap_bytes() - before;
+                superseded
+            }
+            None => {
+                self.groups.push(Entry { group, records: Records::new(kind, position) });
+                None
             }
         };
         let segment = self.segments.entry(position.segment()).or_default();
-        segment.record_bytes += bytes;
-        segment.record_count += 1;
         segment.live_count += 1;
-        if entry.listed != position.segment() {
-            entry.listed = position.segment();
-            segment.groups.push(group);
-        }
-        if let Some(before) = superseded
-            && let Some(segment) = self.segments.get_mut(&before.segment())
-        {
-            segment.live_count -= 1;
-            segment.superseded = lsn;
+        segment.live_bytes += position.bytes();
+        self.live_bytes += position.bytes();
+        if let Some(before) = superseded {
+            self.sweep.has_news = true;
+            discount(&mut self.segments, &mut self.live_bytes, before);
+            if let Some(segment) = self.segments.get_mut(&before.segment()) {
+                segment.superseded = lsn;
+            }
         }
     }
 
     pub(crate) fn position(&self, group: u64, kind: Kind) -> Option<Position> {
-        let group = self.groups.get(&group)?;
-        match kind {
-            Kind::Slot(slot) => group.slots.position(slot),
-            Kind::State => (!group.state.is_none()).then_some(group.state),
-        }
+        self.groups.get(group)?.position(kind)
     }
 
     pub(crate) fn slots(&self, group: u64) -> Option<Range<u64>> {
-        self.groups.get(&group)?.slots.range()
+        self.groups.get(group)?.slots()
     }
 
-    pub(crate) fn release(&mut self, group: u64, slot_below: u64, appended_before: Lsn) {
-        let Some(entry) = self.groups.get_mut(&group) else { return };
-        let segments = &mut self.segments;
-        entry.slots.release(slot_below, |position| discount(segments, position));
-        if !entry.state.is_none() && entry.state.0 < appended_before.0 {
-            discount(segments, entry.state);
-            entry.state = Position::NONE;
+    /// Whether anything was let go.
+    pub(crate) fn release(&mut self, group: u64, slot_below: u64, appended_before: Lsn) -> bool {
+        let Some(place) = self.groups.find(group) else { return false };
+        let records = self.groups.records_mut(place);
+        let (segments, live_bytes) = (&mut self.segments, &mut self.live_bytes);
+        let before = records.heap_bytes();
+        let mut count = 0;
+        let is_empty = records.release(slot_below, appended_before, |position| {
+            count += 1;
+            discount(segments, live_bytes, position);
+        });
+        self.heap_bytes -= before;
+        match is_empty {
+            true => self.groups.remove(place),
+            false => self.heap_bytes += records.heap_bytes(),
         }
-        if entry.state.is_none() && entry.slots.is_empty() {
-            self.groups.remove(&group);
-        }
-    }
-
-    pub(crate) fn forget(&mut self, group: u64) {
-        self.release(group, u64::MAX, Lsn(u64::MAX));
+        self.sweep.has_news |= count > 0;
+        count > 0
     }
 
     /// Takes out the oldest segments of which nothing is needed, up to `below`. Only from the old end: what is left is
@@ -142,61 +152,54 @@ impl Index {
             && oldest.get().superseded <= durable
         {
             removable.push(*oldest.key());
-            oldest.remove();
+            self.size_bytes -= oldest.remove().length;
         }
         removable
     }
 
-    /// Groups with needed records in segments before `below`, those of the oldest segment first.
-    pub(crate) fn oldest_groups(&self, below: u64, most: usize) -> Vec<u64> {
-        let mut oldest = Vec::new();
-        let mut seen: HashSet<u64, BuildHasherDefault<GroupHasher>> = HashSet::default();
-        for (&number, segment) in self.segments.range(..below).filter(|(_, segment)| segment.live_count > 0) {
-            let pinning = segment.groups.iter().filter(|group| self.pins(**group, number));
-            for &group in pinning {
-                if oldest.len() == most {
-                    return oldest;
-                }
-                if seen.insert(group) {
-                    oldest.push(group);
-                }
-            }
-        }
-        oldest
+    /// The oldest segment that is needed, if it lies before `below`.
+    pub(crate) fn oldest_needed(&self, below: u64) -> Option<u64> {
+        self.segments.range(..below).find(|(_, segment)| segment.live_count > 0).map(|(number, _)| *number)
     }
 
-    fn pins(&self, group: u64, segment: u64) -> bool {
-        self.groups.get(&group).is_some_and(|entry| {
-            (!entry.state.is_none() && entry.state.segment() == segment) || entry.slots.reach_into(segment)
-        })
+    /// Goes on with the search for groups that hold on to the oldest segment that is needed, if it lies before `below`.
+    /// At most `most`; each is named again in every search from end to end, of which one begins only when the last one has
+    /// ended and something was released since.
+    pub(crate) fn pinning(&mut self, below: u64, most: usize) -> Vec<u64> {
+        let Some(oldest) = self.oldest_needed(below) else { return Vec::new() };
+        if self.sweep.segment != oldest {
+            self.sweep = Sweep { segment: oldest, place: 0, has_news: true };
+        }
+        if self.sweep.place == 0 && std::mem::take(&mut self.sweep.has_news) {
+            self.sweep.place = self.groups.len();
+        }
+        self.sweep.place = self.sweep.place.min(self.groups.len());
+        let end = self.sweep.place.saturating_sub(STEPS_MAX);
+        let mut found = Vec::new();
+        while self.sweep.place > end && found.len() < most {
+            self.sweep.place -= 1;
+            let pins = |entry: &&Entry| entry.records.has_any_before(oldest + 1);
+            found.extend(self.groups.at(self.sweep.place).filter(pins).map(|entry| entry.group));
+        }
+        found
+    }
+
+    /// What a group needs of the segments before `segment`, in the order of the log.
+    pub(crate) fn needed_before(&self, group: u64, segment: u64) -> Vec<(Position, Kind)> {
+        let mut needed = Vec::new();
+        if let Some(records) = self.groups.get(group) {
+            records.for_each_before(segment, |kind, position| needed.push((position, kind)));
+        }
+        needed.sort_unstable();
+        needed
     }
 }
 
-fn discount(segments: &mut BTreeMap<u64, Segment>, position: Position) {
+fn discount(segments: &mut BTreeMap<u64, Segment>, live_bytes: &mut u64, position: Position) {
+    *live_bytes -= position.bytes();
     if let Some(segment) = segments.get_mut(&position.segment()) {
         segment.live_count -= 1;
-    }
-}
-
-/// Mixes the bits of a group id. Group ids are given out by parents, never chosen by a client, and runs must repeat:
-/// so no random key.
-#[derive(Default)]
-pub(crate) struct GroupHasher(u64);
-
-impl Hasher for GroupHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(self.0 ^ u64::from(byte));
-        }
-    }
-
-    fn write_u64(&mut self, id: u64) {
-        let wide = u128::from(id ^ 0x9e37_79b9_7f4a_7c15) * u128::from(0xd6e8_feb8_6659_fd93_u64);
-        self.0 = (wide >> 64) as u64 ^ wide as u64;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
+        segment.live_bytes -= position.bytes();
     }
 }
 
@@ -205,7 +208,7 @@ mod tests {
     use super::*;
 
     fn insert(index: &mut Index, group: u64, kind: Kind, segment: u64, offset: u64) {
-        index.insert(group, kind, Position::new(segment, offset), 100, Lsn::at(segment, offset & !4095));
+        index.insert(group, kind, Position::new(segment, offset, 100), Lsn::at(segment, offset & !4095));
     }
 
     fn index() -> Index {
@@ -232,7 +235,7 @@ mod tests {
             insert(&mut index, 7, Kind::Slot(slot), 1, 72 + slot * 100);
         }
         insert(&mut index, 7, Kind::State, 2, 4096 + 72);
-        index.release(7, 15, Lsn::at(2, 4096));
+        assert!(index.release(7, 15, Lsn::at(2, 4096)));
         assert_eq!(index.slots(7), Some(15..20));
         assert!(index.position(7, Kind::State).is_some(), "a state record in the very block is not before it");
         index.release(7, 20, Lsn::at(2, 8192));
@@ -248,12 +251,51 @@ mod tests {
         for slot in 1..100 {
             insert(&mut index, 1, Kind::Slot(slot), 2 + slot / 50, 72 + slot * 100);
         }
+        assert_eq!(index.pinning(4, 1), [99]);
         index.release(1, 60, Lsn(0));
-        assert_eq!(index.oldest_groups(4, 10), [99, 1]);
-        assert_eq!(index.oldest_groups(4, 1), [99]);
+        assert_eq!(index.pinning(4, 10), [], "the search goes on where it was");
+        assert_eq!(index.pinning(4, 10), [99]);
+        assert_eq!(index.pinning(4, 10), [], "nothing was released since");
         assert_eq!(index.take_removable(4, Lsn::at(3, 0)), []);
-        index.forget(99);
+        assert_eq!(index.oldest_needed(4), Some(1));
+        assert!(index.release(99, u64::MAX, Lsn(u64::MAX)));
         assert_eq!(index.take_removable(4, Lsn::at(3, 0)), [1, 2]);
-        assert_eq!(index.oldest_groups(4, 10), [1]);
+        assert_eq!(index.pinning(4, 10), [1]);
+        assert_eq!(index.pinning(3, 10), [], "the newest segment is not to be had");
+    }
+
+    #[test]
+    fn every_group_that_pins_is_found_while_others_go() {
+        let mut index = index();
+        for group in 0..20_000 {
+            insert(&mut index, group, Kind::Slot(0), 1 + group % 2, 72 + group);
+        }
+        let mut named = std::collections::BTreeSet::new();
+        while index.oldest_needed(2).is_some() {
+            let found = index.pinning(2, 100);
+            for group in &found {
+                named.insert(*group);
+                // Every tenth takes its time.
+                if group % 10 != 4 || named.len() > 9_900 {
+                    index.release(*group, 1, Lsn(0));
+                }
+            }
+        }
+        assert_eq!((named.len(), index.group_count()), (10_000, 10_000));
+        assert_eq!(index.live_bytes, index.segments.values().map(|segment| segment.live_bytes).sum::<u64>());
+    }
+
+    #[test]
+    fn needed_records_are_told_in_the_order_of_the_log() {
+        let mut index = index();
+        insert(&mut index, 7, Kind::Slot(9), 1, 72);
+        insert(&mut index, 7, Kind::State, 1, 300);
+        insert(&mut index, 7, Kind::Slot(8), 1, 500);
+        insert(&mut index, 7, Kind::Slot(10), 2, 72);
+        insert(&mut index, 7, Kind::Slot(9), 2, 200);
+        let kinds = |segment| index.needed_before(7, segment).into_iter().map(|(_, kind)| kind).collect::<Vec<_>>();
+        assert_eq!(kinds(2), [Kind::State, Kind::Slot(8)]);
+        assert_eq!(kinds(3), [Kind::State, Kind::Slot(8), Kind::Slot(10), Kind::Slot(9)]);
+        assert_eq!(index.needed_before(8, 3), []);
     }
 }

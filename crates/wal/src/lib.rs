@@ -7,9 +7,12 @@
 //!   where a segment ends or [`BLOCK_BYTES_MAX`] is reached) with one checksum.
 //! - **A crash loses only what was not durable**, and nothing of it comes back later. Bytes that were durable and are
 //!   not readable are *damage*: located, reported and never applied. See [`OpenReport`].
-//! - **A segment goes when nobody needs it**, oldest first. A group that pins the oldest segments is named by
-//!   [`Wal::oldest_groups`]: checkpointing it, or appending again what it needs, frees them. The newest durable block is
-//!   never removed, so that the [`Lsn`] of what was durable is never used again.
+//! - **A segment goes when nobody needs it**, oldest first. While the log is larger than it should be
+//!   ([`Wal::needs_relief`]), [`Wal::pinning`] names groups that hold on to the oldest segment. A checkpoint makes a group's
+//!   records needless; what it cannot cover is appended again by [`Wal::carry`]. The newest durable block is never removed,
+//!   so that the [`Lsn`] of what was durable is never used again.
+//! - **What is needless stays so.** What was released is noted in the log itself, so that opening it calls only those
+//!   groups up that have something in it.
 //!
 //! A block is padded to whole pages, and a page is written once. The alternative, to fill the last page up with the
 //! next flush, writes less when flushes are small and spaced out, but rewrites a page of acknowledged records, which a
@@ -25,6 +28,8 @@ pub mod file;
 mod index;
 pub mod memory;
 mod recover;
+mod releases;
+mod relief;
 mod report;
 mod storage;
 mod submission;
@@ -37,8 +42,9 @@ use std::sync::Arc;
 pub use block::FORMAT_VERSION;
 use block::{HEADER_BYTES, Header, Life, RECORD_HEADER_BYTES};
 use buffer::{Buffer, Pool};
-use index::{Index, Position};
-pub use report::{Damage, OpenError, OpenReport, ReadError, Statistics};
+use index::{Index, Position, SEGMENT_MAX};
+use releases::{Noted, Releases};
+pub use report::{Damage, OpenError, OpenReport, ReadError, SegmentStatistics, Statistics};
 pub use storage::{Bounds, Storage, StorageError};
 pub use submission::{Block, Creation, Submission};
 
@@ -94,13 +100,25 @@ pub struct Settings {
     pub log_id: u64,
     /// A multiple of [`PAGE_BYTES`]. A segment for a larger record is larger.
     pub segment_bytes: u64,
+    /// The log should not be larger than this and twice what is needed of it.
+    pub slack_bytes: u64,
+    /// The log should not be larger than this, however much of it is needed: it is what recovery reads.
+    pub size_bytes_max: u64,
+    /// The index should not take more memory than this.
+    pub index_bytes_max: usize,
 }
 
 impl Settings {
     pub const SEGMENT_BYTES: u64 = 64 * 1024 * 1024;
 
     pub fn new(log_id: u64) -> Settings {
-        Settings { log_id, segment_bytes: Settings::SEGMENT_BYTES }
+        Settings {
+            log_id,
+            segment_bytes: Settings::SEGMENT_BYTES,
+            slack_bytes: 2 * Settings::SEGMENT_BYTES,
+            size_bytes_max: 8 * Settings::SEGMENT_BYTES,
+            index_bytes_max: 96 * 1024 * 1024,
+        }
     }
 }
 
@@ -111,6 +129,8 @@ pub struct Recovered<'a> {
     pub kind: Kind,
     pub bytes: &'a [u8],
     pub lsn: Lsn,
+    /// Nobody has said that a checkpoint covers it.
+    pub is_needed: bool,
 }
 
 /// The log. See the crate's promises.
@@ -135,6 +155,8 @@ pub struct Wal {
     recorded: Lsn,
     vouched: Lsn,
     pool: Pool,
+    /// What was released and is not noted yet.
+    unnoted: Vec<Noted>,
     report: OpenReport,
     counted: Statistics,
 }
@@ -156,7 +178,7 @@ struct Gathering {
 
 impl Wal {
     /// Reads the whole log and calls every record back, in the order in which they were appended, also those that
-    /// later ones supersede. Then writing goes on behind the last whole block. A medium that refuses to be read ends
+    /// later ones supersede or a checkpoint covers. Then writing goes on behind the last whole block. A medium that refuses to be read ends
     /// this with an error: taken for a torn tail, it would be forgotten what was promised.
     ///
     /// # Panics
@@ -171,8 +193,10 @@ impl Wal {
         assert!(size.is_multiple_of(PAGE_BYTES as u64), "a segment of {size} bytes, which are not whole pages");
         let segments = storage.segments()?;
         let bounds = storage.bounds()?;
-        let scan = recover::Scan::of(storage, &segments, settings.log_id)?;
+        let mut releases = Releases::default();
+        let scan = recover::Scan::of(storage, &segments, settings.log_id, &mut releases)?;
         let verdict = scan.judge(&segments, bounds);
+        releases.retain(|block| verdict.accepts(block));
         let mut index = Index::default();
         for &segment in &segments {
             index.add_segment(segment, storage.length(segment)?);
@@ -190,7 +214,7 @@ impl Wal {
             settings.log_id,
             |header, bytes| {
                 if verdict.accepts(header.lsn) {
-                    replay(header, bytes, &mut index, &mut report, &mut each);
+                    replay(header, bytes, &releases, &mut index, &mut report, &mut each);
                 }
             },
             |_| {},
@@ -217,6 +241,7 @@ impl Wal {
             recorded: verdict.last,
             vouched: Lsn(0),
             pool: Pool::default(),
+            unnoted: Vec::new(),
             report,
             counted: Statistics::default(),
         })
@@ -231,9 +256,15 @@ impl Wal {
     /// [`Wal::appended`] says now.
     ///
     /// # Panics
-    /// If `bytes` are more than [`RECORD_BYTES_MAX`], or the slot is `u64::MAX`.
+    /// If `bytes` are more than [`RECORD_BYTES_MAX`], the slot is `u64::MAX`, or the group `u64::MAX - 1`.
     pub fn append(&mut self, group: u64, kind: Kind, bytes: &[u8]) {
         assert!(bytes.len() <= RECORD_BYTES_MAX, "a log record of {} bytes", bytes.len());
+        assert_ne!(group, releases::GROUP, "this number marks the log's own records");
+        let (position, lsn) = self.write_record(group, kind, bytes);
+        self.index.insert(group, kind, position, lsn);
+    }
+
+    fn write_record(&mut self, group: u64, kind: Kind, bytes: &[u8]) -> (Position, Lsn) {
         let needed = RECORD_HEADER_BYTES + bytes.len();
         if self.gathering.as_ref().is_some_and(|block| !block.has_room(needed, self.cursor)) {
             self.close();
@@ -248,13 +279,16 @@ impl Wal {
         block.buffer.extend(bytes);
         block::seal_record(&mut block.buffer.bytes_mut()[at..], group, kind);
         block.record_count += 1;
-        let position = Position::new(block.lsn.segment(), block.lsn.offset() + at as u64);
-        self.index.insert(group, kind, position, needed as u64, block.lsn);
         self.counted.record_bytes += needed as u64;
+        (Position::new(block.lsn.segment(), block.lsn.offset() + at as u64, needed), block.lsn)
     }
 
     /// Closes the block being gathered and hands out what is to be written. None if nothing was appended.
     pub fn submit(&mut self) -> Option<Submission> {
+        // What is noted goes with what is written anyway.
+        if self.gathering.is_some() {
+            self.note_releases();
+        }
         self.close();
         let first = self.in_flight.len() - self.unsubmitted_count;
         self.unsubmitted_count = 0;
@@ -280,10 +314,14 @@ impl Wal {
 
     /// Closes an empty block, if no block says yet that the newest record is durable; it is submitted like any other. Bits
     /// that flip later in that record are then told from a torn tail. Nothing happens while records are gathered or in
-    /// flight, nor at the very end of a segment.
+    /// flight, nor at the very end of a segment. Releases that wait to be noted are noted instead.
     pub fn vouch(&mut self) {
         let at_rest = self.gathering.is_none() && self.durable == self.closed;
-        let has_room = self.cursor.offset + PAGE_BYTES as u64 <= self.cursor.length;
+        let room = (self.cursor.length - self.cursor.offset) as usize;
+        if at_rest && !self.unnoted.is_empty() && room >= pages(releases::BLOCK_BYTES_MAX) {
+            return self.note_releases();
+        }
+        let has_room = room >= PAGE_BYTES;
         if at_rest && has_room && self.vouched < self.recorded {
             self.begin(0);
             self.close();
@@ -316,46 +354,12 @@ impl Wal {
         self.index.slots(group)
     }
 
-    /// A durable checkpoint covers these: the group's slots below `slot_below`, and its state record if that was
-    /// appended in a block before `appended_before`, which is what [`Wal::durable`] said when the checkpoint was made.
-    /// (Not [`Wal::appended`]: a crash may take that block away, and a new record may come to lie at its address.)
-    pub fn release(&mut self, group: u64, slot_below: u64, appended_before: Lsn) {
-        self.index.release(group, slot_below, appended_before.min(self.durable));
-    }
-
-    /// The group is deleted, durably: nothing of it is needed.
-    pub fn forget(&mut self, group: u64) {
-        self.index.forget(group);
-    }
-
-    /// The oldest segments, if nobody needs them any more, in the order in which they must be removed. Each is named
-    /// once; one that is not removed is found again when the log is next opened.
-    pub fn removable(&mut self) -> Vec<u64> {
-        self.index.take_removable(self.durable.segment(), self.durable)
-    }
-
-    /// At most `most` groups that hold on to segments before the newest, beginning with the oldest.
-    pub fn oldest_groups(&self, most: usize) -> Vec<u64> {
-        self.index.oldest_groups(self.durable.segment(), most)
-    }
-
-    pub fn statistics(&self) -> Statistics {
-        let mut statistics = Statistics { group_count: self.index.group_count() as u64, ..self.counted };
-        for segment in self.index.segments() {
-            statistics.segment_count += 1;
-            statistics.bytes += segment.length;
-            statistics.live_record_count += segment.live_count;
-            statistics.live_bytes += segment.live_count * segment.record_bytes / segment.record_count.max(1);
-        }
-        statistics
-    }
-
     /// Begins a block in which `needed` bytes have room, in a new segment if the newest has not.
     fn begin(&mut self, needed: usize) {
         let needed = pages(HEADER_BYTES + needed) as u64;
         if self.cursor.offset + needed > self.cursor.length {
             let (segment, length) = (self.segment_next, self.settings.segment_bytes.max(needed));
-            assert!(segment <= u64::from(u32::MAX), "segment numbers are used up");
+            assert!(segment <= SEGMENT_MAX, "segment numbers are used up");
             self.segment_next += 1;
             self.create.push(Creation { segment, length });
             self.index.add_segment(segment, length);
@@ -447,6 +451,7 @@ impl Gathering {
 fn replay(
     header: &Header,
     bytes: &[u8],
+    releases: &Releases,
     index: &mut Index,
     report: &mut OpenReport,
     each: &mut impl FnMut(Recovered<'_>),
@@ -454,10 +459,16 @@ fn replay(
     let lsn = header.lsn;
     report.block_count += 1;
     let adds_up = block::for_each_record(bytes, header.count, |at, group, kind, bytes| {
-        let position = Position::new(lsn.segment(), lsn.offset() + at as u64);
-        index.insert(group, kind, position, (RECORD_HEADER_BYTES + bytes.len()) as u64, lsn);
+        if group == releases::GROUP {
+            return;
+        }
+        let position = Position::new(lsn.segment(), lsn.offset() + at as u64, RECORD_HEADER_BYTES + bytes.len());
+        let is_needed = !releases.cover(group, kind, position.lsn());
+        if is_needed {
+            index.insert(group, kind, position, lsn);
+        }
         report.record_count += 1;
-        each(Recovered { group, kind, bytes, lsn });
+        each(Recovered { group, kind, bytes, lsn, is_needed });
     });
     if !adds_up {
         report.damage.push(Damage::Unreadable { from: lsn, to: Lsn(lsn.0 + u64::from(header.length)) });

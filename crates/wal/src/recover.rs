@@ -14,6 +14,7 @@
 use std::collections::BTreeSet;
 
 use crate::block::{self, HEADER_BYTES, Header, Life};
+use crate::releases::{self, Releases};
 use crate::storage::{Bounds, Storage, StorageError};
 use crate::{Damage, Lsn, OpenError, PAGE_BYTES, pages};
 
@@ -127,14 +128,27 @@ fn refuse_strangers(header: &Header, log_id: u64) -> Result<(), OpenError> {
 }
 
 impl Scan {
-    pub(crate) fn of(storage: &impl Storage, segments: &[u64], log_id: u64) -> Result<Scan, OpenError> {
+    /// What `releases` gets are notes in whole blocks, whether or not these turn out to be part of the log.
+    pub(crate) fn of(
+        storage: &impl Storage,
+        segments: &[u64],
+        log_id: u64,
+        releases: &mut Releases,
+    ) -> Result<Scan, OpenError> {
         let mut scan = Scan::default();
         let mut broken = Vec::new();
         walk(
             storage,
             segments,
             log_id,
-            |header, _| scan.note(header),
+            |header, block| {
+                scan.note(header);
+                block::for_each_record(block, header.count, |at, group, _, bytes| {
+                    if group == releases::GROUP {
+                        releases.note(header.lsn, Lsn(header.lsn.0 + at as u64), bytes);
+                    }
+                });
+            },
             |header| broken.push((header.lsn, u64::from(header.length))),
         )?;
         scan.broken = broken;

@@ -83,13 +83,25 @@ pub struct Statistics {
     pub segment_count: u64,
     /// What the segments take on the medium.
     pub bytes: u64,
-    /// What records that somebody still needs take, estimated from their number and each segment's mean size.
+    /// What records that somebody still needs take, within a quarter.
     pub live_bytes: u64,
-    pub live_record_count: u64,
     /// Groups of which the log holds something that is needed.
     pub group_count: u64,
+    /// What knowing where they are takes in memory.
+    pub index_bytes: u64,
     /// Since the log was opened: blocks, and the bytes written for them with and without padding.
     pub block_count: u64,
     pub written_bytes: u64,
     pub record_bytes: u64,
+    /// Of them, records that were appended again so that an old segment could go.
+    pub carried_bytes: u64,
+}
+
+/// How much of a segment somebody still needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SegmentStatistics {
+    pub segment: u64,
+    pub bytes: u64,
+    pub live_bytes: u64,
+    pub live_record_count: u64,
 }

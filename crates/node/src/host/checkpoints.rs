@@ -19,11 +19,12 @@ use crate::root::Durability;
 const META_VERSION: u8 = 2;
 /// The name under which the root's state is stored as if it were an object.
 const ROOT_OBJECT: &[u8] = b"root";
-/// Groups checkpointed at once: each holds its changed objects in memory until they are stored.
+/// Batches under way at once, each of them held in memory until it is stored.
 const UNDER_WAY_MAX: usize = 8;
-
-/// Beyond this many segments, whoever pins the oldest is checkpointed.
-const SEGMENTS_KEPT: u64 = 4;
+/// Checkpoints share a batch until it is this large, but for the last of them.
+const BATCH_BYTES: usize = 1 << 20;
+/// Checkpoints begun in a turn.
+const PER_TURN: usize = 512;
 
 /// What to do once a batch is stored.
 pub(super) enum Stored {
@@ -33,13 +34,16 @@ pub(super) enum Stored {
         /// Those that stay silent for ever need no records either.
         dropped: Vec<GroupId>,
     },
-    Checkpoint {
-        index: u32,
-        group: GroupId,
-        next_slot: Slot,
-        appended: Lsn,
-    },
+    Checkpoints(Vec<Checkpointed>),
     Snapshot(Box<super::transfer::Installing>),
+}
+
+/// What a checkpoint covers.
+pub(super) struct Checkpointed {
+    index: u32,
+    group: GroupId,
+    next_slot: Slot,
+    appended: Lsn,
 }
 
 #[derive(Default)]
@@ -66,46 +70,45 @@ impl Host {
                 dropped.iter().for_each(|group| self.wal.forget(group.0));
                 self.finish_births(births);
             }
-            Stored::Checkpoint { index, group, next_slot, appended } => {
-                if self.find(group) == Some(index) {
-                    self.groups[index as usize].checkpoint.under_way = false;
-                    self.wal.release(group.0, next_slot.0, appended);
-                    self.counters.checkpoints += 1;
-                }
-            }
+            Stored::Checkpoints(checkpointed) => checkpointed.into_iter().for_each(|group| self.release(group)),
             Stored::Snapshot(installing) => self.install(*installing),
         }
         self.run();
     }
 
-    pub(super) fn start_checkpoints(&mut self) {
-        let mut under_way = self.storing.under_way.len();
-        let wanted = std::mem::take(&mut self.checkpoint_wanted);
-        for index in wanted {
-            let busy = self.groups.get(index as usize).is_some_and(|group| group.checkpoint.under_way);
-            if under_way >= UNDER_WAY_MAX || busy {
-                self.checkpoint_wanted.push(index);
-            } else if self.start_checkpoint(index) {
-                under_way += 1;
-            }
+    fn release(&mut self, checkpointed: Checkpointed) {
+        let Checkpointed { index, group, next_slot, appended } = checkpointed;
+        if self.find(group) == Some(index) {
+            self.groups[index as usize].checkpoint.under_way = false;
+            self.wal.release(group.0, next_slot.0, appended);
+            self.counters.checkpoints += 1;
         }
     }
 
-    /// Checkpoints the groups that hold on to the oldest segments, so that no rare group pins a log full of others.
-    pub(super) fn relieve_log(&mut self) {
-        if self.wal.statistics().segment_count <= SEGMENTS_KEPT {
-            return;
-        }
-        for group in self.wal.oldest_groups(UNDER_WAY_MAX) {
-            if let Some(index) = self.find(GroupId(group)) {
-                self.want_checkpoint_now(index);
+    /// Small checkpoints share a batch, and so a sync.
+    pub(super) fn start_checkpoints(&mut self) {
+        let mut left = self.checkpoint_wanted.len().min(PER_TURN);
+        while left > 0 && self.storing.under_way.len() < UNDER_WAY_MAX {
+            let (mut batch, mut checkpointed) = (Batch::new(), Vec::new());
+            while left > 0 && batch.bytes() < BATCH_BYTES {
+                left -= 1;
+                let Some(index) = self.checkpoint_wanted.pop_front() else { break };
+                if self.groups.get(index as usize).is_some_and(|group| group.checkpoint.under_way) {
+                    self.checkpoint_wanted.push_back(index);
+                } else if let Some((changes, covered)) = self.make_checkpoint(index) {
+                    batch.append(changes);
+                    checkpointed.push(covered);
+                }
+            }
+            if !checkpointed.is_empty() {
+                self.store(batch, Stored::Checkpoints(checkpointed));
             }
         }
     }
 
     pub(super) fn want_checkpoint_now(&mut self, index: u32) {
         if !std::mem::replace(&mut self.groups[index as usize].checkpoint.urgent, true) {
-            self.checkpoint_wanted.push(index);
+            self.checkpoint_wanted.push_back(index);
         }
     }
 
@@ -128,7 +131,9 @@ impl Host {
             group.checkpoint.urgent = true;
             // Batches are stored in order: one more behind one that is under way is as good as the only one.
             group.checkpoint.under_way = false;
-            self.start_checkpoint(index);
+            if let Some((batch, covered)) = self.make_checkpoint(index) {
+                self.store(batch, Stored::Checkpoints(vec![covered]));
+            }
         }
     }
 
@@ -142,12 +147,13 @@ impl Host {
         }
     }
 
-    fn start_checkpoint(&mut self, index: u32) -> bool {
-        let Some(group) = self.groups.get_mut(index as usize) else { return false };
+    /// The changes since the last checkpoint, if there is to be one.
+    fn make_checkpoint(&mut self, index: u32) -> Option<(Batch, Checkpointed)> {
+        let group = self.groups.get_mut(index as usize)?;
         let speaks_or_spoke =
             !matches!(group.state, GroupState::Unborn | GroupState::Damaged | GroupState::Quarantined);
         if !group.checkpoint.urgent || group.checkpoint.under_way || !speaks_or_spoke {
-            return false;
+            return None;
         }
         group.checkpoint.urgent = false;
         group.checkpoint.under_way = true;
@@ -162,15 +168,14 @@ impl Host {
             Ok(batch) => batch,
             Err(words) => {
                 self.quarantine(index, "making a checkpoint", words);
-                return false;
+                return None;
             }
         };
-        let Some(group) = self.groups.get_mut(index as usize) else { return false };
+        let group = self.groups.get_mut(index as usize)?;
         let next_slot = group.replica.next_slot();
         group.checkpoint.next_slot = next_slot;
         group.checkpoint.bytes = 0;
-        self.store(batch, Stored::Checkpoint { index, group: id, next_slot, appended });
-        true
+        Some((batch, Checkpointed { index, group: id, next_slot, appended }))
     }
 }
 

@@ -486,7 +486,7 @@ mod tests {
             cluster: 7,
             timing: quorate_protocol::peers::Timing::default(),
             timeout_ms: 5_000,
-            log: quorate_wal::Settings { log_id: 7, segment_bytes: 256 * 1024 },
+            log: quorate_wal::Settings { segment_bytes: 256 * 1024, ..quorate_wal::Settings::new(7) },
             seed: 1,
             checkpoint_bytes: 64 * 1024,
             checkpoint_slots: 100,

@@ -22,6 +22,7 @@ mod group;
 mod open;
 mod perform;
 mod quarantine;
+mod relief;
 mod requests;
 mod status;
 mod transfer;
@@ -198,7 +199,7 @@ pub struct Host {
     out_of_memory: bool,
     batches: Vec<(u64, Batch)>,
     storing: checkpoints::Storing,
-    checkpoint_wanted: Vec<u32>,
+    checkpoint_wanted: VecDeque<u32>,
     /// Panics in groups that nobody has been told of yet.
     faults: Vec<Fault>,
     panic_planned: Option<(GroupId, PanicIn)>,
@@ -230,6 +231,8 @@ pub struct Counters {
     pub answered_again: u64,
     pub resent: u64,
     pub checkpoints: u64,
+    /// Groups of which records were appended again, so that an old segment of the log could go.
+    pub carried: u64,
     /// Proposals that came back with their fate unknown: the coordinator changed while they were in flight.
     pub uncertain: u64,
     /// Promises refused because a lease binds this node.
@@ -306,6 +309,7 @@ impl Host {
         self.propose_gathered();
         self.fail_overdue();
         self.serve_catch_ups(storage);
+        self.relieve_log(storage);
         self.start_checkpoints();
     }
 

@@ -148,7 +148,7 @@ impl Host {
             out_of_memory: false,
             batches: Vec::new(),
             storing: super::checkpoints::Storing::default(),
-            checkpoint_wanted: Vec::new(),
+            checkpoint_wanted: VecDeque::new(),
             faults: Vec::new(),
             panic_planned: None,
             silence_told: HashMap::default(),
@@ -301,6 +301,9 @@ fn replay_log(
     let mut unreadable = None;
     let mut strangers = Vec::new();
     let wal = Wal::open(storage, settings.log.clone(), |recovered| {
+        if !recovered.is_needed {
+            return;
+        }
         let Some(&at) = by_id.get(&recovered.group) else {
             strangers.push(recovered.group);
             return;

@@ -239,7 +239,7 @@ mod tests {
                 cluster: 7,
                 timing: Timing::default(),
                 timeout_ms: 5_000,
-                log: quorate_wal::Settings { log_id: 7, segment_bytes: 1 << 20 },
+                log: quorate_wal::Settings { segment_bytes: 1 << 20, ..quorate_wal::Settings::new(7) },
                 seed: 1,
                 checkpoint_bytes: 1 << 20,
                 checkpoint_slots: 1 << 20,

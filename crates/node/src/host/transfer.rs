@@ -141,7 +141,7 @@ impl Host {
         bytes.max(1)
     }
 
-    fn note_damage(&mut self, what: String) {
+    pub(super) fn note_damage(&mut self, what: String) {
         if !self.damage.contains(&what) && self.damage.len() < DAMAGE_NOTED_MAX {
             self.damage.push(what);
         }

@@ -44,7 +44,6 @@ impl Host {
                 Timer::Status { nonce } => self.try_finish_status(nonce, true),
                 Timer::Resend => {
                     self.resend_silent();
-                    self.relieve_log();
                     self.transfers.give_up_silent(now);
                     self.timers.set(now.after_us(RESEND_CHECK_US), Timer::Resend);
                 }

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     fn log(storage: &MemoryStorage) -> Wal {
-        let settings = Settings { log_id: 7, segment_bytes: SEGMENT_BYTES_MIN };
+        let settings = Settings { segment_bytes: SEGMENT_BYTES_MIN, ..Settings::new(7) };
         Wal::open(storage, settings, |_| {}).unwrap()
     }
 
@@ -191,7 +191,7 @@ mod tests {
         let second = disk.flush(&mut log, Instant(SPACE_RETRY_US)).unwrap().expect("there is space");
         assert!(second > first);
         let mut recovered = Vec::new();
-        let settings = Settings { log_id: 7, segment_bytes: SEGMENT_BYTES_MIN };
+        let settings = Settings { segment_bytes: SEGMENT_BYTES_MIN, ..Settings::new(7) };
         Wal::open(&disk.storage, settings, |record| recovered.push(record.bytes.to_vec())).unwrap();
         assert_eq!(recovered, [&b"first"[..], b"second"]);
     }

@@ -124,6 +124,7 @@ pub struct Sometimes {
     pub out_of_order_refused: u64,
     pub checkpointed: u64,
     pub log_segment_removed: u64,
+    pub log_carried: u64,
     pub unknown_outcome: u64,
     pub handed_over: u64,
     pub quarantined: u64,
@@ -131,7 +132,7 @@ pub struct Sometimes {
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 13] {
+    pub fn counts(&self) -> [(&'static str, u64); 14] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -143,6 +144,7 @@ impl Sometimes {
             ("a command was refused because it overtook", self.out_of_order_refused),
             ("a group was checkpointed", self.checkpointed),
             ("a segment of a log was removed", self.log_segment_removed),
+            ("records of a log were carried on", self.log_carried),
             ("the fate of a call stayed unknown", self.unknown_outcome),
             ("a coordinator handed over", self.handed_over),
             ("a replica panicked and was given up", self.quarantined),
@@ -160,6 +162,7 @@ impl Sometimes {
         self.out_of_order_refused += more.out_of_order_refused;
         self.checkpointed += more.checkpointed;
         self.log_segment_removed += more.log_segment_removed;
+        self.log_carried += more.log_carried;
         self.unknown_outcome += more.unknown_outcome;
         self.handed_over += more.handed_over;
         self.quarantined += more.quarantined;

@@ -145,7 +145,13 @@ impl Node {
             cluster: 77,
             timing: Timing::default(),
             timeout_ms: 5_000,
-            log: quorate_wal::Settings { log_id: 7, segment_bytes: 256 * 1024 },
+            // So small that old segments are relieved of what is needed of them all the time.
+            log: quorate_wal::Settings {
+                segment_bytes: 32 * 1024,
+                slack_bytes: 64 * 1024,
+                size_bytes_max: 256 * 1024,
+                ..quorate_wal::Settings::new(7)
+            },
             seed: self.random.next_u64(),
             checkpoint_bytes: 64 * 1024,
             checkpoint_slots: self.checkpoint_slots,
@@ -186,6 +192,7 @@ fn seen_by(host: &Host) -> Sometimes {
         answered_from_window: counters.answered_from_window,
         out_of_order_refused: counters.out_of_order,
         checkpointed: counters.checkpoints,
+        log_carried: counters.carried,
         handed_over: counters.handed_over,
         quarantined: counters.quarantined,
         ..Sometimes::default()

@@ -1,26 +1,19 @@
-//! The positions of one group's slot records.
+//! The positions of the slot records of a group that has many.
 //!
-//! Slots come almost in order and go from the low end, so the positions of neighbouring slots lie side by side. Most
-//! groups of a million have one record that matters: it is kept in place, without an allocation.
+//! Slots come almost in order and go from the low end, so the positions of neighbouring slots lie side by side.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::Position;
+use super::position::Position;
 
 /// Slots this close are kept in one run, with empty places between them; farther ones (a replica that installed a
 /// snapshot skips slots by the million) begin a run of their own.
 const GAP_MAX: u64 = 64;
 
-pub(super) enum Slots {
-    Empty,
-    One {
-        slot: u64,
-        position: Position,
-    },
-    /// Ascending, without overlap.
-    Many(Vec<Run>),
-}
+/// Runs, ascending, without overlap.
+#[derive(Default)]
+pub(super) struct Slots(Vec<Run>);
 
 /// Consecutive slots from `base` on. Places inside may be empty; the first and the last are not.
 pub(super) struct Run {
@@ -31,77 +24,46 @@ pub(super) struct Run {
 impl Slots {
     /// Puts the position of a slot's newest record in; gives back that of the one it replaces.
     pub(super) fn insert(&mut self, slot: u64, position: Position) -> Option<Position> {
-        match self {
-            Slots::Empty => {
-                *self = Slots::One { slot, position };
-                None
-            }
-            Slots::One { slot: same, position: before } if *same == slot => Some(std::mem::replace(before, position)),
-            Slots::One { slot: other, position: first } => {
-                let mut runs = vec![Run::new(*other, *first)];
-                insert_into(&mut runs, slot, position);
-                *self = Slots::Many(runs);
-                None
-            }
-            Slots::Many(runs) => insert_into(runs, slot, position),
-        }
+        insert_into(&mut self.0, slot, position)
     }
 
     pub(super) fn position(&self, slot: u64) -> Option<Position> {
-        match self {
-            Slots::Empty => None,
-            Slots::One { slot: same, position } => (*same == slot).then_some(*position),
-            Slots::Many(runs) => {
-                let run = &runs[runs.partition_point(|run| run.base <= slot).checked_sub(1)?];
-                let place = usize::try_from(slot - run.base).ok()?;
-                run.positions.get(place).copied().filter(|position| !position.is_none())
-            }
-        }
+        let run = &self.0[self.0.partition_point(|run| run.base <= slot).checked_sub(1)?];
+        let place = usize::try_from(slot - run.base).ok()?;
+        run.positions.get(place).copied().filter(|position| !position.is_none())
     }
 
     /// From the lowest slot to the one after the highest; some between them may be empty.
     pub(super) fn range(&self) -> Option<Range<u64>> {
-        match self {
-            Slots::Empty => None,
-            Slots::One { slot, .. } => Some(*slot..slot + 1),
-            Slots::Many(runs) => Some(runs.first()?.base..runs.last()?.end()),
-        }
+        Some(self.0.first()?.base..self.0.last()?.end())
     }
 
     /// Takes out every slot below `below` and calls their positions back.
     pub(super) fn release(&mut self, below: u64, mut each: impl FnMut(Position)) {
-        match self {
-            Slots::Empty => {}
-            Slots::One { slot, position } => {
-                if *slot < below {
-                    each(*position);
-                    *self = Slots::Empty;
-                }
-            }
-            Slots::Many(runs) => {
-                for run in runs.iter_mut().take_while(|run| run.base < below) {
-                    run.release(below, &mut each);
-                }
-                runs.retain(|run| !run.positions.is_empty());
-                if runs.is_empty() {
-                    *self = Slots::Empty;
-                }
-            }
+        for run in self.0.iter_mut().take_while(|run| run.base < below) {
+            run.release(below, &mut each);
+        }
+        self.0.retain(|run| !run.positions.is_empty());
+    }
+
+    /// None if there is no slot, and what there is if that is only one.
+    pub(super) fn only(&self) -> Option<Option<(u64, Position)>> {
+        match &self.0[..] {
+            [] => None,
+            [run] if run.positions.len() == 1 => Some(Some((run.base, run.positions[0]))),
+            _ => Some(None),
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        matches!(self, Slots::Empty)
+    /// Whether `holds` is true of every slot and its position.
+    pub(super) fn all(&self, holds: &mut impl FnMut(u64, Position) -> bool) -> bool {
+        let slots = self.0.iter().flat_map(|run| (run.base..).zip(&run.positions));
+        slots.filter(|(_, position)| !position.is_none()).all(|(slot, position)| holds(slot, *position))
     }
 
-    pub(super) fn reach_into(&self, segment: u64) -> bool {
-        match self {
-            Slots::Empty => false,
-            Slots::One { position, .. } => position.segment() == segment,
-            Slots::Many(runs) => {
-                runs.iter().flat_map(|run| &run.positions).any(|position| position.segment() == segment)
-            }
-        }
+    pub(super) fn heap_bytes(&self) -> usize {
+        let positions: usize = self.0.iter().map(|run| run.positions.capacity()).sum();
+        self.0.capacity() * size_of::<Run>() + positions * size_of::<Position>()
     }
 }
 
@@ -170,7 +132,7 @@ mod tests {
             state >> 33
         };
         for _ in 0..300 {
-            let (mut slots, mut model) = (Slots::Empty, BTreeMap::new());
+            let (mut slots, mut model) = (Slots::default(), BTreeMap::new());
             let mut base = 1000;
             for step in 0..200 {
                 let slot = match random() % 20 {
@@ -178,7 +140,7 @@ mod tests {
                     1 => base - random() % 500,
                     _ => base + random() % 90,
                 };
-                let position = Position::new(1 + random() % 50, step * 100);
+                let position = Position::new(1 + random() % 50, step * 100, 100);
                 assert_eq!(slots.insert(slot, position), model.insert(slot, position));
                 if random() % 30 == 0 {
                     base += random() % 60;
@@ -195,19 +157,21 @@ mod tests {
             for slot in base - 600..base + 200 {
                 assert_eq!(slots.position(slot), model.get(&slot).copied(), "slot {slot}");
             }
-            let used: Vec<u64> = (1..=50).filter(|segment| slots.reach_into(*segment)).collect();
-            let expected: std::collections::BTreeSet<u64> = model.values().map(|p| p.segment()).collect();
-            assert_eq!(used, expected.into_iter().collect::<Vec<_>>());
+            let mut all = Vec::new();
+            slots.all(&mut |slot, position| {
+                all.push((slot, position));
+                true
+            });
+            assert_eq!(all, model.into_iter().collect::<Vec<_>>());
         }
     }
 
     #[test]
     fn a_skip_of_a_million_slots_costs_no_memory() {
-        let mut slots = Slots::Empty;
+        let mut slots = Slots::default();
         for slot in [5, 6, 1_000_000_000, 1_000_000_001] {
-            slots.insert(slot, Position::new(1, slot));
+            slots.insert(slot, Position::new(1, slot % 1000 + 72, 24));
         }
-        let Slots::Many(runs) = &slots else { panic!("four slots are many") };
-        assert_eq!(runs.iter().map(|run| run.positions.len()).collect::<Vec<_>>(), [2, 2]);
+        assert_eq!(slots.0.iter().map(|run| run.positions.len()).collect::<Vec<_>>(), [2, 2]);
     }
 }

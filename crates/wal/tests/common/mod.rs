@@ -30,16 +30,23 @@ pub(crate) struct Record {
 }
 
 pub(crate) fn settings() -> Settings {
-    Settings { segment_bytes: 16 * 1024, ..Settings::new(LOG_ID) }
+    Settings { segment_bytes: 16 * 1024, slack_bytes: 48 * 1024, size_bytes_max: 128 * 1024, ..Settings::new(LOG_ID) }
 }
 
 pub(crate) fn open(storage: &impl Storage) -> (Wal, Vec<Record>) {
-    let mut records = Vec::new();
+    let (wal, records, _) = open_told(storage);
+    (wal, records)
+}
+
+/// As [`open`]; also which of the records are said to be needed.
+pub(crate) fn open_told(storage: &impl Storage) -> (Wal, Vec<Record>, Vec<bool>) {
+    let (mut records, mut needed) = (Vec::new(), Vec::new());
     let wal = Wal::open(storage, settings(), |found| {
         let (lsn, group, kind) = (found.lsn, found.group, found.kind);
         records.push(Record { lsn, group, kind, bytes: found.bytes.to_vec() });
+        needed.push(found.is_needed);
     });
-    (wal.expect("the medium can be read"), records)
+    (wal.expect("the medium can be read"), records, needed)
 }
 
 pub(crate) fn report(storage: &impl Storage) -> OpenReport {
