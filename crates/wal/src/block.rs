@@ -64,6 +64,15 @@ impl Life {
     }
 }
 
+impl Header {
+    /// Whether a log could have written this here: what a block names lies before it. One that does not would void, or
+    /// vouch for, what is written later.
+    pub(crate) fn is_coherent(&self) -> bool {
+        let Life { cut, resumed } = self.life;
+        self.previous < self.lsn && self.durable < self.lsn && cut < resumed && resumed <= self.lsn
+    }
+}
+
 /// Fills in the header of a block whose records are in place, and the checksum over all of it.
 pub(crate) fn seal(block: &mut [u8], header: &Header) {
     debug_assert_eq!(block.len(), header.length as usize);

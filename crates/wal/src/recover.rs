@@ -86,6 +86,11 @@ pub(crate) fn walk(
                 continue;
             }
             refuse_strangers(&header, log_id)?;
+            if !header.is_coherent() {
+                broken(&header);
+                offset += PAGE_BYTES as u64;
+                continue;
+            }
             whole(&header, block);
             offset += pages(length) as u64;
         }
