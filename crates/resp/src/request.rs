@@ -263,7 +263,9 @@ impl RequestParser {
 
     fn parse_inline(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, ProtocolError> {
         let Some(offset) = position_of(b'\n', &buffer[self.scanned..]) else {
-            if buffer.len() > self.limits.line_length_max {
+            // What may turn out to be half of the line's end is no part of it.
+            let line = buffer.strip_suffix(b"\r").unwrap_or(buffer);
+            if line.len() > self.limits.line_length_max {
                 return Err(ProtocolError::InlineLength);
             }
             self.scanned = buffer.len();

@@ -190,9 +190,14 @@ impl ReplyParser {
 
     fn parse_item(&self, buffer: &[u8]) -> Result<Option<(Item, usize)>, ReplyError> {
         let Some(line_end) = buffer.windows(2).position(|pair| pair == b"\r\n") else {
-            return if self.is_line_too_long(buffer) { Err(ReplyError::LineTooLong) } else { Ok(None) };
+            // What may turn out to be half of the line's end is no part of it.
+            let line = buffer.strip_suffix(b"\r").unwrap_or(buffer);
+            return if self.is_too_long(line) { Err(ReplyError::LineTooLong) } else { Ok(None) };
         };
         let (line, length) = (&buffer[..line_end], line_end + 2);
+        if self.is_too_long(line) {
+            return Err(ReplyError::LineTooLong);
+        }
         let Some((&kind, text)) = line.split_first() else {
             return Err(ReplyError::MalformedLine(String::new()));
         };
@@ -213,8 +218,8 @@ impl ReplyParser {
         Ok(Some((Item::Whole(value), length)))
     }
 
-    fn is_line_too_long(&self, buffer: &[u8]) -> bool {
-        buffer.len() > self.limits.line_length_max
+    fn is_too_long(&self, line: &[u8]) -> bool {
+        line.len() > self.limits.line_length_max
     }
 
     fn parse_string(

@@ -120,7 +120,9 @@ fn limits_hold_at_their_edges() {
     assert_eq!(parsed(limits, b"$4\r\n"), Err(ReplyError::StringTooLong));
     assert!(parsed(limits, b"*2\r\n:1\r\n:2\r\n").is_ok());
     assert_eq!(parsed(limits, b"*3\r\n"), Err(ReplyError::TooManyElements));
+    assert!(parsed(limits, b"+123456789\r\n").is_ok());
     assert_eq!(parsed(limits, b"+1234567890"), Err(ReplyError::LineTooLong));
+    assert_eq!(parsed(limits, b"+1234567890\r\n"), Err(ReplyError::LineTooLong));
 }
 
 #[test]

@@ -136,6 +136,8 @@ fn limits_hold_at_their_edges() {
     assert_eq!(outcome(b"*3\r\n$1\r\na\r\n$1\r\na\r\n$1\r\na\r\n"), (1, None));
     assert_eq!(outcome(b"*4\r\n"), (0, Some(ProtocolError::MultibulkLength)));
     assert_eq!(outcome(b"1234567890123456\n"), (1, None));
+    assert_eq!(outcome(b"1234567890123456\r\n"), (1, None));
+    assert_eq!(outcome(b"12345678901234567\r\n"), (0, Some(ProtocolError::InlineLength)));
     assert_eq!(outcome(b"12345678901234567"), (0, Some(ProtocolError::InlineLength)));
     assert_eq!(outcome(b"*1111111111111111"), (0, Some(ProtocolError::MultibulkLineLength)));
     assert_eq!(outcome(b"*1\r\n$1111111111111111"), (0, Some(ProtocolError::BulkLineLength)));
