@@ -108,6 +108,9 @@ mod tests {
 
     use super::*;
 
+    /// More than sockets hold.
+    const LARGE_BYTES: usize = 64 << 20;
+
     /// Serves on a thread that ends with the test's process.
     fn serve(connections_max: usize, patience: Duration) -> SocketAddr {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -118,7 +121,9 @@ mod tests {
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener).unwrap();
                 let listener = Guarded::new(listener, connections_max, patience);
-                axum::serve(listener, Router::new().route("/", get(|| async { "served" }))).await
+                let router = Router::new().route("/", get(|| async { "served" }));
+                let router = router.route("/large", get(|| async { vec![b'x'; LARGE_BYTES] }));
+                axum::serve(listener, router).await
             })
         });
         address
@@ -151,6 +156,20 @@ mod tests {
         }
         assert!(began.elapsed() >= patience);
         assert!(request(&mut connect(address)).ends_with("served"));
+    }
+
+    #[test]
+    fn who_does_not_read_the_answer_is_cut() {
+        let address = serve(1, Duration::from_millis(300));
+        let mut greedy = connect(address);
+        greedy.write_all(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        let began = Instant::now();
+        while !request(&mut connect(address)).ends_with("served") {
+            assert!(began.elapsed() < Duration::from_secs(20), "its place is not free again");
+        }
+        let mut received = Vec::new();
+        let _ = greedy.read_to_end(&mut received);
+        assert!(received.starts_with(b"HTTP/1.1 200") && received.len() < LARGE_BYTES, "{} bytes", received.len());
     }
 
     #[test]

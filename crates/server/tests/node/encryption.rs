@@ -12,6 +12,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConnection, StreamOwned};
 
 use crate::common::{Nodes, PATIENCE, until};
+use crate::strangers::{assert_closed, connect, noise};
 
 /// Signs certificates into a directory.
 struct Authority {
@@ -235,4 +236,59 @@ fn a_node_without_good_files_does_not_start() {
     assert!(refusal(&nodes).contains("it must hold a private key in PEM"), "{}", refusal(&nodes));
     nodes.configs[0].tls.key = authority.at("missing.pem");
     assert!(refusal(&nodes).contains("missing.pem: No such file"), "{}", refusal(&nodes));
+}
+
+#[test]
+fn garbage_at_encrypted_ports_harms_nobody() {
+    let (mut nodes, authority) = certified(1);
+    let tls = &mut nodes.configs[0].tls;
+    (tls.client, tls.peer, tls.admin) = (true, true, true);
+    nodes.start(0);
+    let listen = nodes.configs[0].listen;
+    let mut half_open = Vec::new();
+    for (address, identity) in [(listen.client, None), (listen.peer, Some("n1")), (listen.admin, None)] {
+        for seed in 0..48 {
+            // No handshake, one that breaks off, and one whose first message makes no sense.
+            let start = [&b""[..], b"\x16", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"][seed as usize % 3];
+            let mut stream = connect(address);
+            // It may be refused before all of it is written.
+            let _ = stream.write_all(start).and_then(|()| stream.write_all(&noise(seed, 1 << (seed % 16))));
+            half_open.push(stream);
+        }
+        // What comes out of the encryption is garbage too.
+        for seed in 0..16 {
+            let mut stream = authority.connect(address, identity);
+            let _ = stream.write_all(&noise(seed, 1 << seed)).and_then(|()| stream.write_all(b"\r\n\r\n"));
+        }
+        let mut stream = authority.connect(address, identity);
+        let _ = stream.write_all(&noise(7, 4 << 20));
+        assert_closed(&mut stream);
+    }
+    // Those that neither went on nor left hold nobody up.
+    assert!(ask(&mut authority.connect(listen.client, None), b"PING\r\n", b"+PONG\r\n"));
+    let mut http = authority.connect(listen.admin, None);
+    assert!(ask(&mut http, b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n", b"HTTP/1.1 200"));
+}
+
+#[test]
+fn a_client_that_reads_nothing_is_disconnected_through_tls_too() {
+    let (mut nodes, authority) = certified(1);
+    nodes.configs[0].tls.client = true;
+    nodes.configs[0].limits.output_buffer_bytes = 17 << 20;
+    nodes.start(0);
+    let address = nodes.configs[0].listen.client;
+    let value = "v".repeat(4 << 20);
+    let set = format!("*3\r\n$3\r\nSET\r\n$5\r\nlarge\r\n${}\r\n{value}\r\n", value.len());
+    until("it serves", || ask(&mut authority.connect(address, None), set.as_bytes(), b"+OK\r\n"));
+    let mut greedy = authority.connect(address, None);
+    greedy.write_all(&b"GET large\r\n".repeat(64)).expect("it is read");
+    let is_gone = || nodes.http(0, "GET /metrics").1.contains("\nquorate_clients_connected 0\n");
+    until("it is disconnected", is_gone);
+    let mut received = 0;
+    let mut buffer = vec![0; 1 << 16];
+    while let Ok(length @ 1..) = greedy.read(&mut buffer) {
+        received += length;
+    }
+    assert!(received < 64 * value.len(), "{received} bytes were kept for it");
+    assert!(ask(&mut authority.connect(address, None), b"PING\r\n", b"+PONG\r\n"));
 }

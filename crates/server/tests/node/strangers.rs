@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use crate::common::{Nodes, PATIENCE, until};
 
 /// Repeatable noise.
-fn noise(seed: u64, length: usize) -> Vec<u8> {
+pub fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = |state: &mut u64| {
         *state ^= *state << 13;
@@ -17,20 +17,23 @@ fn noise(seed: u64, length: usize) -> Vec<u8> {
     (0..length).map(|_| next(&mut state)).collect()
 }
 
-fn connect(address: SocketAddr) -> TcpStream {
+pub fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("the port is open");
     stream.set_read_timeout(Some(PATIENCE)).expect("it is open");
     stream
 }
 
+/// What a closed connection says; through TLS, which writes what it still has to before it reads, and misses a goodbye, too.
+const CLOSED: [ErrorKind; 3] = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe, ErrorKind::UnexpectedEof];
+
 /// Waits until the other side closes the connection.
-fn assert_closed(stream: &mut TcpStream) {
+pub fn assert_closed(stream: &mut impl Read) {
     let mut buffer = [0; 4096];
     loop {
         match stream.read(&mut buffer) {
             Ok(0) => return,
             Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => return,
+            Err(error) if CLOSED.contains(&error.kind()) => return,
             Err(error) => panic!("it is still open: {error}"),
         }
     }
