@@ -21,10 +21,12 @@ pub enum Planted {
     EveryClockTrusted,
     /// What a group needs of an old segment is not carried on when the segment goes.
     CarriedRecordDropped,
+    /// What is left in the log of a quarantined replica is not carried on: it holds on to the log's old end.
+    QuarantinedPinsLog,
 }
 
 impl Planted {
-    pub const ALL: [Planted; 8] = [
+    pub const ALL: [Planted; 9] = [
         Planted::SessionForgotten,
         Planted::PipelineOrderIgnored,
         Planted::DurableSentAtOnce,
@@ -33,6 +35,7 @@ impl Planted {
         Planted::SnapshotWithoutResults,
         Planted::EveryClockTrusted,
         Planted::CarriedRecordDropped,
+        Planted::QuarantinedPinsLog,
     ];
 }
 

@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 
 use quorate_object::Outcome;
-use quorate_protocol::{GroupId, NodeId};
+use quorate_protocol::quorum::QuorumSystem;
+use quorate_protocol::{Configuration, Epoch, GroupId, NodeId};
 use serde::{Deserialize, Serialize};
 
 /// The root group's own identity.
@@ -265,6 +266,15 @@ impl RootState {
 impl VolumeRecord {
     pub fn member_ids(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.members.iter().copied().map(NodeId)
+    }
+
+    pub(crate) fn configuration(&self) -> Configuration {
+        Configuration {
+            group: GroupId(self.group),
+            epoch: Epoch(self.epoch),
+            members: self.member_ids().collect(),
+            quorum: QuorumSystem::Majority,
+        }
     }
 }
 

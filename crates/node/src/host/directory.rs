@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use quorate_object::Outcome;
-use quorate_protocol::quorum::QuorumSystem;
-use quorate_protocol::{Configuration, Epoch, Event, GroupId, NodeId};
+use quorate_protocol::{Epoch, Event, GroupId, NodeId};
 
 use super::checkpoints::Stored;
 use super::dispatch::ROOT_EPOCH;
@@ -232,15 +231,10 @@ impl Host {
             if !volume.members.contains(&me.0) || self.find(GroupId(volume.group)).is_some() {
                 continue;
             }
-            let configuration = Configuration {
-                group: GroupId(volume.group),
-                epoch: Epoch(volume.epoch),
-                members: volume.member_ids().collect(),
-                quorum: QuorumSystem::Majority,
-            };
             let machine = Group::empty_machine(namespace);
             let settings = &namespace.settings;
-            let group = Group::new(configuration, number, settings.durability, namespace.hash_key, machine, me);
+            let group =
+                Group::new(volume.configuration(), number, settings.durability, namespace.hash_key, machine, me);
             births.push(self.bear(group, &mut batch));
         }
         let known: std::collections::BTreeSet<u64> = state.volumes().map(|(_, _, volume)| volume.group).collect();

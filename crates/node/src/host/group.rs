@@ -45,7 +45,7 @@ pub enum GroupState {
     Forgetful,
     /// Its part of the log, or its checkpoint, is damaged: likewise.
     Damaged,
-    /// Its code panicked: nothing of it is trusted any more.
+    /// Its code panicked, or could not read what is on the disk: nothing of it is trusted any more.
     Quarantined,
     /// The node is being stopped, and what the replica says from now on could not be kept.
     Closed,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use hashbrown::HashMap;
-use quorate_checkpoint::Store;
+use quorate_checkpoint::{Store, StoreError};
 use quorate_protocol::peers::Peers;
 use quorate_protocol::quorum::QuorumSystem;
 use quorate_protocol::wire::Wire;
@@ -47,12 +47,11 @@ pub enum OpenError {
     Log(#[from] quorate_wal::OpenError),
     #[error(transparent)]
     Store(#[from] quorate_checkpoint::StoreError),
-    #[error("the checkpoint of group {group} cannot be read ({reason}): restore this node from its peers")]
+    #[error(
+        "the checkpoint of group {group} cannot be read ({reason}), and no directory says who its members are: was it \
+         written by a newer release?"
+    )]
     Checkpoint { group: u64, reason: String },
-    #[error("the stored directory cannot be read: restore this node from its peers")]
-    Directory,
-    #[error("a log record of group {group} cannot be read ({reason}): was it written by a newer release?")]
-    Record { group: u64, reason: String },
     #[error("node {0} is not among the cluster's nodes")]
     NotAMember(NodeId),
 }
@@ -70,10 +69,10 @@ impl Host {
         }
         let mut report = OpenReport::default();
         let mut faults = Vec::new();
-        let mut groups = restore_checkpoints(&settings, store, &mut report)?;
+        let directory = restore_directory(&settings, store, &mut report)?;
+        let mut groups = restore_checkpoints(&settings, store, &directory, &mut report, &mut faults)?;
         let wal = replay_log(&settings, storage, &mut groups, &mut report, &mut faults)?;
         let damage_end = wal.report().damage.iter().map(|damage| damage.end()).max().unwrap_or_default();
-        let directory = restore_directory(&settings, store)?;
         let mut host = Host::with_nothing(settings, moment, wal, directory);
         let given_up = store.node_record(quarantine::RECORD)?.unwrap_or_default();
         let given_up: Vec<GroupId> = decode_given_up(&given_up).collect();
@@ -196,19 +195,22 @@ impl Host {
 
     /// The root's first members are born with the cluster.
     fn bear_root(&mut self) {
-        let members = root_members(&self.settings.nodes);
-        if !members.contains(&self.settings.node) || self.find(ROOT).is_some() {
+        let configuration = root_configuration(&self.settings);
+        if !configuration.contains(self.settings.node) || self.find(ROOT).is_some() {
             return;
         }
         let state = RootState::bootstrap(self.settings.nodes.clone(), self.settings.defaults, self.settings.cluster);
-        let configuration =
-            Configuration { group: ROOT, epoch: ROOT_EPOCH, members: members.into(), quorum: QuorumSystem::Majority };
         let machine = Machine::new(Content::Root(Box::new(state)));
         let group = Group::new(configuration, ROOT_NAMESPACE, Durability::Sync, [0; 16], machine, self.settings.node);
         let mut batch = quorate_checkpoint::Batch::new();
         let index = self.bear(group, &mut batch);
         self.store(batch, Stored::Directory { births: vec![index], dropped: Vec::new() });
     }
+}
+
+fn root_configuration(settings: &HostSettings) -> Configuration {
+    let members = root_members(&settings.nodes);
+    Configuration { group: ROOT, epoch: ROOT_EPOCH, members: members.into(), quorum: QuorumSystem::Majority }
 }
 
 /// `damage_end` is the first block of the log behind everything that is damaged.
@@ -234,31 +236,95 @@ fn state_after_stop(group: &Group, settings: &HostSettings, damage_end: Lsn) -> 
 fn restore_checkpoints(
     settings: &HostSettings,
     store: &impl Store,
+    directory: &Directory,
     report: &mut OpenReport,
+    faults: &mut Vec<Fault>,
 ) -> Result<Vec<Group>, OpenError> {
     let mut metas = Vec::new();
     store.groups(&mut |group, meta| metas.push((GroupId(group), meta.to_vec())))?;
-    metas.into_iter().map(|(group, meta)| restore_group(settings.node, group, &meta, store, report)).collect()
+    let restore = |(id, bytes): (GroupId, Vec<u8>)| match decode_meta(id, &bytes) {
+        Ok(meta) if meta.configuration.contains(settings.node) => {
+            Ok(restore_group(settings.node, id, meta, store, report, faults))
+        }
+        Ok(_) => unreadable_group(settings, directory, id, "this node is not among its members".into(), faults),
+        Err(malformed) => unreadable_group(settings, directory, id, malformed.to_string(), faults),
+    };
+    metas.into_iter().map(restore).collect()
 }
 
-/// Without its meta record nobody knows what the group is; without any other part it is there, and silent.
+/// A group whose meta record says nothing that this release understands; who its members are is known from elsewhere.
+fn unreadable_group(
+    settings: &HostSettings,
+    directory: &Directory,
+    id: GroupId,
+    reason: String,
+    faults: &mut Vec<Fault>,
+) -> Result<Group, OpenError> {
+    let me = settings.node;
+    let content = Machine::new(empty_content(id, [0; 16]));
+    let listed = directory.state().and_then(|state| state.volumes().find(|(.., volume)| volume.group == id.0));
+    let mut group = match listed {
+        _ if id == ROOT => {
+            Group::new(root_configuration(settings), ROOT_NAMESPACE, Durability::Sync, [0; 16], content, me)
+        }
+        Some((number, namespace, volume)) => {
+            let durability = namespace.settings.durability;
+            Group::new(volume.configuration(), number, durability, namespace.hash_key, content, me)
+        }
+        None => return Err(OpenError::Checkpoint { group: id.0, reason }),
+    };
+    if !group.configuration.contains(me) {
+        return Err(OpenError::Checkpoint { group: id.0, reason });
+    }
+    give_up_unreadable(&mut group, me, "reading its checkpoint", Unreadable::Malformed(reason), faults);
+    Ok(group)
+}
+
+/// What fits its checksum and cannot be read was written by a newer release, or is a bug of ours, like a panic: the replica
+/// is silent, and what is on the disk stays for a release that can read it.
+fn give_up_unreadable(
+    group: &mut Group,
+    me: NodeId,
+    doing: &'static str,
+    unreadable: Unreadable,
+    faults: &mut Vec<Fault>,
+) {
+    group.give_up(me);
+    let (group, namespace) = (group.id(), group.namespace);
+    let (words, is_panic) = match unreadable {
+        Unreadable::Malformed(words) => (words, false),
+        Unreadable::Panicked(words) => (words, true),
+    };
+    faults.push(Fault { group, namespace, doing, words, is_panic, is_quarantined: true });
+}
+
+enum Unreadable {
+    Malformed(String),
+    /// Whoever read it panicked.
+    Panicked(String),
+}
+
+/// Without any part of its checkpoint the group is there, and silent.
 fn restore_group(
     me: NodeId,
     id: GroupId,
-    bytes: &[u8],
+    meta: Meta,
     store: &impl Store,
     report: &mut OpenReport,
-) -> Result<Group, OpenError> {
-    let unreadable = |reason: String| OpenError::Checkpoint { group: id.0, reason };
-    let meta = decode_meta(id, bytes).map_err(|malformed| unreadable(malformed.to_string()))?;
-    if !meta.configuration.contains(me) {
-        return Err(unreadable(format!("{me} is not among its members")));
-    }
+    faults: &mut Vec<Fault>,
+) -> Group {
+    let Meta { position, covered_below, .. } = meta;
     let mut state = meta.state;
-    let (content, results) = match restore_content(id, &meta, store) {
-        Ok(restored) => restored,
-        Err(reason) => {
-            report.damage.push(format!("the checkpoint of group {} cannot be read: {reason}", id.0));
+    let mut unreadable = None;
+    let restored = isolate(|| restore_content(id, &meta, store));
+    let (content, results) = match restored.unwrap_or_else(|words| Ok(Err(Unreadable::Panicked(words)))) {
+        Ok(Ok(restored)) => restored,
+        Ok(Err(reason)) => {
+            unreadable = Some(reason);
+            (empty_content(id, meta.hash_key), Results::default())
+        }
+        Err(error) => {
+            report.damage.push(format!("the checkpoint of group {} cannot be read: {error}", id.0));
             state = GroupState::Damaged;
             (empty_content(id, meta.hash_key), Results::default())
         }
@@ -266,27 +332,32 @@ fn restore_group(
     let machine = Machine::restored(meta.time, results, content);
     let mut group = Group::new(meta.configuration, meta.namespace, meta.durability, meta.hash_key, machine, me);
     group.state = state;
-    group.replica.restore(paxos::Record::Checkpoint(meta.position));
-    let Meta { position, covered_below, .. } = meta;
+    group.replica.restore(paxos::Record::Checkpoint(position));
     group.checkpoint = CheckpointState { next_slot: position.next_slot, covered_below, ..CheckpointState::default() };
-    Ok(group)
+    if let Some(reason) = unreadable {
+        give_up_unreadable(&mut group, me, "reading its checkpoint", reason, faults);
+    }
+    group
 }
 
-fn restore_content(id: GroupId, meta: &Meta, store: &impl Store) -> Result<(Content, Results), String> {
+/// The store's own error says that it is damaged; otherwise there is a reason why something in it says nothing.
+fn restore_content(
+    id: GroupId,
+    meta: &Meta,
+    store: &impl Store,
+) -> Result<Result<(Content, Results), Unreadable>, StoreError> {
     let mut content = empty_content(id, meta.hash_key);
     let mut results = Results::default();
     let mut restored = Ok(());
-    let read = store.for_each(id.0, &mut |name, bytes| {
+    store.for_each(id.0, &mut |name, bytes| {
         if restored.is_ok() {
             restored = take_name(name).and_then(|name| match name {
                 Name::Object(key) => restore_object(&mut content, key, bytes),
                 Name::Run(run) => results.restore_run(meta.results_base, run, bytes),
             });
         }
-    });
-    read.map_err(|error| error.to_string())?;
-    restored.map_err(|error| error.to_string())?;
-    Ok((content, results))
+    })?;
+    Ok(restored.map(|()| (content, results)).map_err(|malformed| Unreadable::Malformed(malformed.to_string())))
 }
 
 fn replay_log(
@@ -298,9 +369,8 @@ fn replay_log(
 ) -> Result<Wal, OpenError> {
     let by_id: HashMap<u64, usize, crate::hash::FixedState> =
         groups.iter().enumerate().map(|(at, group)| (group.id().0, at)).collect();
-    let mut unreadable = None;
     let mut strangers = Vec::new();
-    let wal = Wal::open(storage, settings.log.clone(), |recovered| {
+    let mut wal = Wal::open(storage, settings.log.clone(), |recovered| {
         if !recovered.is_needed {
             return;
         }
@@ -315,15 +385,13 @@ fn replay_log(
                 group.checkpoint.bytes += if covered { 0 } else { recovered.bytes.len() as u64 };
                 restore_record(settings.node, group, record, faults);
             }
-            Err(error) => {
-                unreadable = Some(OpenError::Record { group: recovered.group, reason: error.to_string() });
+            Err(malformed) if group.state != GroupState::Quarantined => {
+                let unreadable = Unreadable::Malformed(malformed.to_string());
+                give_up_unreadable(group, settings.node, "reading its log", unreadable, faults);
             }
+            Err(_) => {}
         }
     })?;
-    if let Some(error) = unreadable {
-        return Err(error);
-    }
-    let mut wal = wal;
     strangers.dedup();
     strangers.into_iter().for_each(|group| wal.forget(group));
     report.record_count = wal.report().record_count;
@@ -343,16 +411,22 @@ fn restore_record(me: NodeId, group: &mut Group, record: paxos::Record, faults: 
         return;
     }
     if let Err(words) = isolate(|| group.replica.restore(record)) {
-        group.give_up(me);
-        let (group, namespace) = (group.id(), group.namespace);
-        faults.push(Fault { group, namespace, doing: "reading its log", words, is_quarantined: true });
+        give_up_unreadable(group, me, "reading its log", Unreadable::Panicked(words), faults);
     }
 }
 
-fn restore_directory(settings: &HostSettings, store: &impl Store) -> Result<Directory, OpenError> {
+/// It is a copy of what the root says, and the root is asked anew.
+fn restore_directory(
+    settings: &HostSettings,
+    store: &impl Store,
+    report: &mut OpenReport,
+) -> Result<Directory, OpenError> {
     let mut directory = Directory::new(root_members(&settings.nodes));
     if let Some(bytes) = store.node_record(RECORD)? {
-        directory.set(RootState::decode(&bytes).ok_or(OpenError::Directory)?);
+        match RootState::decode(&bytes) {
+            Some(state) => directory.set(state),
+            None => report.damage.push("the stored directory cannot be read: the root is asked for it".into()),
+        }
     }
     Ok(directory)
 }

@@ -21,7 +21,7 @@ use crate::root::Durability;
 /// The node record that names replicas whose memory was given up and is not to be trusted after a clean stop either.
 pub(super) const RECORD: &str = "given-up";
 
-/// A panic in what is one group's own, for the log of the process.
+/// What went wrong in what is one group's own, for the log of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub group: GroupId,
@@ -29,8 +29,10 @@ pub struct Fault {
     pub namespace: u32,
     /// What the group's replica was doing.
     pub doing: &'static str,
-    /// The words of the panic.
+    /// The words of the panic, or what is wrong with what was read.
     pub words: String,
+    /// Otherwise it met bytes that are sound and that it cannot read.
+    pub is_panic: bool,
     /// Whether the replica was given up.
     pub is_quarantined: bool,
 }
@@ -71,7 +73,7 @@ impl Host {
         let gathered = std::mem::take(&mut group.gathered);
         group.due_reads.clear();
         self.counters.quarantined += 1;
-        self.faults.push(Fault { group: id, namespace, doing, words, is_quarantined: true });
+        self.faults.push(Fault { group: id, namespace, doing, words, is_panic: true, is_quarantined: true });
         self.transfers.forget(id);
         let mut rest = &gathered[..];
         while let Some(envelope) = Envelope::take(&mut rest) {
@@ -104,7 +106,8 @@ impl Host {
             Err(words) => {
                 self.counters.reads_failed += 1;
                 let (group, namespace) = (group.id(), group.namespace);
-                self.faults.push(Fault { group, namespace, doing: "reading", words, is_quarantined: false });
+                let (is_panic, is_quarantined) = (true, false);
+                self.faults.push(Fault { group, namespace, doing: "reading", words, is_panic, is_quarantined });
                 Some(Outcome::Error(READ_FAILED.into()))
             }
         }
@@ -205,152 +208,4 @@ pub(super) fn decode_given_up(record: &[u8]) -> impl Iterator<Item = GroupId> + 
 }
 
 #[cfg(test)]
-mod tests {
-    use quorate_checkpoint::{MemoryStore, Store};
-    use quorate_object::{Command, Condition, Expiry, SetAnswer};
-    use quorate_protocol::peers::Timing;
-    use quorate_wal::memory::MemoryStorage;
-
-    use super::*;
-    use crate::host::{Answer, Failure, Forgotten, HostSettings, Submission};
-    use crate::root::{NodeRecord, Reads, SLOT_COUNT, Settings};
-    use crate::{Moment, Target};
-    use quorate_protocol::Stamp;
-
-    /// A cluster of one node.
-    struct Node {
-        host: Host,
-        storage: MemoryStorage,
-        store: MemoryStore,
-        now_us: u64,
-        number: u64,
-        answers: Vec<(u64, Answer)>,
-    }
-
-    impl Node {
-        fn open(storage: MemoryStorage, store: MemoryStore, durability: Durability, start: u32) -> Node {
-            let address = || "n1:1".to_owned();
-            let record = NodeRecord { id: 1, name: "n1".into(), peer: address(), client: address(), admin: address() };
-            let settings = HostSettings {
-                node: NodeId(1),
-                start,
-                nodes: vec![record],
-                defaults: Settings { replicas: 1, volumes: 2, durability, reads: Reads::Lease },
-                cluster: 7,
-                timing: Timing::default(),
-                timeout_ms: 5_000,
-                log: quorate_wal::Settings { segment_bytes: 1 << 20, ..quorate_wal::Settings::new(7) },
-                seed: 1,
-                checkpoint_bytes: 1 << 20,
-                checkpoint_slots: 1 << 20,
-                forgotten: Forgotten::Nothing,
-                is_new: false,
-                version: "test".into(),
-                pid: 0,
-                observe: true,
-            };
-            let now_us = u64::from(start) * 1_000_000_000;
-            let (host, _) = Host::open(settings, &storage, &store, moment(now_us)).expect("it opens");
-            let mut node = Node { host, storage, store, now_us, number: 0, answers: Vec::new() };
-            (0..200).for_each(|_| node.turn());
-            node
-        }
-
-        /// Ten milliseconds.
-        fn turn(&mut self) {
-            self.now_us += 10_000;
-            self.host.begin(moment(self.now_us));
-            self.host.end(&self.storage);
-            self.store_batches();
-            if let Some(submission) = self.host.log_mut().submit() {
-                submission.perform(&mut self.storage).expect("it has room");
-                self.host.flushed(submission.lsn);
-            }
-            self.host.take_answers(&mut self.answers);
-        }
-
-        fn store_batches(&mut self) {
-            for (number, batch) in self.host.take_batches() {
-                self.store.apply(batch).expect("it has room");
-                self.host.stored(number);
-            }
-        }
-
-        /// The answer to a write in this volume.
-        fn write(&mut self, volume: u32) -> Answer {
-            let set = Command::Set {
-                key: b"key",
-                value: b"value",
-                condition: Condition::Always,
-                expiry: Expiry::Unset,
-                answer: SetAnswer::Ok,
-            };
-            self.number += 1;
-            let slot = (volume * SLOT_COUNT / 2) as u16;
-            let target = Target::Slot { namespace: 0, slot };
-            self.host.submit(Submission { number: self.number, predecessor: None, target, command: &set });
-            for _ in 0..600 {
-                self.turn();
-                if let Some(at) = self.answers.iter().position(|(number, _)| *number == self.number) {
-                    return self.answers.swap_remove(at).1;
-                }
-            }
-            panic!("no answer within its deadline");
-        }
-
-        fn volume(&self, index: usize) -> GroupId {
-            let namespace = &self.host.directory().expect("it is known").namespaces[&0];
-            GroupId(namespace.volumes[index].group)
-        }
-
-        fn state(&self, group: GroupId) -> GroupState {
-            self.host.groups().find(|found| found.id() == group).expect("it is here").state
-        }
-    }
-
-    fn moment(now_us: u64) -> Moment {
-        Moment { now: Instant(now_us), wall: Stamp(1_700_000_000_000 + now_us / 1000) }
-    }
-
-    fn is_done(answer: &Answer) -> bool {
-        matches!(answer, Answer::Outcome(Outcome::Ok))
-    }
-
-    #[test]
-    fn a_panic_costs_one_group_until_the_node_starts_anew() {
-        for place in [PanicIn::Step, PanicIn::Apply] {
-            let mut node = Node::open(MemoryStorage::default(), MemoryStore::default(), Durability::Sync, 1);
-            assert!(is_done(&node.write(0)) && is_done(&node.write(1)));
-            let bad = node.volume(0);
-            node.host.plan_panic(bad, place);
-            let answer = node.write(0);
-            assert!(matches!(answer, Answer::Failed(Failure::Timeout | Failure::NoQuorum)), "{place:?}: {answer:?}");
-            let faults = node.host.take_faults();
-            assert!(matches!(&faults[..], [fault] if fault.group == bad && fault.is_quarantined), "{faults:?}");
-            assert_eq!((node.state(bad), node.host.counters().quarantined), (GroupState::Quarantined, 1));
-            assert!(is_done(&node.write(1)), "the other volume goes on");
-            let began_us = node.now_us;
-            assert_eq!(node.write(0), Answer::Failed(Failure::NoQuorum));
-            assert!(node.now_us - began_us < 100_000, "nobody is left who could take it: that is said at once");
-            let mut node = Node::open(node.storage, node.store, Durability::Sync, 2);
-            assert_eq!(node.state(bad), GroupState::Alive);
-            assert!(is_done(&node.write(0)));
-        }
-    }
-
-    #[test]
-    fn what_only_memory_held_is_not_trusted_after_a_clean_stop() {
-        let mut node = Node::open(MemoryStorage::default(), MemoryStore::default(), Durability::Memory, 1);
-        assert!(is_done(&node.write(0)) && is_done(&node.write(1)));
-        let (bad, good) = (node.volume(0), node.volume(1));
-        node.host.plan_panic(bad, PanicIn::Step);
-        node.write(0);
-        for start in 2..=3 {
-            node.host.close();
-            node.store_batches();
-            node = Node::open(node.storage, node.store, Durability::Memory, start);
-            assert_eq!((node.state(bad), node.state(good)), (GroupState::Forgetful, GroupState::Alive));
-            assert!(is_done(&node.write(1)));
-        }
-    }
-}
+mod tests;

@@ -44,9 +44,16 @@ impl Host {
         group.checkpoint.under_way || self.wal.pinned(group.id().0).iter().any(covers)
     }
 
+    fn is_quarantined(&self, group: GroupId) -> bool {
+        self.find(group).is_some_and(|index| self.groups[index as usize].state == GroupState::Quarantined)
+    }
+
     fn carry(&mut self, group: GroupId, storage: &impl Storage) -> usize {
         if planted::is(Planted::CarriedRecordDropped) {
             self.wal.forget(group.0);
+            return 0;
+        }
+        if planted::is(Planted::QuarantinedPinsLog) && self.is_quarantined(group) {
             return 0;
         }
         match self.wal.carry(storage, group.0) {

@@ -106,7 +106,9 @@ impl Host {
                     }
                     GroupState::Unborn => Some("being created".into()),
                     GroupState::Forgetful => Some("may have forgotten what it said before an unclean stop".into()),
-                    GroupState::Quarantined => Some("its code panicked: see its node's log".into()),
+                    GroupState::Quarantined => {
+                        Some("its code panicked or could not read its state: see its node's log".into())
+                    }
                     GroupState::Closed => Some("its node is being stopped".into()),
                     GroupState::Damaged => Some("its part of the log, or its checkpoint, is damaged".into()),
                 },

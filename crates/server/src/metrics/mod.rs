@@ -144,7 +144,11 @@ impl Figures {
             ("quorate_hand_overs_total", "Groups whose coordination this node gave away.", host.handed_over),
             ("quorate_operations_resent_total", "Operations sent once more.", host.resent),
             ("quorate_operations_uncertain_total", "Proposals overtaken by another coordinator.", host.uncertain),
-            ("quorate_replicas_quarantined_total", "Replicas given up because their code panicked.", host.quarantined),
+            (
+                "quorate_replicas_quarantined_total",
+                "Replicas given up: their code panicked, or could not read what is on the disk.",
+                host.quarantined,
+            ),
             ("quorate_reads_failed_total", "Reads that panicked.", host.reads_failed),
             ("quorate_peer_nonsense_total", "Messages that no correct node would send.", host.nonsense),
             ("quorate_frames_repeated_total", "Frames that had arrived before.", host.frames_repeated),

@@ -533,12 +533,17 @@ impl Worker {
 }
 
 fn tell_fault(fault: &Fault) {
-    let Fault { group, namespace, doing, words, is_quarantined } = fault;
+    let Fault { group, namespace, doing, words, is_panic, is_quarantined } = fault;
     let place = match *namespace {
         ROOT_NAMESPACE => "the root".to_owned(),
         namespace => format!("group {} of namespace {namespace}", group.0),
     };
     match is_quarantined {
+        true if !is_panic => error!(
+            "{place} is quarantined, since something was met while {doing} that is sound and that this release cannot read: it \
+             neither votes nor serves here, and the other members go on without it. What is on the disk is left as it is. \
+             Start the newer release that wrote it; if there was none this is a bug, please report it: {words}"
+        ),
         true => error!(
             "{place} panicked while {doing} and is quarantined: it neither votes nor serves here until this node starts \
              anew, and the other members go on without it. This is a bug, please report it: {words}"

@@ -4,3 +4,4 @@
 
 pub mod agreement;
 pub mod convergence;
+pub mod log_size;

@@ -369,6 +369,7 @@ impl World {
         let mut answers = Vec::new();
         host.take_answers(&mut answers);
         self.agreement.observe(self.nodes[at].id, &mut host);
+        crate::property::log_size::assert_bounded(&mut host);
         for group in host.groups() {
             group.assert_sound();
         }
