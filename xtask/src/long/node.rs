@@ -129,10 +129,15 @@ impl Client {
         self.answer()
     }
 
+    /// Asks all of them at once, few enough that nobody waits for the other to read.
+    pub(crate) fn ask_all(&mut self, requests: impl Iterator<Item = Vec<String>>) -> io::Result<Vec<Option<String>>> {
+        let requests: Vec<String> = requests.map(|words| request(&words)).collect();
+        self.to.write_all(requests.concat().as_bytes())?;
+        requests.iter().map(|_| self.answer()).collect()
+    }
+
     pub(crate) fn send(&mut self, words: &[&str]) -> io::Result<()> {
-        let mut request = format!("*{}\r\n", words.len());
-        words.iter().for_each(|word| request += &format!("${}\r\n{word}\r\n", word.len()));
-        self.to.write_all(request.as_bytes())
+        self.to.write_all(request(words).as_bytes())
     }
 
     /// The next answer: a line or a string; none for nil. Errors are errors.
@@ -154,4 +159,9 @@ impl Client {
         }
         Ok(line.trim_end().to_owned())
     }
+}
+
+fn request<T: AsRef<str>>(words: &[T]) -> String {
+    let word = |word: &T| format!("${}\r\n{}\r\n", word.as_ref().len(), word.as_ref());
+    format!("*{}\r\n", words.len()) + &words.iter().map(word).collect::<String>()
 }

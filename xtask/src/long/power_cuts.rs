@@ -26,6 +26,7 @@ const VALUE_BYTES: usize = 300;
 /// The cut comes so long after the writers have begun.
 const LOAD_MIN_MS: u64 = 50;
 const LOAD_RANDOM_MS: u64 = 500;
+const REPORT_CYCLES: u64 = 20;
 /// The unsynced file must lose something in this share of the cycles, or the method shows nothing.
 const CONTROL_SHARE_MIN: f64 = 0.9;
 
@@ -73,7 +74,7 @@ fn cut_again_and_again(cycles: u64, seed: u64, disk: &mut DiskImage, node: &mut 
         node.start().map_err(|failure| format!("cycle {cycle}: {failure}"))?;
         verify(node, &acknowledged).map_err(|failure| format!("cycle {cycle}: {failure}"))?;
         ledger.resume(node)?;
-        if cycle % 50 == 0 || cycle == cycles {
+        if cycle % REPORT_CYCLES == 0 || cycle == cycles {
             let total: u64 = acknowledged.iter().sum();
             println!(
                 "{cycle} cycles, {total} acknowledged writes, none lost; {control}; {} s",
@@ -132,10 +133,9 @@ impl Ledger {
         let mut client = node.client().map_err(|error| format!("cannot connect: {error}"))?;
         for (writer, progress) in self.writers.iter().enumerate() {
             let (from, to) = (progress.acknowledged.load(Ordering::SeqCst), progress.sent.load(Ordering::SeqCst));
-            for number in from + 1..=to {
-                let set = client.ask(&["SET", &key(writer, number), &value(number)]);
-                set.map_err(|error| format!("a write after the restart failed: {error}"))?;
-            }
+            let set = |number| vec!["SET".to_owned(), key(writer, number), value(number)];
+            let answers = client.ask_all((from + 1..=to).map(set));
+            answers.map_err(|error| format!("a write after the restart failed: {error}"))?;
             progress.acknowledged.store(to, Ordering::SeqCst);
         }
         Ok(())
@@ -154,9 +154,11 @@ fn value(number: u64) -> String {
 fn verify(node: &Node, acknowledged: &[u64]) -> Result<(), Failure> {
     let mut client = node.client().map_err(|error| format!("cannot connect: {error}"))?;
     for (writer, &last) in acknowledged.iter().enumerate() {
-        for number in last.saturating_sub(KEYS - 1).max(1)..=last {
+        let numbers = last.saturating_sub(KEYS - 1).max(1)..=last;
+        let get = |number| vec!["GET".to_owned(), key(writer, number)];
+        let answers = client.ask_all(numbers.clone().map(get)).map_err(|error| format!("cannot read: {error}"))?;
+        for (number, found) in numbers.zip(answers) {
             let key = key(writer, number);
-            let found = client.ask(&["GET", &key]).map_err(|error| format!("cannot read {key}: {error}"))?;
             let found: u64 = found
                 .as_deref()
                 .map_or(Ok(0), |text| text.trim().parse())
