@@ -29,7 +29,7 @@ const JOBS: [Job; 3] = [
     },
     Job {
         name: "fuzz",
-        options: "[--minutes 60]",
+        options: "[--minutes 60] [--target NAME]",
         about: "every fuzz target, for so long each, one after the other",
         run: fuzz::run,
     },
