@@ -16,6 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use fjall::config::PartitioningPolicy;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
 use crate::batch::{Batch, Change, GroupChanges};
@@ -38,10 +39,13 @@ const STEPS_MAX: u32 = 16;
 /// What the library may use. The defaults are for a node that shares its machine with others.
 #[derive(Clone, Debug)]
 pub struct FjallSettings {
-    /// Blocks kept for reading.
+    /// Blocks kept for reading, and the parts of indexes and filters that were used last: with a million small groups in a
+    /// store, a fourth of this is too little to find one without reading.
     pub cache_bytes: u64,
-    /// Changes kept in memory before they become a file. At most two of these at a time, and one large value.
+    /// Changes kept in memory before they become a file. At most five of these at a time, and one large value: whoever
+    /// applies batches waits for the files.
     pub memtable_bytes: u64,
+    /// With one thread, changes would gather in memory without limit while it merges files.
     pub thread_count: usize,
     /// Files kept open, at least 10.
     pub open_files_max: usize,
@@ -50,7 +54,7 @@ pub struct FjallSettings {
 impl Default for FjallSettings {
     fn default() -> Self {
         let mib = 1024 * 1024;
-        FjallSettings { cache_bytes: 4 * mib, memtable_bytes: 4 * mib, thread_count: 1, open_files_max: 64 }
+        FjallSettings { cache_bytes: 16 * mib, memtable_bytes: 4 * mib, thread_count: 2, open_files_max: 64 }
     }
 }
 
@@ -79,8 +83,7 @@ impl FjallStore {
             .manual_journal_persist(true)
             .open();
         let database = opened.map_err(|error| store_error(&path, error))?;
-        let options =
-            || KeyspaceCreateOptions::default().max_memtable_size(settings.memtable_bytes).manual_journal_persist(true);
+        let options = || options(settings);
         let records = database.keyspace(KEYSPACE, options).map_err(|error| store_error(&path, error))?;
         // A killed process may have left a batch that was written and not synced. What is read is about to be acted on.
         database.persist(PersistMode::SyncAll).map_err(|error| store_error(&path, error))?;
@@ -198,8 +201,8 @@ impl Store for FjallStore {
         Ok(())
     }
 
-    fn groups(&self, each: &mut dyn FnMut(u64, &[u8])) -> Result<(), StoreError> {
-        let mut next = first_key(0);
+    fn groups_from(&self, first: u64, each: &mut dyn FnMut(u64, &[u8]) -> bool) -> Result<(), StoreError> {
+        let mut next = first_key(first);
         'search: loop {
             let mut steps = 0;
             for entry in self.records.range(next.as_slice()..) {
@@ -208,7 +211,9 @@ impl Store for FjallStore {
                 let what = "a key is too short";
                 let group = group_of(&key).ok_or_else(|| StoreError::Damaged { path: self.path.clone(), what })?;
                 if let Some(meta) = meta {
-                    each(group, &meta);
+                    if !each(group, &meta) {
+                        return Ok(());
+                    }
                     steps = 0;
                     continue;
                 }
@@ -226,6 +231,16 @@ impl Store for FjallStore {
     fn node_record(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
         self.value(&node_key(name.as_bytes()))
     }
+}
+
+fn options(settings: &FjallSettings) -> KeyspaceCreateOptions {
+    // Whole, the index of a file with a million small groups is larger than the cache, and read anew for every look-up.
+    let in_parts = || PartitioningPolicy::new([false, true]);
+    KeyspaceCreateOptions::default()
+        .max_memtable_size(settings.memtable_bytes)
+        .manual_journal_persist(true)
+        .index_block_partitioning_policy(in_parts())
+        .filter_block_partitioning_policy(in_parts())
 }
 
 fn batch_count(records: &Keyspace, path: &str) -> Result<u64, StoreError> {

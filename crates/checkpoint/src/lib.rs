@@ -45,8 +45,17 @@ pub trait Store {
     /// Calls back name and value of the group's objects, by ascending name.
     fn for_each(&self, group: u64, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), StoreError>;
 
-    /// Calls back every group that has a meta record, with it, by ascending group.
-    fn groups(&self, each: &mut dyn FnMut(u64, &[u8])) -> Result<(), StoreError>;
+    /// Calls back groups that have a meta record, with it, by ascending group from `first` on, for as long as `each` says
+    /// so. Whoever walks over very many does so in steps, and begins each behind the last group of the one before.
+    fn groups_from(&self, first: u64, each: &mut dyn FnMut(u64, &[u8]) -> bool) -> Result<(), StoreError>;
+
+    /// As [`Store::groups_from`], of every group.
+    fn groups(&self, each: &mut dyn FnMut(u64, &[u8])) -> Result<(), StoreError> {
+        self.groups_from(0, &mut |group, meta| {
+            each(group, meta);
+            true
+        })
+    }
 
     /// A record of the node itself: its identity, what it is pinned to, its directory of the cluster.
     fn node_record(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError>;

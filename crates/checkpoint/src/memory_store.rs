@@ -48,10 +48,11 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn groups(&self, each: &mut dyn FnMut(u64, &[u8])) -> Result<(), StoreError> {
-        for (number, group) in &self.groups {
-            if let Some(meta) = &group.meta {
-                each(*number, meta);
+    fn groups_from(&self, first: u64, each: &mut dyn FnMut(u64, &[u8]) -> bool) -> Result<(), StoreError> {
+        let metas = self.groups.range(first..).filter_map(|(number, group)| Some((*number, group.meta.as_ref()?)));
+        for (number, meta) in metas {
+            if !each(number, meta) {
+                break;
             }
         }
         Ok(())

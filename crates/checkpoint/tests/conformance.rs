@@ -147,6 +147,20 @@ fn groups_are_told_apart<S: Store>(mut store: S, reopen: &impl Fn(S) -> S) -> S 
     let expected: Vec<u64> = (0..300).filter(|group| *group != 256).collect();
     assert_eq!(groups(&store).iter().map(|(group, _)| *group).collect::<Vec<_>>(), expected);
     assert!(groups(&store).iter().all(|(group, meta)| *meta == group.to_le_bytes()));
+    // In steps of seven.
+    let (mut found, mut first) = (Vec::new(), 0);
+    loop {
+        let mut step = Vec::new();
+        let take_seven = &mut |group: u64, _: &[u8]| {
+            step.push(group);
+            step.len() < 7
+        };
+        store.groups_from(first, take_seven).unwrap();
+        let Some(last) = step.last() else { break };
+        first = last + 1;
+        found.extend(step);
+    }
+    assert_eq!(found, expected);
     for group in 0..300 {
         let found = objects(&store, group);
         assert_eq!(found.len() as u64, (group % 7) * (group % 11));

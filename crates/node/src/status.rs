@@ -58,8 +58,12 @@ pub struct NodeOwnStatus {
 pub struct LogStatus {
     pub segments: u64,
     pub bytes: u64,
-    /// The part of `bytes` that recovery would still need.
+    /// The part of `bytes` that recovery would still need, within a quarter.
     pub live_bytes: u64,
+    /// Groups that need something of it.
+    pub groups: u64,
+    /// What knowing where that is takes in memory.
+    pub index_bytes: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

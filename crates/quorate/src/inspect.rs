@@ -77,7 +77,7 @@ fn segments(found: &Inspection) -> String {
         return String::new();
     }
     let mut table =
-        table(&["segment", "size", "first block at", "last block at", "blocks", "records", "bytes", "groups"]);
+        table(&["segment", "size", "first block at", "last block at", "blocks", "records", "bytes", "groups", "live"]);
     let offset = |offset: Option<u64>| offset.map_or_else(|| "-".to_owned(), |offset| offset.to_string());
     for segment in &found.log.segments {
         table.add_row([
@@ -89,9 +89,10 @@ fn segments(found: &Inspection) -> String {
             segment.records.to_string(),
             size(segment.record_bytes),
             segment.groups.to_string(),
+            size(segment.live_bytes),
         ]);
     }
-    align_right(&mut table, 0..8);
+    align_right(&mut table, 0..9);
     trimmed(table)
 }
 

@@ -78,7 +78,8 @@ fn alarms(status: &Status) -> String {
 }
 
 fn node_table(status: &Status) -> String {
-    let mut table = table(&["node", "state", "clients at", "admin", "version", "up", "log", "live", "coordinates"]);
+    let mut table =
+        table(&["node", "state", "clients at", "admin", "version", "up", "log", "files", "live", "coordinates"]);
     let coordinated = coordinated_by(&status.volumes);
     for node in &status.nodes {
         let state = match node.state {
@@ -95,11 +96,12 @@ fn node_table(status: &Status) -> String {
             shown(own.map(|own| own.version.clone())),
             shown(own.map(|own| duration(own.uptime_s))),
             shown(own.map(|own| size(own.log.bytes))),
+            shown(own.map(|own| own.log.segments.to_string())),
             shown(own.map(|own| size(own.log.live_bytes))),
             coordinated.get(&Some(node.id)).copied().unwrap_or(0).to_string(),
         ]);
     }
-    align_right(&mut table, 6..9);
+    align_right(&mut table, 6..10);
     trimmed(table)
 }
 
@@ -192,7 +194,7 @@ mod tests {
     }
 
     fn status() -> Status {
-        let log = LogStatus { segments: 2, bytes: 128 << 20, live_bytes: 1536 };
+        let log = LogStatus { segments: 2, bytes: 128 << 20, live_bytes: 1536, ..LogStatus::default() };
         let own =
             NodeOwnStatus { version: "0.1.0".to_owned(), pid: 7, uptime_s: 61, clients: 1, log, alarms: Vec::new() };
         let member = |node, lag| MemberStatus { node, lag, silent: None };
@@ -226,9 +228,9 @@ mod tests {
         assert_eq!(
             render(&status(), false),
             "cluster c0ffee: 1 of 2 nodes live, as n1 sees it\n\n\
-             NODE  STATE      CLIENTS AT      ADMIN           VERSION  UP               LOG     LIVE  COORDINATES\n\
-             n1    live       127.0.0.1:7000  127.0.0.1:8000  0.1.0    1 min 1 s  128.0 MiB  1.5 KiB            2\n\
-             n2    suspected  127.0.0.1:7001  127.0.0.1:8000  -        -                  -        -            0\n\n\
+             NODE  STATE      CLIENTS AT      ADMIN           VERSION  UP               LOG  FILES     LIVE  COORDINATES\n\
+             n1    live       127.0.0.1:7000  127.0.0.1:8000  0.1.0    1 min 1 s  128.0 MiB      2  1.5 KiB            2\n\
+             n2    suspected  127.0.0.1:7001  127.0.0.1:8000  -        -                  -      -        -            0\n\n\
              NAMESPACE  PROTOCOL  REPLICAS  VOLUMES  DURABILITY  READS  COORDINATORS  LAG AT MOST\n\
              0          paxos            2        3  sync        lease  n1 2, none 1            0"
         );

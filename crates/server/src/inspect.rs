@@ -59,6 +59,8 @@ pub struct SegmentFacts {
     pub records: u64,
     pub record_bytes: u64,
     pub groups: u64,
+    /// Of the record bytes, within a quarter, what no checkpoint and no later record makes needless.
+    pub live_bytes: u64,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -103,11 +105,11 @@ pub fn inspect(path: &Path, details: Details, mut tell: impl FnMut(String)) -> R
     if let Err(error) = Pins::open(path) {
         found.damage.push(error.to_string());
     }
-    if let Some(identity) = identity
-        && let Err(reason) = read_log(path, &identity, details, &mut found, &mut tell)
-    {
+    let log = identity.map(|identity| read_log(path, &identity, details, &mut found, &mut tell)).transpose();
+    let log = log.unwrap_or_else(|reason| {
         found.damage.push(reason);
-    }
+        None
+    });
     let copied = copy_store(path).map_err(|source| DirectoryError::Io {
         action: "copy the checkpoint store of",
         path: path.to_owned(),
@@ -118,6 +120,9 @@ pub fn inspect(path: &Path, details: Details, mut tell: impl FnMut(String)) -> R
     {
         // The copy's name would mean nothing to anybody.
         found.damage.push(reason.replace(&copy.0.display().to_string(), &found.path));
+    }
+    if let Some(log) = log {
+        tell_needed(log, &mut found);
     }
     Ok(found)
 }
@@ -151,7 +156,7 @@ fn read_log(
     details: Details,
     found: &mut Inspection,
     tell: &mut impl FnMut(String),
-) -> Result<(), String> {
+) -> Result<Wal, String> {
     let storage = FileStorage::open_read_only(&path.join(WAL)).map_err(|error| error.to_string())?;
     let mut segments: BTreeMap<u64, (SegmentFacts, BTreeSet<u64>)> = BTreeMap::new();
     for segment in storage.segments().map_err(|error| error.to_string())? {
@@ -203,7 +208,21 @@ fn read_log(
         torn_bytes: report.torn_bytes,
         groups_made_out: report.groups_made_out.clone(),
     };
-    Ok(())
+    Ok(wal)
+}
+
+/// What the node would find to be needed of each segment, were it started.
+fn tell_needed(mut log: Wal, found: &mut Inspection) {
+    for (number, group) in &found.groups {
+        match &group.checkpoint {
+            Some(checkpoint) => log.release(*number, checkpoint.next_slot, Lsn(0)),
+            None => log.forget(*number),
+        }
+    }
+    for segment in log.segments() {
+        let facts = found.log.segments.iter_mut().find(|facts| facts.segment == segment.segment);
+        facts.into_iter().for_each(|facts| facts.live_bytes = segment.live_bytes);
+    }
 }
 
 fn place(lsn: Lsn) -> String {

@@ -7,6 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 mod clients;
 mod disk_image;
 mod fuzz;
+mod groups;
 mod node;
 mod power_cuts;
 
@@ -20,7 +21,13 @@ struct Job {
     run: fn(&Path, &mut Options) -> Result<(), Failure>,
 }
 
-const JOBS: [Job; 3] = [
+const JOBS: [Job; 5] = [
+    Job {
+        name: "checkpoints",
+        options: "[--groups 1000000]",
+        about: "what so many small groups cost in the checkpoint store: storing, looking up, opening, memory",
+        run: groups::checkpoints,
+    },
     Job {
         name: "clients",
         options: "",
@@ -32,6 +39,12 @@ const JOBS: [Job; 3] = [
         options: "[--minutes 60] [--target NAME]",
         about: "every fuzz target, for so long each, one after the other",
         run: fuzz::run,
+    },
+    Job {
+        name: "log",
+        options: "[--gigabytes 10] [--groups 1000000]",
+        about: "the size of a log to which one group writes so much while so many others write once each",
+        run: groups::log,
     },
     Job {
         name: "power-cuts",

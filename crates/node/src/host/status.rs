@@ -84,6 +84,8 @@ impl Host {
             segments: statistics.segment_count,
             bytes: statistics.bytes,
             live_bytes: statistics.live_bytes,
+            groups: statistics.group_count,
+            index_bytes: statistics.index_bytes,
         };
         let own = NodeOwnStatus {
             version: self.settings.version.clone(),

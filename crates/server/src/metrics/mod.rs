@@ -10,7 +10,7 @@ mod text;
 
 use quorate_front::{Counts, Failure, Histogram, Kind};
 use quorate_node::Counters;
-use quorate_wal::Statistics;
+use quorate_wal::{SegmentStatistics, Statistics};
 
 pub(crate) use text::CONTENT_TYPE;
 use text::Text;
@@ -31,6 +31,7 @@ pub(crate) struct Figures {
     pub(crate) frame_bytes_sent: u64,
     pub(crate) flushes: Histogram,
     pub(crate) log: Statistics,
+    pub(crate) log_segments: Vec<SegmentStatistics>,
     pub(crate) has_space: bool,
     pub(crate) batches_waiting: usize,
     pub(crate) checkpoint_stored_ms: u64,
@@ -168,7 +169,20 @@ impl Figures {
         text.counter("quorate_log_record_bytes_total", "Bytes of records in the log.", log.record_bytes);
         text.gauge("quorate_log_segments", "Files of the log.", log.segment_count);
         text.gauge("quorate_log_size_bytes", "What the log takes on the disk.", log.bytes);
-        text.gauge("quorate_log_live_bytes", "The part of the log that recovery would read.", log.live_bytes);
+        text.gauge("quorate_log_live_bytes", "What groups need of the log, within a quarter.", log.live_bytes);
+        text.gauges(
+            "quorate_log_segments_by_live_share",
+            "Files of the log by the share of them that groups need: up to so much, and more than the one before.",
+            "up_to",
+            by_live_share(&self.log_segments),
+        );
+        text.gauge("quorate_log_groups", "Groups that need something of the log.", log.group_count);
+        text.gauge("quorate_log_index_bytes", "Memory of the log's index.", log.index_bytes);
+        text.counter(
+            "quorate_log_carried_bytes_total",
+            "Bytes of records that were written again so that an old file could go.",
+            log.carried_bytes,
+        );
         text.gauge(
             "quorate_log_space_exhausted",
             "1 if the log found no space and writes are refused.",
@@ -182,4 +196,18 @@ impl Figures {
             self.checkpoint_stored_ms as f64 / 1e3,
         );
     }
+}
+
+/// How many segments are needed to a share of up to 10, 50 and 100 percent.
+fn by_live_share(segments: &[SegmentStatistics]) -> [(&'static str, u64); 3] {
+    let mut counts = [("0.1", 0), ("0.5", 0), ("1", 0)];
+    for segment in segments {
+        let class = match segment.live_bytes * 100 / segment.bytes.max(1) {
+            0..=10 => 0,
+            11..=50 => 1,
+            _ => 2,
+        };
+        counts[class].1 += 1;
+    }
+    counts
 }

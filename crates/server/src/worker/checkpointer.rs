@@ -164,8 +164,8 @@ mod tests {
             self.inner.for_each(group, each)
         }
 
-        fn groups(&self, each: &mut dyn FnMut(u64, &[u8])) -> Result<(), StoreError> {
-            self.inner.groups(each)
+        fn groups_from(&self, first: u64, each: &mut dyn FnMut(u64, &[u8]) -> bool) -> Result<(), StoreError> {
+            self.inner.groups_from(first, each)
         }
 
         fn node_record(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {

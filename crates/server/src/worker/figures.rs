@@ -10,7 +10,8 @@ use crate::metrics::{ClientFigures, Figures, PeerFigures};
 impl Worker {
     pub(super) fn figures(&mut self) -> Figures {
         let (state, counters) = (&self.state, self.state.counters);
-        let log = self.host.log_mut().statistics();
+        let wal = self.host.log_mut();
+        let (log, log_segments) = (wal.statistics(), wal.segments().collect());
         let host = &self.host;
         let peers = host.peers().map(|node| PeerFigures {
             name: name_of(host, node),
@@ -35,6 +36,7 @@ impl Worker {
             frame_bytes_sent: counters.frame_bytes_sent,
             flushes: state.flushes,
             log,
+            log_segments,
             has_space: self.disk.has_space(),
             batches_waiting: self.checkpointer.outstanding(),
             checkpoint_stored_ms: state.stored_ms,

@@ -113,6 +113,10 @@ fn insert_into(runs: &mut Vec<Run>, slot: u64, position: Position) -> Option<Pos
         run.base = slot;
         return None;
     }
+    if runs.is_empty() {
+        // Most groups never have a second one.
+        runs.reserve_exact(1);
+    }
     runs.insert(next, Run::new(slot, position));
     None
 }
