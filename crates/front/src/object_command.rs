@@ -3,7 +3,7 @@
 //! Options are taken in any order and refused in the same cases and words as by Redis 7.0, but for INCRBYFLOAT, which takes
 //! decimal numbers within the range of a double only, since that is what objects count with.
 
-use quorate_object::{Command, Condition, ExpireCondition, Expiry, SetAnswer, TtlUnit};
+use quorate_object::{Command, Condition, ExpireCondition, Expiry, SetAnswer, TtlUnit, float_vanishes};
 use quorate_resp::{Arguments, parse_integer};
 
 use crate::expiry::{TimeForm, parse_deadline, parse_expiry};
@@ -155,11 +155,13 @@ fn parse_decrement(call: &Call<'_>) -> Result<i64, Refusal> {
     call.integer(2)?.checked_neg().ok_or(Refusal::fixed("ERR decrement would overflow"))
 }
 
-/// A number, also an infinite one, with which the object can make no sum. Digits that come to infinity are none.
+/// A number, also an infinite one, with which the object can make no sum. Digits that come to infinity, or to 0 though they
+/// are not, are none.
 fn parse_float(word: &[u8]) -> Result<f64, Refusal> {
-    let number: Option<f64> = core::str::from_utf8(word).ok().and_then(|text| text.parse().ok());
+    let text = core::str::from_utf8(word).map_err(|_| Refusal::NOT_A_FLOAT)?;
+    let number: Option<f64> = text.parse().ok();
     let is_number = |number: &f64| !number.is_nan() && (number.is_finite() || !word.iter().any(u8::is_ascii_digit));
-    number.filter(is_number).ok_or(Refusal::NOT_A_FLOAT)
+    number.filter(is_number).filter(|_| !float_vanishes(text)).ok_or(Refusal::NOT_A_FLOAT)
 }
 
 fn parse_set_range<'a>(call: &Call<'a>) -> Result<Command<'a>, Refusal> {

@@ -23,6 +23,7 @@ mod write;
 pub use change::Change;
 pub use codec::Malformed;
 pub use command::{Access, Command, Condition, ExpireCondition, Expiry, SetAnswer, TtlUnit};
+pub use number::float_vanishes;
 pub use objects::{OBJECT_BYTES_MAX, Objects};
 pub use outcome::{Outcome, WORDS};
 pub use read::SCAN_COUNT_MAX;

@@ -3,13 +3,17 @@
 //! Redis adds floats as the machine's long doubles and prints 17 places. Here decimals are added exactly, in units of 10^-17,
 //! and results too large for that (beyond 10^21) as `f64`. So common sums (0.1 + 0.2) read as in Redis, every machine computes
 //! the same, and the digits of a long double's rounding error (Redis: 7000 + 73.2 is 7073.20000000000000018) are not
-//! reproduced. Hexadecimal floats and numbers beyond `f64` are refused.
+//! reproduced. Hexadecimal floats and numbers beyond `f64` are refused, and those so small that a long double has no place for
+//! them, as by Redis.
 
 /// Places after the decimal point that a result may have.
 const PLACES: u32 = 17;
 
 /// The longest text that is taken for a float, as in Redis.
 const FLOAT_BYTES_MAX: usize = 5 * 1024;
+
+/// The decimal exponent of the smallest long double.
+const EXPONENT_MIN: i64 = -4951;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FloatError {
@@ -36,7 +40,10 @@ pub(crate) fn add_float(text: &[u8], delta: f64) -> Result<String, FloatError> {
     let text = str::from_utf8(text).map_err(|_| FloatError::NotAFloat)?;
     let value: f64 = text.parse().map_err(|_| FloatError::NotAFloat)?;
     // Infinity is a float, but digits that come to infinity are none.
-    if value.is_nan() || (value.is_infinite() && text.contains(|byte: char| byte.is_ascii_digit())) {
+    if value.is_nan()
+        || float_vanishes(text)
+        || (value.is_infinite() && text.contains(|byte: char| byte.is_ascii_digit()))
+    {
         return Err(FloatError::NotAFloat);
     }
     let sum = value + delta;
@@ -49,6 +56,19 @@ pub(crate) fn add_float(text: &[u8], delta: f64) -> Result<String, FloatError> {
         Some(sum) => print_decimal(sum),
         None => format!("{sum}"),
     })
+}
+
+/// Whether the text of a float has digits that are not 0 and yet, as a long double, no value but 0.
+#[must_use]
+pub fn float_vanishes(text: &str) -> bool {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let digits = mantissa.trim_start_matches(['+', '-']);
+    let point = digits.find('.').unwrap_or(digits.len()) as i64;
+    let Some(first) = digits.find(|digit: char| matches!(digit, '1'..='9')) else { return false };
+    let first = first as i64;
+    let place = if first < point { point - first - 1 } else { point - first };
+    let beyond = if exponent.starts_with('-') { i64::MIN } else { i64::MAX };
+    place.saturating_add(exponent.parse().unwrap_or(beyond)) < EXPONENT_MIN
 }
 
 /// A float's text in units of 10^-17, rounded half to even; `None` if it has too many digits for an `i128`.
@@ -148,6 +168,10 @@ mod tests {
             ("1e21", 1.0, "1000000000000000000001"),
             ("1e23", 0.0, "100000000000000000000000"),
             ("1e-400", 1.0, "1"),
+            ("1e-4951", 1.0, "1"),
+            ("0.1e-4950", 1.0, "1"),
+            ("100e-4953", 1.0, "1"),
+            ("0e-99999999999999999999", 1.0, "1"),
         ] {
             assert_eq!(add_float(text.as_bytes(), delta).as_deref(), Ok(expected), "{text:?} + {delta}");
         }
@@ -155,7 +179,8 @@ mod tests {
 
     #[test]
     fn what_is_no_float_is_refused() {
-        for text in ["", " 1", "1 ", "abc", "nan", "1e", "1e5x", "--1", "0x10", "1e999"] {
+        let vanishing = ["1e-4952", "-1e-1772036854775807", "1e-99999999999999999999", "0.01e-4950"];
+        for text in ["", " 1", "1 ", "abc", "nan", "1e", "1e5x", "--1", "0x10", "1e999"].into_iter().chain(vanishing) {
             assert_eq!(add_float(text.as_bytes(), 1.0), Err(FloatError::NotAFloat), "{text:?}");
         }
         assert_eq!(add_float(&b"1".repeat(6000), 1.0), Err(FloatError::NotAFloat));

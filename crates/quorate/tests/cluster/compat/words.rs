@@ -66,6 +66,9 @@ pub(crate) const NUMBERS: Words = &[
 ];
 
 pub(crate) const FLOATS: Words = &[
+    b"1e-400",
+    b"1e-4960",
+    b"0e-9999999",
     b"0.1",
     b"0.2",
     b"-0.1",
