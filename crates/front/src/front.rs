@@ -95,6 +95,11 @@ impl Front {
         }
     }
 
+    /// Whom it serves from now on. Connections that exist stay what they are.
+    pub fn set_access(&mut self, access: Access) {
+        self.access = access;
+    }
+
     /// What the slow log keeps from now on.
     pub fn set_slow_log(&mut self, settings: SlowLogSettings) {
         self.journal.settings = settings;

@@ -13,7 +13,7 @@ use crate::output::say;
 /// Run one node of a cluster
 ///
 /// The node runs in the foreground, logs to standard error, and stops on SIGTERM or Ctrl-C after it has handed over
-/// what it coordinates. `quorate node --example-config` prints a configuration with every key explained.
+/// what it coordinates. On SIGHUP it takes password, token, certificates and log level anew from its files. `quorate node --example-config` prints a configuration with every key explained.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// The node's configuration
@@ -35,12 +35,17 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         say(Config::EXAMPLE.trim_end());
         return Ok(ExitCode::SUCCESS);
     };
-    let mut config = Config::load(path)?;
-    config.auth.insecure |= options.insecure;
+    let (file, insecure) = (path.clone(), options.insecure);
+    let load = move || {
+        let mut config = Config::load(&file)?;
+        config.auth.insecure |= insecure;
+        Ok(config)
+    };
+    let config = load()?;
     if options.check {
         check(path, &config)?;
     } else {
-        quorate_server::run(config, crate::memory::allocated_bytes)?;
+        quorate_server::run(config, crate::memory::allocated_bytes, load)?;
     }
     Ok(ExitCode::SUCCESS)
 }

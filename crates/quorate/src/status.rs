@@ -114,7 +114,11 @@ fn coordinated_by<'a>(volumes: impl IntoIterator<Item = &'a VolumeStatus>) -> BT
     counts
 }
 
+/// Nothing where the node does not know any yet.
 fn namespace_table(status: &Status) -> String {
+    if status.namespaces.is_empty() {
+        return String::new();
+    }
     let header = ["namespace", "protocol", "replicas", "volumes", "durability", "reads", "coordinators", "lag at most"];
     let mut table = table(&header);
     for namespace in &status.namespaces {

@@ -155,6 +155,22 @@ fn systemd_is_told_when_a_node_serves_and_when_it_stops() {
     };
     assert!(put("info,quorate_server=debug").ends_with("{\"level\":\"info,quorate_server=debug\"}"));
     assert!(put("loud").starts_with("HTTP/1.0 400 "));
+    // What the file says counts again on SIGHUP.
+    let pid = child.id().cast_signed();
+    let level = || {
+        let mut stream = std::net::TcpStream::connect(format!("127.0.0.1:{}", ports[2])).expect("HTTP is served");
+        write!(stream, "GET /log-level HTTP/1.0\r\n\r\n").expect("read");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("answered");
+        response
+    };
+    // SAFETY: a plain system call. The child has not been waited for, so its number is still its own.
+    unsafe { libc::kill(pid, libc::SIGHUP) };
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !level().ends_with("{\"level\":\"info\"}") {
+        assert!(std::time::Instant::now() < deadline, "{}", level());
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
     // SAFETY: a plain system call. The child has not been waited for, so its number is still its own.
     unsafe { libc::kill(child.id().cast_signed(), libc::SIGTERM) };
     assert!(next().starts_with("STOPPING=1\n"));

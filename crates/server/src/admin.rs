@@ -28,13 +28,15 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, oneshot};
 
-use crate::auth::secrets::TokenHash;
+use crate::auth::secrets::PasswordHash;
 use crate::log;
 use crate::metrics::{self, Figures};
 use crate::tls::Store;
 use listener::Listener;
 
 use guard::Guarded;
+
+pub(crate) use token::Expected;
 
 /// Requests on their way to the worker; with more, callers are asked to try again.
 const REQUESTS_MAX: usize = 64;
@@ -80,6 +82,8 @@ pub(crate) enum Request {
     Figures {
         answer: oneshot::Sender<Box<Figures>>,
     },
+    /// Clients must give this one from now on, or none.
+    Password(Option<Box<PasswordHash>>),
 }
 
 #[derive(Clone)]
@@ -110,6 +114,7 @@ impl Pulse {
 /// The worker's end of the admin port. Dropping it closes the port.
 pub(crate) struct Port {
     requests: Receiver<Request>,
+    sender: SyncSender<Request>,
     /// Dropped to end the thread.
     open: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -121,12 +126,12 @@ impl Port {
         listener: TcpListener,
         waker: Arc<Waker>,
         pulse: Arc<Pulse>,
-        token_hash: Option<TokenHash>,
+        token: Expected,
         tls: Option<Arc<Store>>,
     ) -> io::Result<Port> {
         let (sender, requests) = sync_channel(REQUESTS_MAX);
-        let admin = Admin { requests: sender, waker, pulse, latest: Arc::default() };
-        let router = token::require(router(admin), token_hash);
+        let admin = Admin { requests: sender.clone(), waker, pulse, latest: Arc::default() };
+        let router = token::require(router(admin), token);
         listener.set_nonblocking(true)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let (open, closed) = oneshot::channel::<()>();
@@ -144,7 +149,12 @@ impl Port {
             }
         };
         let thread = std::thread::Builder::new().name("admin".into()).spawn(work)?;
-        Ok(Port { requests, open: Some(open), thread: Some(thread) })
+        Ok(Port { requests, sender, open: Some(open), thread: Some(thread) })
+    }
+
+    /// For whoever else has something to ask of the worker.
+    pub(crate) fn sender(&self) -> SyncSender<Request> {
+        self.sender.clone()
     }
 
     pub(crate) fn next_request(&mut self) -> Option<Request> {
@@ -205,7 +215,11 @@ async fn healthz(State(admin): State<Admin>) -> Response {
 
 async fn readyz(State(admin): State<Admin>) -> Response {
     let is_ready = admin.pulse.is_well() && admin.pulse.is_ready.load(Ordering::Relaxed);
-    verdict(is_ready, "ready\n", "not ready: the node does not know the cluster yet\n")
+    verdict(
+        is_ready,
+        "ready\n",
+        "not ready: the node does not know the cluster yet; its log and GET /status say what it waits for\n",
+    )
 }
 
 fn verdict(is_good: bool, good: &'static str, bad: &'static str) -> Response {

@@ -11,6 +11,7 @@ pub mod inspect;
 mod links;
 mod log;
 mod metrics;
+mod reload;
 mod socket;
 mod start;
 mod supervisor;
@@ -22,11 +23,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use mio::Waker;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 pub use check::{Checked, check};
+pub use reload::Reloader;
 
-use config::Config;
+use config::{Config, ConfigError};
 use directory::DirectoryError;
 use worker::{Order, Orders};
 
@@ -70,17 +72,30 @@ pub enum ServerError {
 
 /// Runs the node until SIGTERM or SIGINT, then stops it cleanly.
 ///
-/// `meter` tells what the process has allocated: the server does not know which allocator there is.
-pub fn run(config: Config, meter: Meter) -> Result<(), ServerError> {
+/// On SIGHUP it takes from the configuration, read anew by `reread`, what can change while it runs. `meter` tells what the
+/// process has allocated: the server does not know which allocator there is.
+pub fn run<R>(config: Config, meter: Meter, reread: R) -> Result<(), ServerError>
+where
+    R: Fn() -> Result<Config, ConfigError> + Send + 'static,
+{
     log::begin(&config.log).map_err(ServerError::LogLevel)?;
     let io = |action| move |source| ServerError::Io { action, source };
-    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT]).map_err(io("listen for signals"))?;
+    let mut signals =
+        signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(io("listen for signals"))?;
     let node = Node::start_metered(config, meter)?;
-    let stopper = node.stopper();
+    let (stopper, mut reloader) = (node.stopper(), node.reloader());
     let wait_for_signals = move || {
         for signal in &mut signals {
-            tracing::info!("told to stop by signal {signal}");
-            stopper.stop();
+            match signal {
+                SIGHUP => match reread() {
+                    Ok(config) => reloader.reload(config),
+                    Err(reason) => tracing::error!("SIGHUP changes nothing: {reason}"),
+                },
+                signal => {
+                    tracing::info!("told to stop by signal {signal}");
+                    stopper.stop();
+                }
+            }
         }
     };
     std::thread::Builder::new().name("signals".into()).spawn(wait_for_signals).map_err(io("start a thread"))?;
@@ -91,6 +106,7 @@ pub fn run(config: Config, meter: Meter) -> Result<(), ServerError> {
 #[derive(Debug)]
 pub struct Node {
     stopper: Stopper,
+    reloader: Reloader,
     worker: JoinHandle<Result<(), ServerError>>,
 }
 
@@ -115,6 +131,10 @@ impl Node {
 
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
+    }
+
+    pub fn reloader(&self) -> Reloader {
+        self.reloader.clone()
     }
 
     /// Waits until the node has ended.

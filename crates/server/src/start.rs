@@ -17,6 +17,7 @@ use crate::auth::Gate;
 use crate::config::Config;
 use crate::directory::{Directory, random_u64};
 use crate::links::Links;
+use crate::reload::Reloader;
 use crate::supervisor::Supervisor;
 use crate::tls::{Store, Watch};
 use crate::worker::{Checkpointer, Clients, Clocks, Disk, Facts, Memory, Orders, Pace, Source, State, Worker};
@@ -32,6 +33,7 @@ const EPHEMERAL_MARK: &str = "ephemeral";
 
 pub(crate) fn start(mut config: Config, meter: Meter) -> Result<Node, ServerError> {
     config.check_exposure().map_err(ServerError::Exposed)?;
+    let as_written = config.clone();
     config.limits.clients = clients_max(config.limits.clients);
     let directory = Directory::open(&config.node.data_dir, config.cluster.id, config.node_id())?;
     check_ephemeral(&config, directory.forgotten())?;
@@ -50,7 +52,9 @@ pub(crate) fn start(mut config: Config, meter: Meter) -> Result<Node, ServerErro
     let client_listener = listen(&poll, config.listen.client, "clients", "client", Source::ClientListener)?;
     let peer_listener = listen(&poll, config.listen.peer, "the other nodes", "peer", Source::PeerListener)?;
     let pulse = Arc::new(Pulse::new());
-    let admin = listen_for_admin(&config, &waker, &pulse, tls.clone())?;
+    let token = admin::Expected::new(config.auth.admin_token_hash);
+    let admin = listen_for_admin(&config, &waker, &pulse, token.clone(), tls.clone())?;
+    let reloader = Reloader::new(as_written, admin.sender(), waker.clone(), token, tls.clone());
     let registry = || poll.registry().try_clone().map_err(io("share the poll"));
     let data_dir = &config.node.data_dir;
     let links =
@@ -97,7 +101,7 @@ pub(crate) fn start(mut config: Config, meter: Meter) -> Result<Node, ServerErro
     };
     let name = format!("worker-{}", config.node.name);
     let worker = std::thread::Builder::new().name(name).spawn(move || worker.run()).map_err(io("start a thread"))?;
-    Ok(Node { stopper: Stopper { orders, waker }, worker })
+    Ok(Node { stopper: Stopper { orders, waker }, reloader, worker })
 }
 
 fn io(action: &'static str) -> impl Fn(std::io::Error) -> ServerError {
@@ -223,14 +227,14 @@ fn listen_for_admin(
     config: &Config,
     waker: &Arc<Waker>,
     pulse: &Arc<Pulse>,
+    token: admin::Expected,
     tls: Option<Arc<Store>>,
 ) -> Result<admin::Port, ServerError> {
     let address = config.listen.admin;
     let refused = |source| ServerError::Listen { what: "HTTP", key: "admin", address, source };
     let listener = std::net::TcpListener::bind(address).map_err(refused)?;
     let tls = tls.filter(|_| config.tls.admin);
-    admin::Port::open(listener, waker.clone(), pulse.clone(), config.auth.admin_token_hash, tls)
-        .map_err(io("serve HTTP"))
+    admin::Port::open(listener, waker.clone(), pulse.clone(), token, tls).map_err(io("serve HTTP"))
 }
 
 #[cfg(test)]

@@ -39,7 +39,10 @@ pub(crate) struct Counters {
 
 /// The worker's end of it.
 pub(crate) struct Gate {
-    /// None if there is no password.
+    waker: Arc<Waker>,
+    /// There is no password.
+    is_open: bool,
+    /// None as long as there has never been a password.
     checked: Option<Checked>,
     attempts: Attempts,
     pub(crate) counters: Counters,
@@ -49,6 +52,7 @@ struct Checked {
     jobs: SyncSender<Job>,
     verdicts: Verdicts,
     key: Key,
+    hash: Arc<PasswordHash>,
     /// Of the password that was found right.
     right: Option<verifier::Tag>,
     pending: Vec<Pending>,
@@ -57,21 +61,38 @@ struct Checked {
 /// A password on its way, and all who gave it.
 struct Pending {
     tag: verifier::Tag,
+    /// What it is checked against.
+    hash: Arc<PasswordHash>,
     waiting: Vec<(ConnectionId, Option<IpAddr>)>,
 }
 
 impl Gate {
     /// With a hash, starts the thread that checks passwords against it; it wakes the worker for each verdict.
     pub(crate) fn new(hash: Option<PasswordHash>, waker: &Arc<Waker>) -> std::io::Result<Gate> {
-        let checked = match hash {
-            None => None,
-            Some(hash) => {
-                let (jobs, receiver) = sync_channel(PENDING_MAX);
-                let verdicts = verifier::start(hash, receiver, waker.clone())?;
-                Some(Checked { jobs, verdicts, key: Key::random()?, right: None, pending: Vec::new() })
+        let (attempts, counters) = (Attempts::default(), Counters::default());
+        let mut gate = Gate { waker: waker.clone(), is_open: true, checked: None, attempts, counters };
+        gate.set_password(hash)?;
+        Ok(gate)
+    }
+
+    /// Another password from now on, or none. Those who are let in already stay.
+    pub(crate) fn set_password(&mut self, hash: Option<PasswordHash>) -> std::io::Result<()> {
+        self.is_open = hash.is_none();
+        match (hash.map(Arc::new), &mut self.checked) {
+            // Who waits for a verdict still gets it.
+            (None, _) => {}
+            (Some(hash), Some(checked)) => {
+                checked.hash = hash;
+                checked.right = None;
             }
-        };
-        Ok(Gate { checked, attempts: Attempts::default(), counters: Counters::default() })
+            (Some(hash), checked) => {
+                let (jobs, receiver) = sync_channel(PENDING_MAX);
+                let verdicts = verifier::start(receiver, self.waker.clone())?;
+                *checked =
+                    Some(Checked { jobs, verdicts, key: Key::random()?, hash, right: None, pending: Vec::new() });
+            }
+        }
+        Ok(())
     }
 
     /// The verdict on a password, or `None`: then it comes by [`Gate::take_verdicts`].
@@ -82,7 +103,7 @@ impl Gate {
         password: &[u8],
         now: Instant,
     ) -> Option<Verdict> {
-        let Some(checked) = &mut self.checked else { return Some(Verdict::Right) };
+        let Some(checked) = self.checked.as_mut().filter(|_| !self.is_open) else { return Some(Verdict::Right) };
         let source = address.parse().ok().map(|address: SocketAddr| address.ip());
         // Before anything else: whoever may not guess must not learn even of a right guess.
         if let Err(wait_s) = self.attempts.check(source, now) {
@@ -128,16 +149,18 @@ impl Checked {
         if self.right.as_ref() == Some(&tag) {
             return Some(Verdict::Right);
         }
-        if let Some(pending) = self.pending.iter_mut().find(|pending| pending.tag == tag) {
+        let is_same = |pending: &&mut Pending| Arc::ptr_eq(&pending.hash, &self.hash) && pending.tag == tag;
+        if let Some(pending) = self.pending.iter_mut().find(is_same) {
             pending.waiting.push((connection, source));
             return None;
         }
         if self.pending.len() >= PENDING_MAX {
             return Some(Verdict::Refused(BUSY.to_owned()));
         }
-        match self.jobs.try_send(Job { password: Zeroizing::new(password.to_vec()) }) {
+        let job = Job { password: Zeroizing::new(password.to_vec()), hash: self.hash.clone() };
+        match self.jobs.try_send(job) {
             Ok(()) => {
-                self.pending.push(Pending { tag, waiting: vec![(connection, source)] });
+                self.pending.push(Pending { tag, hash: self.hash.clone(), waiting: vec![(connection, source)] });
                 None
             }
             // It takes them one by one, or has ended, which it only does by a bug.
@@ -151,7 +174,8 @@ impl Checked {
         while let Ok(is_right) = self.verdicts.try_recv() {
             // One at a time, from a queue: the verdict is on the oldest.
             let pending = self.pending.remove(0);
-            if is_right {
+            // It may have been right until a moment ago.
+            if is_right && Arc::ptr_eq(&pending.hash, &self.hash) {
                 self.right = Some(pending.tag.clone());
             }
             taken.push((pending, is_right));
@@ -220,6 +244,27 @@ mod tests {
         assert_eq!(scene.gate.verify(again, "10.0.0.1:1", b"Secret", NOW), None);
         assert_eq!(scene.verdicts(1, NOW), [(again, Verdict::Wrong)]);
         assert_eq!(scene.gate.counters, Counters { wrong: 1, refused: 0 });
+    }
+
+    #[test]
+    fn a_new_password_is_asked_for_at_once_and_the_old_one_is_forgotten() {
+        let mut scene = Scene::new("old");
+        let connection = scene.connection();
+        let verify = |scene: &mut Scene, password: &[u8]| scene.gate.verify(connection, "10.0.0.1:1", password, NOW);
+        assert_eq!(verify(&mut scene, b"old"), None);
+        // While the old one is being checked, which must not make it the right one again.
+        scene.gate.set_password(Some(secrets::cheap_hash(b"new"))).expect("its thread runs");
+        assert_eq!(verify(&mut scene, b"old"), None, "against the other hash");
+        assert_eq!(scene.verdicts(2, NOW), [(connection, Verdict::Right), (connection, Verdict::Wrong)]);
+        assert_eq!(verify(&mut scene, b"old"), None);
+        assert_eq!(verify(&mut scene, b"new"), None);
+        assert_eq!(scene.verdicts(2, NOW), [(connection, Verdict::Wrong), (connection, Verdict::Right)]);
+        assert_eq!(verify(&mut scene, b"new"), Some(Verdict::Right));
+        scene.gate.set_password(None).expect("nothing to start");
+        assert_eq!(verify(&mut scene, b"any"), Some(Verdict::Right));
+        scene.gate.set_password(Some(secrets::cheap_hash(b"new"))).expect("its thread runs");
+        assert_eq!(verify(&mut scene, b"any"), None);
+        assert_eq!(scene.verdicts(1, NOW), [(connection, Verdict::Wrong)]);
     }
 
     #[test]

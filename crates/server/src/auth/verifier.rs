@@ -14,16 +14,17 @@ use super::secrets::PasswordHash;
 
 pub(super) struct Job {
     pub(super) password: Zeroizing<Vec<u8>>,
+    pub(super) hash: Arc<PasswordHash>,
 }
 
 /// Whether each password was right, in the order of the jobs.
 pub(super) type Verdicts = Receiver<bool>;
 
 /// Ends when nobody can give it jobs any more.
-pub(super) fn start(hash: PasswordHash, jobs: Receiver<Job>, waker: Arc<Waker>) -> io::Result<Verdicts> {
+pub(super) fn start(jobs: Receiver<Job>, waker: Arc<Waker>) -> io::Result<Verdicts> {
     let (verdicts, receiver) = channel();
     let work = move || {
-        for Job { password } in jobs {
+        for Job { password, hash } in jobs {
             if verdicts.send(hash.is_of(&password)).is_err() {
                 return;
             }

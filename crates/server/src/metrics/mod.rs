@@ -39,6 +39,10 @@ pub(crate) struct Figures {
     pub(crate) replicas: Vec<(&'static str, u64)>,
     pub(crate) lag_slots_max: u64,
     pub(crate) peers: Vec<PeerFigures>,
+    pub(crate) passwords_wrong: u64,
+    pub(crate) passwords_refused: u64,
+    /// When the certificates in a file run out, in seconds since the Unix epoch, by what the file is for.
+    pub(crate) certificates: Vec<(&'static str, i64)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -102,6 +106,18 @@ impl Figures {
         text.gauge("quorate_clients_limit", "Clients that may be connected at once.", limit);
         text.counter("quorate_clients_accepted_total", "Clients that have connected.", self.front.connections);
         text.counter("quorate_clients_refused_total", "Clients refused for being too many.", refused);
+        text.counter("quorate_passwords_wrong_total", "Wrong passwords of clients.", self.passwords_wrong);
+        text.counter(
+            "quorate_passwords_refused_total",
+            "Passwords that nobody looked at, for being too many or after too many wrong ones.",
+            self.passwords_refused,
+        );
+        text.gauges(
+            "quorate_certificate_expiry_timestamp_seconds",
+            "When the first certificate in the file runs out.",
+            "file",
+            self.certificates.iter().map(|&(file, ends_s)| (file, ends_s.max(0).cast_unsigned())),
+        );
         let requests = Kind::ALL.map(|kind| (kind.word(), self.front.requests[kind as usize]));
         text.counters("quorate_commands_total", "Commands of clients, by what they are about.", "kind", requests);
         let timed = Kind::ALL.iter().filter(|kind| **kind != Kind::Connection);

@@ -11,7 +11,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-use super::{Material, PeerMaterial};
+use super::{Expiry, Material, PeerMaterial};
 use crate::config;
 
 /// Why files cannot be used. Each is one line that says what to do.
@@ -35,7 +35,14 @@ struct Identity {
 
 pub(super) fn load(config: &config::Tls) -> Result<Material, TlsError> {
     let identity = Identity::read(&config.certificate, &config.key)?;
-    let roots = if config.peer || config.client_certificates { Some(Arc::new(read_roots(&config.ca)?)) } else { None };
+    let mut expiries: Vec<Expiry> =
+        Expiry::of("certificate", &config.certificate, &identity.chain)?.into_iter().collect();
+    let roots = if config.peer || config.client_certificates {
+        expiries.extend(Expiry::of("ca", &config.ca, &read_authorities(&config.ca)?)?);
+        Some(Arc::new(read_roots(&config.ca)?))
+    } else {
+        None
+    };
     let verifier = roots.as_ref().map(|roots| verifier(roots, &config.ca)).transpose()?;
     let outside_verifier = verifier.clone().filter(|_| config.client_certificates);
     let outside = identity.server(rustls::DEFAULT_VERSIONS, outside_verifier)?;
@@ -48,7 +55,7 @@ pub(super) fn load(config: &config::Tls) -> Result<Material, TlsError> {
         }
         _ => None,
     };
-    Ok(Material { outside: Arc::new(outside), peers })
+    Ok(Material { outside: Arc::new(outside), peers, expiries })
 }
 
 /// For a client: whom it trusts, and its own certificate and key if it has them.
@@ -119,11 +126,15 @@ fn verifier(roots: &Arc<RootCertStore>, path: &Path) -> Result<Arc<dyn ClientCer
 
 fn read_roots(path: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    for certificate in read_certificates(path, "the certificate of an authority")? {
+    for certificate in read_authorities(path)? {
         let added = roots.add(certificate);
         added.map_err(|error| TlsError::Authority { path: path.to_owned(), reason: error.to_string() })?;
     }
     Ok(roots)
+}
+
+fn read_authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    read_certificates(path, "the certificate of an authority")
 }
 
 /// At least one.

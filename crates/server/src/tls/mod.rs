@@ -5,6 +5,7 @@
 //! that are made then have the new ones, those that exist keep what they have, and files that are no good change
 //! nothing.
 
+mod expiry;
 mod files;
 mod stream;
 mod watch;
@@ -14,9 +15,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::ParsedCertificate;
 use rustls::{ClientConfig, ServerConfig};
+use tracing::{error, info};
 
 use crate::config;
 
+pub(crate) use expiry::Expiry;
 pub use files::{TlsError, client_config};
 pub use stream::Stream;
 pub(crate) use watch::Watch;
@@ -31,6 +34,7 @@ pub(crate) struct Material {
     pub(crate) outside: Arc<ServerConfig>,
     /// For other nodes, if links are encrypted.
     pub(crate) peers: Option<PeerMaterial>,
+    pub(crate) expiries: Vec<Expiry>,
 }
 
 #[derive(Debug)]
@@ -60,10 +64,15 @@ impl Store {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn reload(&self) -> Result<(), TlsError> {
-        let material = Arc::new(files::load(&self.config)?);
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = material;
-        Ok(())
+    /// Reads the files again, and says in the log what came of it.
+    pub(crate) fn renew(&self) {
+        match files::load(&self.config) {
+            Ok(material) => {
+                *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(material);
+                info!("the certificates were read again; new connections use what the files hold now");
+            }
+            Err(reason) => error!("the certificates cannot be used, those before stay: {reason}"),
+        }
     }
 }
 

@@ -7,15 +7,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use tracing::{error, info};
-
-use super::Store;
+use super::{Expiry, Store};
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Ends with its value.
 #[derive(Debug)]
 pub(crate) struct Watch {
+    store: Arc<Store>,
     _open: Sender<()>,
 }
 
@@ -26,23 +25,24 @@ impl Watch {
     pub(crate) fn start(store: Arc<Store>) -> io::Result<Watch> {
         let (open, closed) = channel::<()>();
         let mut seen = stamps(&store);
+        let watched = store.clone();
         let work = move || {
             while closed.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
-                let now = stamps(&store);
+                let now = stamps(&watched);
                 if now == seen {
                     continue;
                 }
                 seen = now;
-                match store.reload() {
-                    Ok(()) => info!("the certificates have changed; new connections use the new ones"),
-                    Err(reason) => {
-                        error!("the certificates have changed and cannot be used, the old ones stay: {reason}")
-                    }
-                }
+                watched.renew();
             }
         };
         std::thread::Builder::new().name("certificates".into()).spawn(work)?;
-        Ok(Watch { _open: open })
+        Ok(Watch { store, _open: open })
+    }
+
+    /// When what is in use runs out.
+    pub(crate) fn expiries(&self) -> Vec<Expiry> {
+        self.store.current().expiries.clone()
     }
 }
 

@@ -18,6 +18,7 @@ impl Worker {
             is_suspected: host.is_suspected(node),
             is_linked: self.links.is_linked_to(node),
         });
+        let expiries = self.watch.as_ref().map_or_else(Vec::new, |watch| watch.expiries());
         Figures {
             node_name: name_of(host, host.settings().node),
             is_ready: host.is_ready(),
@@ -43,6 +44,9 @@ impl Worker {
             replicas: replicas(host),
             lag_slots_max: host.groups().map(lag_slots).max().unwrap_or(0),
             peers: peers.collect(),
+            passwords_wrong: self.gate.counters.wrong,
+            passwords_refused: self.gate.counters.refused,
+            certificates: expiries.iter().map(|expiry| (expiry.name, expiry.ends_s())).collect(),
         }
     }
 }

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use mio::{Events, Poll};
-use quorate_front::{Front, Histogram, OperationId};
+use quorate_front::{Access, Front, Histogram, OperationId};
 use quorate_node::host::ROOT_NAMESPACE;
 use quorate_node::root::{Durability, INTERVAL_US};
 use quorate_node::{Answer, Carrier, Fault, Host};
@@ -60,6 +60,9 @@ const STOPPING_SLEEP_US: u64 = 5_000;
 const STOP_PATIENCE_US: u64 = 5_000_000;
 /// How often the log is told what changed in the cluster.
 const NEWS_US: u64 = 100_000;
+/// How soon and how often it is told that others must accept a new data directory.
+const WAITING_FIRST_US: u64 = 2_000_000;
+const WAITING_AGAIN_US: u64 = 60_000_000;
 /// Operations that were asked for over HTTP have this bit; those of clients are numbered from 1.
 const ADMIN: u64 = 1 << 62;
 
@@ -99,8 +102,7 @@ pub(crate) struct Worker {
     pub(crate) host: Host,
     pub(crate) front: Front,
     pub(crate) gate: Gate,
-    /// Over the certificates, for as long as the worker runs.
-    #[expect(dead_code, reason = "it ends with the worker")]
+    /// Over the certificates, for as long as the worker runs; none without encryption.
     pub(crate) watch: Option<Watch>,
     pub(crate) disk: Disk<FileStorage>,
     pub(crate) checkpointer: Checkpointer,
@@ -135,6 +137,9 @@ pub(crate) struct State {
     writes_before_speaking: bool,
     news_at: Instant,
     suspected: Vec<NodeId>,
+    /// When it is told next whom a new data directory waits for, unless that changes; and whom it waited for.
+    waiting_at: Option<Instant>,
+    waits_for: Vec<String>,
     snapshots_installed: u64,
     stopping: Option<Stopping>,
     /// Since when records wait to be written.
@@ -169,6 +174,8 @@ impl State {
             writes_before_speaking: false,
             news_at: Instant(0),
             suspected: Vec::new(),
+            waiting_at: None,
+            waits_for: Vec::new(),
             snapshots_installed: 0,
             stopping: None,
             gathering_since: None,
@@ -344,6 +351,13 @@ impl Worker {
                     // Whoever asked may have given up.
                     let _ = answer.send(Box::new(self.figures()));
                 }
+                admin::Request::Password(hash) => {
+                    let access = if hash.is_some() { Access::Password } else { Access::Open };
+                    match self.gate.set_password(hash.map(|hash| *hash)) {
+                        Ok(()) => self.front.set_access(access),
+                        Err(reason) => error!("the password cannot be changed: {reason}"),
+                    }
+                }
             }
         }
     }
@@ -381,6 +395,8 @@ impl Worker {
         if !self.disk.has_space() {
             alarms.push("no space left for the log: writes are refused here until there is".to_owned());
         }
+        let now_s = (self.state.wall_ms / 1000).cast_signed();
+        alarms.extend(self.watch.iter().flat_map(|watch| watch.expiries()).filter_map(|expiry| expiry.alarm(now_s)));
         alarms
     }
 
@@ -467,6 +483,7 @@ impl Worker {
             self.supervisor.serves();
         }
         self.host.set_alarms(self.alarms());
+        self.tell_of_waiting(now);
         let suspected: Vec<NodeId> = self.host.peers().filter(|&node| self.host.is_suspected(node)).collect();
         for node in suspected.iter().filter(|node| !self.state.suspected.contains(node)) {
             warn!("{node} is suspected: nothing was heard of it for too long");
@@ -480,6 +497,25 @@ impl Worker {
             info!("{} groups caught up by snapshots", installed - self.state.snapshots_installed);
             self.state.snapshots_installed = installed;
         }
+    }
+
+    fn tell_of_waiting(&mut self, now: Instant) {
+        if !self.directory.is_new() {
+            return;
+        }
+        let due = *self.state.waiting_at.get_or_insert(now.after_us(WAITING_FIRST_US));
+        let waits_for: Vec<String> = self.links.not_met().collect();
+        let is_told_already = !self.state.waits_for.is_empty() && self.state.waits_for == waits_for;
+        // The first moments are none to speak of, and nothing is said twice but now and then.
+        if now < due && (is_told_already || self.state.waits_for.is_empty()) {
+            return;
+        }
+        warn!(
+            "the data directory is new, and clients get LOADING until these nodes were up and have accepted it: {}",
+            waits_for.join(", ")
+        );
+        self.state.waits_for = waits_for;
+        self.state.waiting_at = Some(now.after_us(WAITING_AGAIN_US));
     }
 
     fn begin_stop(&mut self, now: Instant) {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use quorate_server::auth::secrets::Token;
 
-use crate::common::{Nodes, PATIENCE};
+use crate::common::{Nodes, PATIENCE, until};
 
 const PASSWORD: &str = "open sesame";
 /// Of that, by another implementation, and quickly checked: what is tested here does not depend on its being slow.
@@ -37,6 +37,31 @@ fn the_password_opens_and_nothing_else_does() {
     assert_eq!(other.call(&["HELLO", "3", "AUTH", "default", PASSWORD]), "%7");
     let mut third = nodes.client(0);
     assert_eq!(third.call(&["PING"]), NO_AUTH, "each connection for itself");
+}
+
+#[test]
+fn secrets_change_while_the_node_runs_and_who_is_in_stays() {
+    let mut nodes = Nodes::new(1);
+    nodes.start(0);
+    let mut reloader = nodes.reloader(0);
+    let mut before = nodes.client(0);
+    assert_eq!(before.call(&["PING"]), "+PONG");
+    let mut config = nodes.configs[0].clone();
+    config.auth.password_hash = Some(HASH.parse().expect("a hash"));
+    config.auth.admin_token_hash = Some(Token::random().expect("random").hash());
+    reloader.reload(config.clone());
+    until("the password is asked for", || nodes.client(0).call(&["PING"]) == NO_AUTH);
+    assert_eq!(nodes.client(0).call(&["AUTH", PASSWORD]), "+OK");
+    assert_eq!(before.call(&["PING"]), "+PONG");
+    assert_eq!(nodes.http(0, "GET /namespaces").0, 401);
+    // One that would let in everybody from everywhere changes nothing.
+    let mut open = nodes.configs[0].clone();
+    open.listen.client = "0.0.0.0:7000".parse().expect("an address");
+    reloader.reload(open);
+    assert_eq!(nodes.http(0, "GET /namespaces").0, 401);
+    reloader.reload(nodes.configs[0].clone());
+    until("nobody is asked", || nodes.client(0).call(&["PING"]) == "+PONG");
+    assert_ne!(nodes.http(0, "GET /namespaces").0, 401);
 }
 
 #[test]

@@ -89,6 +89,10 @@ impl Nodes {
         node.wait().expect("it stops cleanly");
     }
 
+    pub fn reloader(&self, index: usize) -> quorate_server::Reloader {
+        self.running[index].as_ref().expect("the node runs").reloader()
+    }
+
     pub fn client(&self, index: usize) -> Client {
         Client::connect(self.configs[index].listen.client)
     }
