@@ -56,10 +56,11 @@ fn identity(found: &Inspection) -> String {
         return format!("{}: nobody can tell whose data these are", found.path);
     };
     let end = if identity.stopped_cleanly { "stopped cleanly" } else { "not stopped cleanly" };
+    let starts = if identity.starts == 1 { "once".to_owned() } else { format!("{} times", identity.starts) };
     let new = if identity.is_new { ", new: not all other nodes have accepted it" } else { "" };
     format!(
-        "{}: node {} of cluster {}, incarnation {}, started {} times, {end}{new}",
-        found.path, identity.node, identity.cluster, identity.incarnation, identity.starts
+        "{}: node {} of cluster {}, incarnation {}, started {starts}, {end}{new}",
+        found.path, identity.node, identity.cluster, identity.incarnation
     )
 }
 
