@@ -288,12 +288,10 @@ impl RequestParser {
     /// Understands as much as there is. True once the request is whole.
     fn parse_multibulk(&mut self, buffer: &[u8]) -> Result<bool, ProtocolError> {
         if self.awaited == Awaited::FirstLine {
-            let Some(line) = self.take_line(buffer).map_err(|LineTooLong| ProtocolError::MultibulkLineLength)? else {
+            let Some(count) = self.take_first_line(buffer)? else {
                 return Ok(false);
             };
-            let count = parse_integer(&line[1..]).ok_or(ProtocolError::MultibulkLength)?;
-            // Redis skips a request of no or fewer arguments.
-            self.arguments_missing = usize::try_from(count.max(0)).unwrap_or(usize::MAX);
+            self.arguments_missing = count;
             if self.arguments_missing > self.limits.argument_count_max {
                 return Err(ProtocolError::MultibulkLength);
             }
@@ -322,7 +320,36 @@ impl RequestParser {
         Ok(true)
     }
 
+    fn take_first_line(&mut self, buffer: &[u8]) -> Result<Option<usize>, ProtocolError> {
+        if let Some(count) = self.take_short_line(buffer, b'*') {
+            return Ok(Some(count));
+        }
+        let Some(line) = self.take_line(buffer).map_err(|LineTooLong| ProtocolError::MultibulkLineLength)? else {
+            return Ok(None);
+        };
+        let count = parse_integer(&line[1..]).ok_or(ProtocolError::MultibulkLength)?;
+        // Redis skips a request of no or fewer arguments.
+        Ok(Some(usize::try_from(count.max(0)).unwrap_or(usize::MAX)))
+    }
+
     fn take_bulk_line(&mut self, buffer: &[u8]) -> Result<Option<usize>, ProtocolError> {
+        let length = match self.take_short_line(buffer, b'$') {
+            Some(length) => length,
+            None => match self.take_long_bulk_line(buffer)? {
+                Some(length) => length,
+                None => return Ok(None),
+            },
+        };
+        if length > self.limits.argument_length_max {
+            return Err(ProtocolError::BulkLength);
+        }
+        if self.is_guest && length > GUEST_ARGUMENT_LENGTH_MAX {
+            return Err(ProtocolError::GuestBulkLength);
+        }
+        Ok(Some(length))
+    }
+
+    fn take_long_bulk_line(&mut self, buffer: &[u8]) -> Result<Option<usize>, ProtocolError> {
         let Some(line) = self.take_line(buffer).map_err(|LineTooLong| ProtocolError::BulkLineLength)? else {
             return Ok(None);
         };
@@ -332,14 +359,23 @@ impl RequestParser {
             return Err(ProtocolError::BulkExpected { found });
         }
         let length = parse_integer(&line[1..]).ok_or(ProtocolError::BulkLength)?;
-        let length = usize::try_from(length).map_err(|_| ProtocolError::BulkLength)?;
-        if length > self.limits.argument_length_max {
-            return Err(ProtocolError::BulkLength);
-        }
-        if self.is_guest && length > GUEST_ARGUMENT_LENGTH_MAX {
-            return Err(ProtocolError::GuestBulkLength);
-        }
-        Ok(Some(length))
+        usize::try_from(length).map(Some).map_err(|_| ProtocolError::BulkLength)
+    }
+
+    /// The number of a whole line of one or two digits, which nearly all are. Any other line is left where it is.
+    fn take_short_line(&mut self, buffer: &[u8], marker: u8) -> Option<usize> {
+        let digit = |byte: u8| usize::from(byte - b'0');
+        let (number, length) = match *buffer.get(self.position..)? {
+            // The line feed behind the carriage return must have arrived, although nobody looks at it.
+            [first, ones @ b'0'..=b'9', b'\r', _, ..] if first == marker => (digit(ones), 2),
+            [first, tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', _, ..] if first == marker => {
+                (10 * digit(tens) + digit(ones), 3)
+            }
+            _ => return None,
+        };
+        self.position += length + LINE_END_LENGTH;
+        self.scanned = 0;
+        Some(number)
     }
 
     /// The line at `position` without its end, once all of it is there.

@@ -82,6 +82,16 @@ fn a_partial_request_waits() {
 }
 
 #[test]
+fn counts_and_lengths_have_any_number_of_digits() {
+    for number in [0, 1, 9, 10, 11, 99, 100, 101, 1000] {
+        let word = "x".repeat(number);
+        assert_eq!(requests(format!("*1\r\n${number}\r\n{word}\r\n").as_bytes()), [words(&[&word])]);
+        let input = format!("*{number}\r\n{}", "$1\r\na\r\n".repeat(number));
+        assert_eq!(requests(input.as_bytes()), [words(&vec!["a"; number])]);
+    }
+}
+
+#[test]
 fn arguments_are_counted_and_sliced() {
     let mut input = b"*3\r\n$4\r\nMGET\r\n$1\r\na\r\n$1\r\nb\r\n".to_vec();
     let mut parser = RequestParser::default();
@@ -108,6 +118,7 @@ fn protocol_errors_in_the_words_of_redis() {
         (b"*1\r\n$x\r\n", "invalid bulk length"),
         (b"*1\r\n$\r\n", "invalid bulk length"),
         (b"*1\r\n$-1\r\n", "invalid bulk length"),
+        (b"*1\r\n$01\r\n", "invalid bulk length"),
         (b"*1\r\n$16777217\r\n", "invalid bulk length"),
         (b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1x\r\n", "invalid bulk length"),
         (b"ping \"a\r\n", "unbalanced quotes in request"),
