@@ -53,8 +53,9 @@ pub struct Counts {
 pub(crate) struct Mark {
     spec: &'static Spec,
     begun_us: u64,
-    /// Where its words begin in the ring.
+    /// Where its words begin in the ring, and how many bytes they take there.
     words_at: u64,
+    words_length: u32,
 }
 
 #[derive(Debug)]
@@ -95,15 +96,15 @@ impl Journal {
 
     /// Marks a request that was parsed for when it is answered.
     pub(crate) fn begin(&mut self, spec: &'static Spec, words: Arguments<'_>) -> Mark {
+        self.scratch.clear();
         let words_at = match self.settings.slower_than_us {
             ..0 => u64::MAX,
             _ => {
-                self.scratch.clear();
                 abbreviate(words, &mut self.scratch);
                 self.ring.put(&self.scratch)
             }
         };
-        Mark { spec, begun_us: self.now_us, words_at }
+        Mark { spec, begun_us: self.now_us, words_at, words_length: self.scratch.len() as u32 }
     }
 
     /// A request that was marked has its reply.
@@ -111,7 +112,7 @@ impl Journal {
         let duration_us = self.now_us.saturating_sub(mark.begun_us);
         self.counts.latencies[mark.spec.kind as usize].add(duration_us);
         if self.is_slow(duration_us) {
-            let words = self.ring.get(mark.words_at, RECORD_LENGTH_MAX);
+            let words = self.ring.get(mark.words_at, mark.words_length as usize);
             let words = words.and_then(|bytes| spell_out(&bytes));
             self.log(mark.spec, duration_us, words, client);
         }
@@ -163,9 +164,6 @@ impl Journal {
         self.trim();
     }
 }
-
-/// What one request takes of the ring at most.
-const RECORD_LENGTH_MAX: usize = 4 + WORDS_KEPT_MAX * (4 + WORD_LENGTH_MAX);
 
 /// The number of words, then for each of the first ones its length and its beginning.
 fn abbreviate(words: Arguments<'_>, into: &mut Vec<u8>) {
@@ -225,10 +223,9 @@ impl Ring {
         at
     }
 
-    /// At most so many bytes from there on; none if they are overwritten.
-    fn get(&self, at: u64, length_max: usize) -> Option<Vec<u8>> {
-        let length = self.written.checked_sub(at).filter(|&length| length <= RING_LENGTH as u64)?;
-        let length = (length as usize).min(length_max);
+    /// So many bytes that were put there; none if they are overwritten.
+    fn get(&self, at: u64, length: usize) -> Option<Vec<u8>> {
+        self.written.checked_sub(at).filter(|&since| since <= RING_LENGTH as u64)?;
         let place = (at % RING_LENGTH as u64) as usize;
         let end = self.bytes.len().min(place + length);
         let mut bytes = self.bytes[place..end].to_vec();
