@@ -109,9 +109,13 @@ impl Ledger {
         }
     }
 
+    pub(super) fn is_next_decided(&self) -> bool {
+        matches!(self.entries.front(), Some(Some(entry)) if entry.decided)
+    }
+
     /// Takes the next slot, if it is decided.
     pub(super) fn pop_decided(&mut self) -> Option<Entry> {
-        if !self.entries.front()?.as_ref()?.decided {
+        if !self.is_next_decided() {
             return None;
         }
         let entry = self.entries.pop_front()??;

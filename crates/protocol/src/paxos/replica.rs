@@ -560,8 +560,10 @@ impl Replica for Paxos {
             active.used_at = cx.now;
         }
         out.list.append(&mut active.overtaken);
-        // What was recovered or came with a snapshot.
-        self.advance(&mut active, cx, out);
+        // What was recovered or came with a snapshot. Neither comes to a coordinator, who left nothing undone.
+        if !matches!(active.duty, Duty::Coordinating(_)) || active.ledger.is_next_decided() {
+            self.advance(&mut active, cx, out);
+        }
         self.dispatch(&mut active, cx, event, out);
         self.advance(&mut active, cx, out);
         self.settle(active, fresh, cx, out);
