@@ -16,6 +16,9 @@ pub const OPERATION_COUNT_MAX: usize = 1 << 20;
 /// Bytes of their commands: with more, no other is taken before some are answered.
 pub const OPERATION_BYTES_MAX: usize = 256 << 20;
 
+/// What a new buffer for a command has room for.
+const BUFFER_BYTES: usize = 128;
+
 /// What an operation is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -69,6 +72,14 @@ pub enum Purpose {
     },
 }
 
+/// What is left to do for an operation that has its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    pub predecessor: u64,
+    pub successor: Option<u64>,
+    pub purpose: Purpose,
+}
+
 /// One ring of operations, numbered from `base`.
 #[derive(Debug)]
 pub struct Operations {
@@ -97,7 +108,7 @@ impl Operations {
 
     /// A buffer for an envelope; it comes back with the operation.
     pub fn buffer(&mut self) -> Vec<u8> {
-        self.spare.pop().unwrap_or_default()
+        self.spare.pop().unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES))
     }
 
     /// Numbers must rise; those passed over are not operations.
@@ -125,17 +136,21 @@ impl Operations {
     }
 
     /// Takes an operation out: it has its answer.
-    pub fn take(&mut self, number: u64) -> Option<Operation> {
+    pub fn take(&mut self, number: u64) -> Option<Taken> {
         let at = usize::try_from(number.checked_sub(self.base)?).ok()?;
-        let mut operation = self.ring.get_mut(at)?.take()?;
+        let place = self.ring.get_mut(at)?;
+        let operation = place.as_mut()?;
+        let Operation { predecessor, successor, purpose, .. } = *operation;
+        let envelope = std::mem::take(&mut operation.envelope);
         self.count -= 1;
         self.bytes -= operation.envelope_length;
-        self.recycle(std::mem::take(&mut operation.envelope));
+        *place = None;
+        self.recycle(envelope);
         while self.ring.front().is_some_and(Option::is_none) {
             self.ring.pop_front();
             self.base += 1;
         }
-        Some(operation)
+        Some(Taken { predecessor, successor, purpose })
     }
 
     /// The oldest operation, if it is to be given up.
@@ -152,10 +167,11 @@ impl Operations {
         self.ring.iter().flatten()
     }
 
-    fn recycle(&mut self, mut buffer: Vec<u8>) {
+    /// Takes a buffer back. One that is empty was lent out, and comes back by itself.
+    pub fn recycle(&mut self, mut buffer: Vec<u8>) {
         const SPARE_COUNT_MAX: usize = 4096;
         const SPARE_BYTES_MAX: usize = 4096;
-        if self.spare.len() < SPARE_COUNT_MAX && buffer.capacity() <= SPARE_BYTES_MAX {
+        if self.spare.len() < SPARE_COUNT_MAX && (1..=SPARE_BYTES_MAX).contains(&buffer.capacity()) {
             buffer.clear();
             self.spare.push(buffer);
         }
@@ -229,7 +245,8 @@ mod tests {
             operations.insert(operation(number));
         }
         assert!(!operations.contains(3));
-        assert_eq!(operations.take(2).map(|operation| operation.number), Some(2));
+        let taken = Taken { predecessor: 0, successor: None, purpose: Purpose::Client };
+        assert_eq!(operations.take(2), Some(taken));
         assert!(operations.take(2).is_none());
         assert!(operations.contains(6));
         assert_eq!(operations.overdue(Instant(2)), Some(1));
@@ -241,6 +258,22 @@ mod tests {
         assert_eq!((operations.count, operations.overdue(Instant(99))), (0, None));
         operations.insert(operation(100));
         assert!(operations.contains(100) && !operations.contains(1));
+    }
+
+    #[test]
+    fn a_buffer_is_used_again_also_if_the_answer_came_while_it_was_being_sent() {
+        let mut operations = Operations::new(1);
+        let mut buffer = operations.buffer();
+        buffer.extend_from_slice(&[7; 300]);
+        let memory = buffer.as_ptr();
+        operations.insert(Operation { envelope: buffer, ..operation(1) });
+        let lent = std::mem::take(&mut operations.find_mut(1).unwrap().envelope);
+        operations.take(1);
+        operations.recycle(lent);
+        let again = operations.buffer();
+        assert!(again.is_empty() && again.as_ptr() == memory);
+        let other = operations.buffer();
+        assert_ne!(other.as_ptr(), memory, "kept once");
     }
 
     #[test]

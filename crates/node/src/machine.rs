@@ -87,9 +87,12 @@ impl Machine {
 
     /// May a read of `command` be answered at this group time, or must an expiry be decided first?
     pub fn is_due(&self, command: &[u8], now: Stamp) -> bool {
-        match (&self.content, Command::decode(command)) {
-            (Content::Objects(objects), Ok(command)) => objects.is_due(&command, now.0),
-            _ => false,
+        match &self.content {
+            // Mostly nothing is, whatever the command.
+            Content::Objects(objects) if objects.has_due(now.0) => {
+                Command::decode(command).is_ok_and(|command| objects.is_due(&command, now.0))
+            }
+            Content::Objects(_) | Content::Root(_) => false,
         }
     }
 

@@ -128,6 +128,11 @@ impl Objects {
         self.expiries.next_ms()
     }
 
+    /// Whether any object is due at `now_ms` and still here.
+    pub fn has_due(&self, now_ms: u64) -> bool {
+        self.expiries.has_due(now_ms)
+    }
+
     /// Whether a command meets an object that is due at `now_ms` and still here because group time has not got there. Whoever is to
     /// answer it first commits a group time that expires the object.
     pub fn is_due(&self, command: &Command<'_>, now_ms: u64) -> bool {

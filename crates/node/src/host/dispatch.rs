@@ -158,9 +158,11 @@ impl Host {
                 operation.attempts = operation.attempts.saturating_add(1);
                 let envelope = std::mem::take(&mut operation.envelope);
                 self.send_request(&route, access, &envelope);
-                // A local request may have been answered already.
-                if let Some(operation) = self.operations(number).find_mut(number) {
-                    operation.envelope = envelope;
+                let operations = self.operations(number);
+                match operations.find_mut(number) {
+                    Some(operation) => operation.envelope = envelope,
+                    // It was a local one, and is answered already.
+                    None => operations.recycle(envelope),
                 }
             }
             Err(NoRoute::Loading) => self.retry_later(number),

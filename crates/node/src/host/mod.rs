@@ -174,6 +174,7 @@ pub struct Host {
     admins: Vec<admin::Waiting>,
     questions: status::Questions,
     reads: Slab<requests::Read>,
+    read_buffers: Vec<Vec<u8>>,
     outbox: Outbox,
     /// A replica's messages to itself that wait for the disk.
     held: VecDeque<(Lsn, u32, GroupId, paxos::Message)>,

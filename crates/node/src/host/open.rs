@@ -127,6 +127,7 @@ impl Host {
             admins: Vec::new(),
             questions: super::status::Questions::default(),
             reads: Slab::new(),
+            read_buffers: Vec::new(),
             outbox: Outbox::default(),
             held: VecDeque::new(),
             todo: VecDeque::new(),

@@ -13,6 +13,10 @@ use crate::machine::Content;
 /// Commands are proposed in slots of at most about this size.
 pub const SLOT_BYTES_MAX: usize = 1 << 20;
 
+/// Buffers of answered reads that are kept for the next ones, and the largest that is worth it.
+const READ_BUFFERS_MAX: usize = 64;
+const READ_BUFFER_BYTES_MAX: usize = 4096;
+
 /// A read on its way to being answered here.
 pub struct Read {
     group: GroupId,
@@ -67,7 +71,7 @@ impl Host {
                     group,
                     ticket: envelope.ticket,
                     access,
-                    command: envelope.command.to_vec(),
+                    command: self.read_buffer(envelope.command),
                     at: self.clock.stamp(),
                 };
                 let token = self.reads.insert(read) as u64;
@@ -75,6 +79,14 @@ impl Host {
                 self.plan(index, Event::Proposed(Proposal::Read { token, mode }));
             }
         }
+    }
+
+    /// A copy of a read's command, in a buffer that an earlier one has left.
+    fn read_buffer(&mut self, command: &[u8]) -> Vec<u8> {
+        let mut buffer = self.read_buffers.pop().unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(command);
+        buffer
     }
 
     /// Whether this node has no memory for what the command would leave behind. One that was executed before is let
@@ -164,6 +176,9 @@ impl Host {
             self.reads[token as usize].command = command;
             return false;
         };
+        if self.read_buffers.len() < READ_BUFFERS_MAX && command.capacity() <= READ_BUFFER_BYTES_MAX {
+            self.read_buffers.push(command);
+        }
         let read = self.reads.remove(token as usize);
         let group = &self.groups[index as usize];
         let position = Position { slot: group.replica.next_slot(), acknowledgers: 0 };
