@@ -21,11 +21,13 @@ use unknown::Unknown;
 
 mod auth;
 mod bytes;
+mod storage;
 mod tls;
 mod unknown;
 
 pub use auth::Auth;
 pub use bytes::Bytes;
+pub use storage::Storage;
 pub use tls::Tls;
 
 /// The most nodes a cluster may have.
@@ -54,6 +56,8 @@ pub struct Config {
     pub timing: Timing,
     #[serde(default)]
     pub limits: Limits,
+    #[serde(default)]
+    pub storage: Storage,
     #[serde(default)]
     pub log: Log,
 }
@@ -257,6 +261,7 @@ impl Config {
         self.check_defaults()?;
         self.timing.check()?;
         self.limits.check()?;
+        self.storage.check()?;
         self.log.check()
     }
 

@@ -23,9 +23,6 @@ use crate::tls::{Store, Watch};
 use crate::worker::{Checkpointer, Clients, Clocks, Disk, Facts, Memory, Orders, Pace, Source, State, Worker};
 use crate::{Meter, Node, ServerError, Stopper};
 
-/// A group is checkpointed after this many bytes of records, or this many slots: what recovery has to read again.
-const CHECKPOINT_BYTES: u64 = 16 << 20;
-const CHECKPOINT_SLOTS: u64 = 32_768;
 /// File descriptors that are not for clients: log, checkpoints, links, HTTP.
 const DESCRIPTORS_RESERVED: u64 = 512;
 /// Its presence says that the directory was written without waiting for the disk.
@@ -41,7 +38,8 @@ pub(crate) fn start(mut config: Config, meter: Meter) -> Result<Node, ServerErro
     let mut clocks = Clocks::new();
     let storage = open_storage(&config, &directory)?;
     let store_path = directory.checkpoint_path();
-    let open_store = move || FjallStore::open(&store_path, &FjallSettings::default());
+    let store_settings = FjallSettings { cache_bytes: config.storage.cache_bytes.0, ..FjallSettings::default() };
+    let open_store = move || FjallStore::open(&store_path, &store_settings);
     let store = open_store()?;
     let seed = random()?;
     let (mut host, report) = Host::open(settings(&config, &directory, seed), &storage, &store, clocks.read())?;
@@ -173,10 +171,14 @@ fn settings(config: &Config, directory: &Directory, seed: u64) -> HostSettings {
         cluster: config.cluster.id.0,
         timing: config.timing.peers(),
         timeout_ms: config.timing.timeout_ms,
-        log: quorate_wal::Settings::new(identity.incarnation),
+        log: quorate_wal::Settings {
+            size_bytes_max: config.storage.log_bytes.0,
+            index_bytes_max: config.storage.log_index_bytes.0 as usize,
+            ..quorate_wal::Settings::new(identity.incarnation)
+        },
         seed,
-        checkpoint_bytes: CHECKPOINT_BYTES,
-        checkpoint_slots: CHECKPOINT_SLOTS,
+        checkpoint_bytes: config.storage.checkpoint_bytes.0,
+        checkpoint_slots: config.storage.checkpoint_slots,
         forgotten: directory.forgotten(),
         is_new: directory.is_new(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -26,6 +26,7 @@ const GROUPS_PER_TURN: usize = 256;
 struct Work {
     hot_bytes: u64,
     hot_record_bytes: usize,
+    hot_records_per_turn: u64,
     rare_groups: u64,
     settings: Settings,
 }
@@ -51,12 +52,13 @@ impl<S: Storage> Host<'_, S> {
     fn turn(&mut self) {
         self.turn += 1;
         let record = vec![7; self.work.hot_record_bytes];
-        for _ in 0..4 {
+        for _ in 0..self.work.hot_records_per_turn {
             self.wal.append(HOT, Kind::Slot(self.hot_slot), &record);
             self.live_bytes += record.len() as u64 + RECORD_HEADER_BYTES;
             self.hot_slot += 1;
         }
         let hot_written = self.hot_slot * record.len() as u64;
+        let hot_written = hot_written.min(self.work.hot_bytes);
         while self.rare_next < self.work.rare_groups * hot_written / self.work.hot_bytes {
             self.wal.append(self.rare_next, Kind::Slot(0), &[9; RARE_RECORD_BYTES]);
             self.live_bytes += RARE_RECORD_BYTES as u64 + RECORD_HEADER_BYTES;
@@ -195,7 +197,8 @@ fn the_log_stays_small_however_rare_the_groups_are_that_pin_it() {
         size_bytes_max: 8 * segment_bytes,
         ..Settings::new(LOG_ID)
     };
-    let work = Work { hot_bytes: 40 << 20, hot_record_bytes: 4096, rare_groups: 20_000, settings };
+    let work =
+        Work { hot_bytes: 40 << 20, hot_record_bytes: 4096, hot_records_per_turn: 4, rare_groups: 20_000, settings };
     let size = |storage: &MemoryStorage| {
         let segments = storage.segments().unwrap();
         // And the spare.
@@ -212,6 +215,7 @@ fn ten_gigabytes_while_a_million_groups_write_once() {
     let work = Work {
         hot_bytes: number("QUORATE_GIGABYTES", 10) * 1_000_000_000,
         hot_record_bytes: 16 << 10,
+        hot_records_per_turn: 64,
         rare_groups: number("QUORATE_GROUPS", 1_000_000),
         settings: Settings::new(LOG_ID),
     };

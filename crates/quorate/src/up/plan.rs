@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use quorate_node::root::Durability;
 use quorate_server::config::{
-    Auth, Cluster, ClusterId, Config, Defaults, Limits, Listen, Log, Member, NODES_MAX, Node, Secret, Timing, Tls,
+    Auth, Cluster, ClusterId, Config, Defaults, Limits, Listen, Log, Member, NODES_MAX, Node, Secret, Storage, Timing,
+    Tls,
 };
 use quorate_server::directory::{Directory, random_u64};
 
@@ -139,6 +140,7 @@ impl Plan {
                 defaults: defaults.clone(),
                 timing: Timing::default(),
                 limits: Limits::default(),
+                storage: Storage::default(),
                 log: Log::default(),
             };
             PlannedNode { directory, config }

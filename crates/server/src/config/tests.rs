@@ -18,6 +18,7 @@ fn the_example_is_valid_and_shows_the_defaults() {
     assert_eq!(config.defaults, Defaults { replicas: Some(1), ..Defaults::default() });
     assert_eq!(config.timing, Timing::default());
     assert_eq!(config.limits, Limits::default());
+    assert_eq!(config.storage, Storage::default());
     assert_eq!(config.log, Log::default());
     assert_eq!(config.auth, Auth::default());
     assert_eq!(config.tls, Tls::default());
@@ -133,6 +134,8 @@ fn limits_and_counts_are_kept() {
     );
     assert!(refusal("request_s = 120", "request_s = 0").contains("at least a second"));
     assert!(refusal("maxmemory = 0", "maxmemory = \"31mb\"").contains("a node alone needs more"));
+    assert!(refusal("log_bytes = 536870912", "log_bytes = \"255mb\"").contains("at least 268435456"));
+    assert!(refusal("checkpoint_slots = 32768", "checkpoint_slots = 0").contains("at least 1"));
     assert!(refusal("change me, keep me private", "short").contains("at least 16 characters"));
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use quorate_server::config::{
-    Auth, Cluster, ClusterId, Config, Defaults, Limits, Listen, Log, Member, Node, Secret, Timing, Tls,
+    Auth, Cluster, ClusterId, Config, Defaults, Limits, Listen, Log, Member, Node, Secret, Storage, Timing, Tls,
 };
 
 /// How long anything may take before a test fails.
@@ -55,6 +55,7 @@ impl Nodes {
             defaults: Defaults { volumes: 8, ..Defaults::default() },
             timing: Timing::default(),
             limits: Limits::default(),
+            storage: Storage::default(),
             log: Log::default(),
         };
         let configs = listens.iter().enumerate().map(config).collect();
