@@ -36,8 +36,6 @@ pub enum Verdict {
     Full,
 }
 
-/// The longest name of an object.
-pub const KEY_BYTES_MAX: usize = 64_000;
 /// What a group keeps of outcomes at most, in memory. Beyond it commands are refused, on all replicas alike.
 const RESULTS_BYTES_MAX: usize = 64 << 20;
 
@@ -183,7 +181,6 @@ impl Machine {
         }
         let outcome = match &mut self.content {
             Content::Objects(objects) => match Command::decode(envelope.command) {
-                Ok(command) if command.key().is_some_and(|key| key.len() > KEY_BYTES_MAX) => malformed(),
                 Ok(command) => objects.run(&command, self.time.0, seed),
                 Err(_) => malformed(),
             },

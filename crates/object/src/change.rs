@@ -8,8 +8,8 @@
 
 use std::borrow::Cow;
 
-use crate::OBJECT_BYTES_MAX;
 use crate::codec::{Malformed, Reader, malformed, write_bytes, write_optional_u64};
+use crate::{NAME_BYTES_MAX, OBJECT_BYTES_MAX};
 
 /// One change of one object, or of all. Applying the same changes to equal tables leaves equal tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl<'a> Change<'a> {
             Change::Write { offset, bytes, .. } => (*offset as usize).saturating_add(bytes.len()),
             Change::Expire { .. } | Change::Delete { .. } | Change::Flush => 0,
         };
-        value_len <= OBJECT_BYTES_MAX && self.key().is_none_or(|key| key.len() <= OBJECT_BYTES_MAX)
+        value_len <= OBJECT_BYTES_MAX && self.key().is_none_or(|key| key.len() <= NAME_BYTES_MAX)
     }
 }
 

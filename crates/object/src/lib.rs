@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod away;
 mod change;
 mod checkpoint;
 mod codec;
@@ -24,7 +25,7 @@ pub use change::Change;
 pub use codec::Malformed;
 pub use command::{Access, Command, Condition, ExpireCondition, Expiry, SetAnswer, TtlUnit};
 pub use number::float_vanishes;
-pub use objects::{OBJECT_BYTES_MAX, Objects};
+pub use objects::{NAME_BYTES_MAX, OBJECT_BYTES_MAX, Objects};
 pub use outcome::{Outcome, WORDS};
 pub use read::SCAN_COUNT_MAX;
 pub use table::HASH_BITS;

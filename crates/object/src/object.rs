@@ -1,30 +1,37 @@
 //! One named object: a variant for each type, and what all types can do.
 
-use crate::OBJECT_BYTES_MAX;
+use crate::away::Away;
 use crate::codec::{Malformed, Reader, malformed};
 use crate::text::Text;
+use crate::{NAME_BYTES_MAX, OBJECT_BYTES_MAX};
 
 /// The layout of stored objects that this release writes.
 const LAYOUT: u8 = 1;
 
+const TYPE_AWAY: u8 = 0;
 const TYPE_STRING: u8 = 1;
 
 /// An object with its name and expiry. Every type keeps these in its own way, so that a small object is one allocation.
 #[derive(Debug)]
 pub(crate) enum Object {
     String(Text),
+    /// The object of this name is held elsewhere. Instead of a value it has a note of whoever put it there.
+    Away(Away),
 }
 
 impl Object {
     pub(crate) fn name(&self) -> &[u8] {
         match self {
             Object::String(text) => text.name(),
+            Object::Away(away) => away.name(),
         }
     }
 
     pub(crate) fn expires_ms(&self) -> Option<u64> {
         match self {
             Object::String(text) => text.expires_ms(),
+            // It expires where it is.
+            Object::Away(_) => None,
         }
     }
 
@@ -35,13 +42,15 @@ impl Object {
     pub(crate) fn set_expires_ms(&mut self, expires_ms: Option<u64>) {
         match self {
             Object::String(text) => text.set_expires_ms(expires_ms),
+            Object::Away(_) => {}
         }
     }
 
     /// What TYPE answers.
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
-            Object::String(_) => "string",
+            // Nothing but strings can be held elsewhere so far.
+            Object::String(_) | Object::Away(_) => "string",
         }
     }
 
@@ -49,17 +58,23 @@ impl Object {
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {
             Object::String(text) => text.heap_bytes(),
+            Object::Away(away) => away.heap_bytes(),
         }
     }
 
-    /// Appends what a checkpoint stores under the object's name: layout, type (1 string), expiry (0, or 1 and a u64), then what the
-    /// type has; a string has its value up to the end.
+    /// Appends what a checkpoint stores under the object's name: layout, type (0 away, 1 string), expiry (0, or 1 and a u64), then
+    /// what the type has; a string has its value up to the end, and one that is away what is noted of it.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Object::String(text) => {
                 out.extend_from_slice(&[LAYOUT, TYPE_STRING]);
                 crate::codec::write_optional_u64(out, text.expires_ms());
                 out.extend_from_slice(text.value());
+            }
+            Object::Away(away) => {
+                out.extend_from_slice(&[LAYOUT, TYPE_AWAY]);
+                crate::codec::write_optional_u64(out, None);
+                out.extend_from_slice(away.note());
             }
         }
     }
@@ -70,14 +85,16 @@ impl Object {
         if reader.u8()? != LAYOUT {
             return malformed("an object's layout is of another release");
         }
-        if reader.u8()? != TYPE_STRING {
-            return malformed("unknown type of object");
-        }
+        let type_code = reader.u8()?;
         let expires_ms = reader.optional(Reader::u64)?;
         let value = reader.remainder();
-        if name.len() > OBJECT_BYTES_MAX || value.len() > OBJECT_BYTES_MAX {
+        if name.len() > NAME_BYTES_MAX || value.len() > OBJECT_BYTES_MAX {
             return malformed("an object beyond its limit");
         }
-        Ok(Object::String(Text::new(name, value, expires_ms)))
+        match (type_code, expires_ms) {
+            (TYPE_STRING, _) => Ok(Object::String(Text::new(name, value, expires_ms))),
+            (TYPE_AWAY, None) => Ok(Object::Away(Away::new(name, value))),
+            _ => malformed("unknown type of object"),
+        }
     }
 }

@@ -20,11 +20,16 @@ use crate::outcome::Outcome;
 use crate::table::{Entry, HASH_BITS, Slot, Table};
 use crate::text::Text;
 
-/// The largest value of a string, and the longest name.
+/// The largest value of a string.
 pub const OBJECT_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The longest name of an object.
+pub const NAME_BYTES_MAX: usize = 64_000;
 
 /// What an object costs besides its own allocation, about: its entry with room to grow, its place in the index.
 const ENTRY_BYTES: usize = size_of::<Entry>() + 12;
+
+/// The answer of a command on an object that is held elsewhere: whoever runs commands asks [`Objects::away`] before.
+pub(crate) const AWAY: &str = "ERR the object is held elsewhere";
 
 /// A group's objects by name.
 #[derive(Debug)]
@@ -37,6 +42,8 @@ pub struct Objects {
     pub(crate) unsaved: Unsaved,
     /// Of the objects in the table.
     object_bytes: usize,
+    /// Names whose objects are held elsewhere.
+    pub(crate) away_count: usize,
 }
 
 /// Where a name's object is, or would be.
@@ -57,6 +64,7 @@ impl Objects {
             expiries: Expiries::new(),
             unsaved: Unsaved::new(),
             object_bytes: 0,
+            away_count: 0,
         }
     }
 
@@ -166,6 +174,9 @@ impl Objects {
         _seed: u64,
     ) -> (Option<Change<'a>>, Outcome) {
         let object = self.live(place, time_ms);
+        if let Some(Object::Away(_)) = object {
+            return (None, Outcome::Error(AWAY.into()));
+        }
         match command.access() {
             Access::Read => (None, self.read_at(command, object, time_ms)),
             Access::Write => crate::write::execute(command, object, time_ms),
@@ -178,6 +189,7 @@ impl Objects {
             (Change::Put { value, expires_ms, .. }, Some(slot)) => {
                 self.update(hash, slot, |object| match object {
                     Object::String(text) => text.put(&value, expires_ms),
+                    Object::Away(_) => {}
                 });
             }
             (Change::Put { key, value, expires_ms }, None) => {
@@ -186,6 +198,7 @@ impl Objects {
             (Change::Write { offset, bytes, .. }, Some(slot)) => {
                 self.update(hash, slot, |object| match object {
                     Object::String(text) => text.write(offset as usize, bytes),
+                    Object::Away(_) => {}
                 });
             }
             (Change::Write { key, offset, bytes }, None) => {
@@ -202,7 +215,7 @@ impl Objects {
         }
     }
 
-    fn update(&mut self, hash: u64, slot: Slot, change: impl FnOnce(&mut Object)) {
+    pub(crate) fn update(&mut self, hash: u64, slot: Slot, change: impl FnOnce(&mut Object)) {
         let object = self.table.at_mut(hash, slot);
         let (bytes_before, expires_before) = (object.heap_bytes(), object.expires_ms());
         change(object);
@@ -214,26 +227,32 @@ impl Objects {
         }
     }
 
-    fn insert(&mut self, hash: u64, object: Object) {
+    pub(crate) fn insert(&mut self, hash: u64, object: Object) {
         self.note(hash, &object);
         self.table.insert(hash, object, true);
     }
 
-    fn remove(&mut self, hash: u64, slot: Slot) {
+    pub(crate) fn remove(&mut self, hash: u64, slot: Slot) {
         let object = self.take_out(hash, slot);
         self.unsaved.note_gone(hash, object.name());
     }
 
+    /// What is held elsewhere stays: it is for whoever holds it to delete.
     fn flush(&mut self) {
+        let kept = if self.away_count == 0 { Vec::new() } else { self.take_all_away() };
         self.table = Table::new();
         self.expiries = Expiries::new();
         self.unsaved.note_flush();
         self.object_bytes = 0;
+        for (hash, object) in kept {
+            self.insert(hash, object);
+        }
     }
 
     /// Counts an object that comes into the table.
     pub(crate) fn note(&mut self, hash: u64, object: &Object) {
         self.object_bytes += ENTRY_BYTES + object.heap_bytes();
+        self.away_count += usize::from(matches!(object, Object::Away(_)));
         self.note_expiry(object.expires_ms(), hash);
     }
 
@@ -241,6 +260,7 @@ impl Objects {
     pub(crate) fn take_out(&mut self, hash: u64, slot: Slot) -> Object {
         let object = self.table.remove(hash, slot);
         self.object_bytes -= ENTRY_BYTES + object.heap_bytes();
+        self.away_count -= usize::from(matches!(object, Object::Away(_)));
         self.forget_expiry(object.expires_ms(), hash);
         object
     }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use crate::command::{Command, TtlUnit};
 use crate::glob;
 use crate::object::Object;
-use crate::objects::Objects;
+use crate::objects::{AWAY, Objects};
 use crate::outcome::Outcome;
 use crate::table::{Entry, HASH_BITS};
 
@@ -15,18 +15,21 @@ pub const SCAN_COUNT_MAX: u32 = 65_536;
 impl Objects {
     /// `object` is the live object that the command names, if it names one.
     pub(crate) fn read_at(&self, command: &Command<'_>, object: Option<&Object>, time_ms: u64) -> Outcome {
+        if let Some(Object::Away(_)) = object {
+            return Outcome::Error(AWAY.into());
+        }
         match *command {
             Command::Get { .. } | Command::GetEx { .. } => match object {
                 Some(Object::String(text)) => Outcome::Bulk(text.value().to_vec()),
-                None => Outcome::Nil,
+                Some(Object::Away(_)) | None => Outcome::Nil,
             },
             Command::Strlen { .. } => match object {
                 Some(Object::String(text)) => Outcome::Int(text.value().len() as i64),
-                None => Outcome::Int(0),
+                Some(Object::Away(_)) | None => Outcome::Int(0),
             },
             Command::GetRange { start, end, .. } => match object {
                 Some(Object::String(text)) => Outcome::Bulk(byte_range(text.value(), start, end).to_vec()),
-                None => Outcome::Bulk(Vec::new()),
+                Some(Object::Away(_)) | None => Outcome::Bulk(Vec::new()),
             },
             Command::Exists { .. } => Outcome::Int(i64::from(object.is_some())),
             Command::Type { .. } => Outcome::Word(object.map_or("none", Object::type_name)),

@@ -11,30 +11,28 @@ const EXPIRY_BYTES: usize = 8;
 /// Room that a value written over a longer one may leave unused before it gets a smaller allocation.
 const SLACK_BYTES_MAX: usize = 64;
 
-/// Marks in `name_len` that the allocation ends with an expiry.
-const EXPIRES: u32 = 1 << 31;
-
 #[derive(Debug)]
 pub(crate) struct Text {
     bytes: Box<[u8]>,
-    /// The name's length, and [`EXPIRES`].
-    name_len: u32,
     value_len: u32,
+    name_len: u16,
+    /// The allocation ends with an expiry.
+    expires: bool,
 }
 
 impl Text {
-    /// Panics if name or value are beyond 2 GiB: the limits of names and values have been checked long before.
+    /// Panics if name or value are longer than any may be: that has been checked long before.
     pub(crate) fn new(name: &[u8], value: &[u8], expires_ms: Option<u64>) -> Text {
         let expiry_len = if expires_ms.is_some() { EXPIRY_BYTES } else { 0 };
         let mut bytes = Vec::with_capacity(name.len() + value.len() + expiry_len);
         bytes.extend_from_slice(name);
         bytes.extend_from_slice(value);
-        let mut name_len = len_u32(name.len());
         if let Some(expires_ms) = expires_ms {
             bytes.extend_from_slice(&expires_ms.to_le_bytes());
-            name_len |= EXPIRES;
         }
-        Text { bytes: bytes.into_boxed_slice(), name_len, value_len: len_u32(value.len()) }
+        let name_len = u16::try_from(name.len()).expect("names are at most NAME_BYTES_MAX long");
+        let expires = expires_ms.is_some();
+        Text { bytes: bytes.into_boxed_slice(), value_len: len_u32(value.len()), name_len, expires }
     }
 
     pub(crate) fn name(&self) -> &[u8] {
@@ -46,7 +44,7 @@ impl Text {
     }
 
     pub(crate) fn expires_ms(&self) -> Option<u64> {
-        if self.name_len & EXPIRES == 0 {
+        if !self.expires {
             return None;
         }
         self.bytes.last_chunk().map(|bytes| u64::from_le_bytes(*bytes))
@@ -79,7 +77,7 @@ impl Text {
             let roomy_len = (new_len + new_len / 2).min(OBJECT_BYTES_MAX);
             self.reallocate(roomy_len.max(new_len), self.expires_ms());
         }
-        let value = &mut self.bytes[(self.name_len & !EXPIRES) as usize..];
+        let value = &mut self.bytes[usize::from(self.name_len)..];
         if offset > old_len {
             // What a longer value left behind is not part of this one.
             value[old_len..offset].fill(0);
@@ -98,11 +96,11 @@ impl Text {
     }
 
     fn name_len(&self) -> usize {
-        (self.name_len & !EXPIRES) as usize
+        usize::from(self.name_len)
     }
 
     fn value_capacity(&self) -> usize {
-        let expiry_len = if self.name_len & EXPIRES == 0 { 0 } else { EXPIRY_BYTES };
+        let expiry_len = if self.expires { EXPIRY_BYTES } else { 0 };
         self.bytes.len() - expiry_len - self.name_len()
     }
 
@@ -119,18 +117,16 @@ impl Text {
 
     /// For an allocation with room for it.
     fn store_expiry(&mut self, expires_ms: Option<u64>) {
-        self.name_len &= !EXPIRES;
+        self.expires = expires_ms.is_some();
         if let Some(expires_ms) = expires_ms {
             let end = self.bytes.last_chunk_mut().expect("the allocation has room for an expiry");
             *end = expires_ms.to_le_bytes();
-            self.name_len |= EXPIRES;
         }
     }
 }
 
 fn len_u32(len: usize) -> u32 {
-    assert!(len < EXPIRES as usize, "{len} bytes of name or value, limits not checked");
-    len as u32
+    u32::try_from(len).expect("values are at most OBJECT_BYTES_MAX long")
 }
 
 #[cfg(test)]

@@ -6,13 +6,14 @@ use crate::change::Change;
 use crate::command::{Command, Condition, ExpireCondition, Expiry, SetAnswer};
 use crate::number::{self, FloatError};
 use crate::object::Object;
-use crate::objects::OBJECT_BYTES_MAX;
+use crate::objects::{NAME_BYTES_MAX, OBJECT_BYTES_MAX};
 use crate::outcome::Outcome;
 
 const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 const WOULD_OVERFLOW: &str = "ERR increment or decrement would overflow";
 const NOT_A_FLOAT: &str = "ERR value is not a valid float";
 const NAN_OR_INFINITY: &str = "ERR increment would produce NaN or Infinity";
+const NAME_TOO_LONG: &str = "ERR the key is longer than 64000 bytes";
 const TOO_LARGE: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
 /// A change, if there is any, and the answer.
@@ -20,8 +21,8 @@ type Effect<'a> = (Option<Change<'a>>, Outcome);
 
 /// `object` is the live object that the command names, if it names one.
 pub(crate) fn execute<'a>(command: &Command<'a>, object: Option<&Object>, time_ms: u64) -> Effect<'a> {
-    if command.key().is_some_and(|key| key.len() > OBJECT_BYTES_MAX) {
-        return refused(TOO_LARGE);
+    if command.key().is_some_and(|key| key.len() > NAME_BYTES_MAX) {
+        return refused(NAME_TOO_LONG);
     }
     match *command {
         Command::Set { key, value, condition, expiry, answer } => {
@@ -75,7 +76,7 @@ impl<'a> Set<'a> {
             Condition::IfPresent => object.is_some(),
             Condition::IfEqual(expected) => match object {
                 Some(Object::String(text)) => text.value() == expected,
-                None => false,
+                Some(Object::Away(_)) | None => false,
             },
         };
         let outcome = match answer {
@@ -120,6 +121,7 @@ fn append<'a>(key: &'a [u8], value: &'a [u8], object: Option<&Object>) -> Effect
 fn set_range<'a>(key: &'a [u8], offset: u32, value: &'a [u8], object: Option<&Object>) -> Effect<'a> {
     let offset = offset as usize;
     match object {
+        Some(Object::Away(_)) => (None, Outcome::Int(0)),
         None if value.is_empty() => (None, Outcome::Int(0)),
         None if offset + value.len() > OBJECT_BYTES_MAX => refused(TOO_LARGE),
         None => {
@@ -157,7 +159,7 @@ fn write<'a>(key: &'a [u8], offset: usize, bytes: &'a [u8], len: usize) -> Effec
 fn incr_by<'a>(key: &'a [u8], delta: i64, object: Option<&Object>) -> Effect<'a> {
     let value = match object {
         Some(Object::String(text)) => number::parse_integer(text.value()),
-        None => Some(0),
+        Some(Object::Away(_)) | None => Some(0),
     };
     let Some(value) = value else {
         return refused(NOT_AN_INTEGER);
@@ -171,7 +173,7 @@ fn incr_by<'a>(key: &'a [u8], delta: i64, object: Option<&Object>) -> Effect<'a>
 fn incr_by_float<'a>(key: &'a [u8], delta: f64, object: Option<&Object>) -> Effect<'a> {
     let value: &[u8] = match object {
         Some(Object::String(text)) => text.value(),
-        None => b"0",
+        Some(Object::Away(_)) | None => b"0",
     };
     match number::add_float(value, delta) {
         Ok(sum) => (Some(replace(key, sum.clone(), object)), Outcome::Bulk(sum.into_bytes())),
@@ -215,7 +217,7 @@ fn future(at_ms: i64, time_ms: u64) -> Option<u64> {
 fn value_of(object: Option<&Object>) -> Outcome {
     match object {
         Some(Object::String(text)) => Outcome::Bulk(text.value().to_vec()),
-        None => Outcome::Nil,
+        Some(Object::Away(_)) | None => Outcome::Nil,
     }
 }
 

@@ -5,7 +5,8 @@ mod common;
 use common::{HASH_KEY, bulk, check, error, expire, expire_if, get, pttl, set, set_until, set_with};
 use quorate_object::Outcome::{Int, Nil, Ok, Word};
 use quorate_object::{
-    Access, Change, Command, Condition, ExpireCondition, Expiry, OBJECT_BYTES_MAX, Objects, SetAnswer, TtlUnit,
+    Access, Change, Command, Condition, ExpireCondition, Expiry, NAME_BYTES_MAX, OBJECT_BYTES_MAX, Objects, SetAnswer,
+    TtlUnit,
 };
 
 const TOO_LARGE: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
@@ -316,7 +317,7 @@ fn an_object_has_a_largest_size() {
             (0, Command::Append { key: b"k", value: larger.as_bytes() }, error(TOO_LARGE)),
             (0, set_range(OBJECT_BYTES_MAX, b"x"), error(TOO_LARGE)),
             (0, Command::Count, Int(0)),
-            (0, set(&larger, ""), error(TOO_LARGE)),
+            (0, set(&larger[..NAME_BYTES_MAX + 1], ""), error("ERR the key is longer than 64000 bytes")),
             (0, set_range(OBJECT_BYTES_MAX - 1, b"x"), Int(OBJECT_BYTES_MAX as i64)),
             (0, set_range(u32::MAX as usize, b"x"), error(TOO_LARGE)),
             (0, set_range(u32::MAX as usize, b""), Int(OBJECT_BYTES_MAX as i64)),

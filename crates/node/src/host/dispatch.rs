@@ -1,6 +1,6 @@
 //! The entry node's part: finding the group, sending the command to its coordinator, and again until it is answered.
 
-use quorate_object::Outcome;
+use quorate_object::{NAME_BYTES_MAX, Outcome};
 use quorate_protocol::quorum::QuorumSystem;
 use quorate_protocol::{Epoch, GroupId, NodeId, Slot, Stamp};
 
@@ -9,7 +9,6 @@ use super::{Answer, Failure, Host, Submission, Timer, access_of, next_random};
 use crate::entry::{Operation, Operations, Purpose, Target};
 use crate::envelope::{ENVELOPE_BYTES_MAX, Envelope, Ticket};
 use crate::frame::{Access, Bounce, Message, Position};
-use crate::machine::KEY_BYTES_MAX;
 use crate::root::Reads;
 
 /// An operation that came back is sent again after this, and a little at random.
@@ -50,8 +49,8 @@ impl Host {
             }
             Target::Root => Reads::Lease,
         };
-        if submission.command.key().is_some_and(|key| key.len() > KEY_BYTES_MAX) {
-            let refusal = format!("ERR the key is longer than {KEY_BYTES_MAX} bytes");
+        if submission.command.key().is_some_and(|key| key.len() > NAME_BYTES_MAX) {
+            let refusal = format!("ERR the key is longer than {NAME_BYTES_MAX} bytes");
             return self.answers.push((number, Answer::Outcome(Outcome::Error(refusal))));
         }
         let access = access_of(submission.command, reads);
