@@ -1,6 +1,6 @@
 //! Requests about objects to operations: one for an object, one for each of several keys, one for each volume.
 
-use quorate_object::{Command, Condition, Expiry, SetAnswer};
+use quorate_object::{Command, Condition, Expiry, SetAnswer, slot_of_key};
 use quorate_resp::parse_integer;
 
 use crate::backend::{Backend, Request, Target};
@@ -10,7 +10,6 @@ use crate::object_command::{self, Call};
 use crate::operations::Waiter;
 use crate::refusal::{Refusal, c_string};
 use crate::scan::{Cursor, VOLUMES_MAX};
-use crate::slot::slot_of_key;
 use crate::specs::{Id, Shape};
 
 /// Turns the call into operations and queues its reply.

@@ -7,6 +7,7 @@ pub enum AdminReply {
     Int(i64),
     /// An error line without the leading `-`.
     Error(String),
+    Failed(crate::host::Failure),
     List(Vec<AdminReply>),
     /// In the order in which it is shown.
     Map(Vec<(String, AdminReply)>),

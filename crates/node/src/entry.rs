@@ -6,10 +6,11 @@
 
 use std::collections::VecDeque;
 
-use quorate_protocol::{Instant, NodeId, Slot, Stamp};
+use quorate_protocol::{GroupId, Instant, NodeId, Slot, Stamp};
 
 use crate::envelope::Envelope;
 use crate::frame::Access;
+use crate::host::OwnPlace;
 
 /// Operations kept at once; beyond it clients are asked to try again.
 pub const OPERATION_COUNT_MAX: usize = 1 << 20;
@@ -31,6 +32,16 @@ pub enum Target {
 pub struct Operation {
     pub number: u64,
     pub target: Target,
+    /// The own group of its object, as far as known; without, the volume is asked.
+    pub own: Option<Box<OwnPlace>>,
+    /// The group that it was sent to last.
+    pub was_sent_to: Option<GroupId>,
+    /// It was sent to another group before.
+    pub has_moved: bool,
+    /// The read before it was answered by another group: slots do not tell which answer is older.
+    pub is_doubtful: bool,
+    /// Another operation asks in its place, and its answer counts.
+    pub is_asked_anew: bool,
     pub access: Access,
     /// When whoever asked is told that there is no answer.
     pub give_up_at: Instant,
@@ -69,6 +80,26 @@ pub enum Purpose {
     /// An administrative command of a client's operation.
     Admin {
         operation: u64,
+    },
+    /// A volume's business with its own groups: whoever asked looks at what has become of it.
+    Settling,
+    /// The same question once more, for an operation whose answers may be too old.
+    Again {
+        operation: u64,
+    },
+    /// The deletion of a volume's objects, for a client's operation.
+    Flush {
+        operation: u64,
+        namespace: u32,
+    },
+    /// The deletion of one that has a group of its own.
+    FlushedName {
+        flush: u64,
+    },
+    /// A part of an administrative command on many names.
+    Batch {
+        batch: u64,
+        part: u32,
     },
 }
 
@@ -219,6 +250,11 @@ mod tests {
         Operation {
             number,
             target: Target::Root,
+            own: None,
+            was_sent_to: None,
+            has_moved: false,
+            is_doubtful: false,
+            is_asked_anew: false,
             access: Access::Write,
             give_up_at: Instant(number),
             predecessor: 0,

@@ -81,6 +81,21 @@ pub enum Message<'a> {
         group: GroupId,
         epoch: Epoch,
     },
+    /// A command was not executed, and cannot be where it was sent: its object has a group of its own, of this record in
+    /// that volume.
+    Away {
+        start: u32,
+        number: u64,
+        volume: GroupId,
+        record: &'a [u8],
+    },
+    /// From whoever coordinates the volume: this own group's last command is to be decided. `insist` says that this has
+    /// been asked before: whoever knows it to be decided tells the volume.
+    StopGroup {
+        group: GroupId,
+        epoch: Epoch,
+        insist: bool,
+    },
     StatusQuestion {
         nonce: u64,
     },
@@ -145,6 +160,8 @@ mod kind {
     pub(super) const STATUS_QUESTION: u8 = 9;
     pub(super) const STATUS_ANSWER: u8 = 10;
     pub(super) const SILENT: u8 = 11;
+    pub(super) const AWAY: u8 = 12;
+    pub(super) const STOP_GROUP: u8 = 13;
 }
 
 /// Why bytes are not a frame. The link they came by is of no use any more.
@@ -280,6 +297,18 @@ impl Message<'_> {
                 head(group, epoch, out);
                 kind::SILENT
             }
+            Message::Away { start, number, volume, record } => {
+                out.extend_from_slice(&start.to_le_bytes());
+                out.extend_from_slice(&number.to_le_bytes());
+                out.extend_from_slice(&volume.0.to_le_bytes());
+                out.extend_from_slice(record);
+                kind::AWAY
+            }
+            Message::StopGroup { group, epoch, insist } => {
+                head(group, epoch, out);
+                out.push(u8::from(*insist));
+                kind::STOP_GROUP
+            }
             Message::StatusQuestion { nonce } => {
                 out.extend_from_slice(&nonce.to_le_bytes());
                 kind::STATUS_QUESTION
@@ -387,6 +416,15 @@ fn decode_body(kind: u8, body: &[u8]) -> Result<Option<Message<'_>>, Malformed> 
             part: r.u32()?,
         },
         kind::SILENT => Message::Silent { group: GroupId(r.u64()?), epoch: Epoch(r.u32()?) },
+        kind::AWAY => Message::Away {
+            start: r.u32()?,
+            number: r.u64()?,
+            volume: GroupId(r.u64()?),
+            record: r.bytes(r.remaining())?,
+        },
+        kind::STOP_GROUP => {
+            Message::StopGroup { group: GroupId(r.u64()?), epoch: Epoch(r.u32()?), insist: r.u8()? != 0 }
+        }
         kind::STATUS_QUESTION => Message::StatusQuestion { nonce: r.u64()? },
         kind::STATUS_ANSWER => Message::StatusAnswer { nonce: r.u64()?, bytes: r.bytes(r.remaining())? },
         _ => return Ok(None),

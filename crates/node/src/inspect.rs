@@ -5,6 +5,7 @@ use quorate_protocol::{GroupId, paxos};
 
 use crate::host::GroupState;
 use crate::host::checkpoints::{Name, decode_meta, take_name};
+use crate::host::is_birth;
 
 /// A group's meta record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,12 +44,16 @@ pub fn stored_name(name: &[u8]) -> String {
     match take_name(name) {
         Ok(Name::Object(key)) => format!("object {:?}", String::from_utf8_lossy(key)),
         Ok(Name::Run(run)) => format!("results {run}"),
+        Ok(Name::Children) => "own groups that begin or end".into(),
         Err(malformed) => format!("unknown name {name:02x?} ({malformed})"),
     }
 }
 
 /// A record of the log in a few words, with the ballot that it promises or accepts; or why it cannot be read.
 pub fn log_record(bytes: &[u8]) -> Result<(String, Option<(u32, u32)>), String> {
+    if is_birth(bytes) {
+        return Ok(("birth of an own group".into(), None));
+    }
     let record = paxos::Record::decode_all(bytes).map_err(|malformed| malformed.to_string())?;
     let number = |ballot: quorate_protocol::Ballot| Some((ballot.number, ballot.node.0));
     Ok(match &record {

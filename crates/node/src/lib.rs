@@ -16,12 +16,14 @@ pub mod host;
 pub mod inspect;
 mod machine;
 mod outbox;
+mod own_groups;
 pub mod planted;
 mod results;
 pub mod root;
 mod seen;
 pub mod status;
 mod timers;
+pub mod volume;
 
 pub use admin_reply::AdminReply;
 pub use clock::Moment;

@@ -4,17 +4,24 @@
 use quorate_object::{Access, Command, Objects, Outcome};
 use quorate_protocol::id::Content as ValueContent;
 use quorate_protocol::wire::{Malformed, Reader};
-use quorate_protocol::{Stamp, Value};
+use quorate_protocol::{Slot, Stamp, Value};
 
 use crate::envelope::{Envelope, Ticket};
 use crate::planted::{self, Planted};
-use crate::results::Results;
+use crate::results::{Results, name_tag};
 use crate::root::{RootCommand, RootState};
+use crate::volume::{Changes, Children};
 
 pub struct Machine {
-    time: Stamp,
-    results: Results,
-    content: Content,
+    pub(crate) time: Stamp,
+    pub(crate) results: Results,
+    pub(crate) content: Content,
+    /// Of a volume, once it has had an own group.
+    pub(crate) children: Option<Box<Children>>,
+    /// Whether each name of this volume is given a group of its own when it is first written.
+    pub(crate) owns: bool,
+    /// What slots meant for own groups that nobody has taken note of yet.
+    pub(crate) changes: Changes,
 }
 
 pub enum Content {
@@ -34,6 +41,16 @@ pub enum Verdict {
     OutOfOrder,
     /// Not executed: too much is kept of what was, until its deadlines have passed.
     Full,
+    /// Not executed: the object has a group of its own, of this record.
+    Away(Vec<u8>),
+}
+
+/// What a read was answered.
+#[derive(Debug, PartialEq)]
+pub enum ReadAnswer {
+    Outcome(Outcome),
+    /// The object has a group of its own, of this record.
+    Away(Vec<u8>),
 }
 
 /// What a group keeps of outcomes at most, in memory. Beyond it commands are refused, on all replicas alike.
@@ -41,7 +58,7 @@ const RESULTS_BYTES_MAX: usize = 64 << 20;
 
 impl Machine {
     pub fn new(content: Content) -> Machine {
-        Machine { time: Stamp(0), results: Results::default(), content }
+        Machine::restored(Stamp(0), Results::default(), content)
     }
 
     pub fn time(&self) -> Stamp {
@@ -68,17 +85,17 @@ impl Machine {
     }
 
     /// Executes a decided value and tells of each of its commands, in their order.
-    pub fn apply(&mut self, value: &Value, mut each: impl FnMut(Ticket, Verdict)) {
+    pub fn apply(&mut self, slot: Slot, value: &Value, mut each: impl FnMut(Ticket, Verdict)) {
         self.advance(value.stamp);
         let mut bytes: &[u8] = match &value.content {
             ValueContent::Commands(payload) => payload,
-            // An own group's last word will be executed here; a volume's says nothing to its objects.
+            // The last word says nothing to the objects.
             ValueContent::Stop(_) | ValueContent::Mark => &[],
         };
         let mut seed = value.seed;
         while let Some(envelope) = Envelope::take(&mut bytes) {
             seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
-            let verdict = self.execute(&envelope, seed);
+            let verdict = self.execute(slot, &envelope, seed);
             each(envelope.ticket, verdict);
         }
     }
@@ -103,15 +120,20 @@ impl Machine {
 
     /// Reads at `now`, up to which nothing is due: the time that is left to an object is counted from then, however long
     /// ago the last slot was.
-    pub fn read(&self, command: &[u8], now: Stamp) -> Outcome {
+    pub fn read(&self, command: &[u8], now: Stamp) -> ReadAnswer {
         let now = self.time.max(now);
-        match &self.content {
+        ReadAnswer::Outcome(match &self.content {
             Content::Objects(objects) => match Command::decode(command) {
-                Ok(command) if command.access() == Access::Read => objects.read(&command, now.0),
-                _ => malformed(),
+                Ok(command) if command.access() == Access::Read => {
+                    if let Some(record) = command.key().and_then(|key| objects.away(key)) {
+                        return ReadAnswer::Away(record.to_vec());
+                    }
+                    objects.read(&command, now.0)
+                }
+                _ => self.read_volume(command),
             },
             Content::Root(root) => RootCommand::decode(command).map_or_else(malformed, |command| root.read(&command)),
-        }
+        })
     }
 
     pub fn results_mut(&mut self) -> &mut Results {
@@ -120,17 +142,32 @@ impl Machine {
 
     /// A machine at this time that has executed what `results` keeps.
     pub fn restored(time: Stamp, results: Results, content: Content) -> Machine {
-        Machine { time, results, content }
+        Machine { time, results, content, children: None, owns: false, changes: Changes::default() }
     }
 
     /// The part of the state that is neither objects nor the protocol's.
     pub fn encode_head(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.time.0.to_le_bytes());
         self.results.encode(out);
+        let children = self.children.as_ref().map(|children| children.encode()).unwrap_or_default();
+        out.extend_from_slice(&(children.len() as u32).to_le_bytes());
+        out.extend_from_slice(&children);
     }
 
     pub fn decode_head(content: Content, reader: &mut Reader<'_>) -> Result<Machine, Malformed> {
-        Ok(Machine { time: Stamp(reader.u64()?), results: Results::decode(reader)?, content })
+        let mut machine = Machine::restored(Stamp(reader.u64()?), Results::decode(reader)?, content);
+        let length = reader.u32()? as usize;
+        machine.restore_children(reader.bytes(length)?)?;
+        Ok(machine)
+    }
+
+    /// Takes back what a checkpoint or snapshot has of a volume's own groups; nothing if it has had none.
+    pub fn restore_children(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+        if !bytes.is_empty() {
+            let children = Children::decode(bytes).ok_or(Malformed::UnknownTag { of: "own groups", tag: 0 })?;
+            self.children = Some(Box::new(children));
+        }
+        Ok(())
     }
 
     /// What a planted bug does to a snapshot.
@@ -149,7 +186,14 @@ impl Machine {
         xxhash_rust::xxh3::xxh3_64(&head) ^ content.rotate_left(1)
     }
 
-    fn advance(&mut self, stamp: Stamp) {
+    fn away_of(&self, command: &[u8]) -> Option<Vec<u8>> {
+        match (&self.content, Command::decode(command)) {
+            (Content::Objects(objects), Ok(command)) => objects.away(command.key()?).map(<[u8]>::to_vec),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn advance(&mut self, stamp: Stamp) {
         if stamp <= self.time {
             return;
         }
@@ -160,10 +204,15 @@ impl Machine {
         }
     }
 
-    fn execute(&mut self, envelope: &Envelope<'_>, seed: u64) -> Verdict {
+    fn execute(&mut self, slot: Slot, envelope: &Envelope<'_>, seed: u64) -> Verdict {
         let ticket = envelope.ticket;
         if envelope.deadline < self.time {
             return Verdict::Expired;
+        }
+        if planted::is(Planted::PromoteLosesResults)
+            && let Some(record) = self.away_of(envelope.command)
+        {
+            return Verdict::Away(record);
         }
         if !planted::is(Planted::SessionForgotten)
             && let Some(outcome) = self.results.outcome(ticket)
@@ -179,23 +228,44 @@ impl Machine {
         if self.results.bytes() > RESULTS_BYTES_MAX {
             return Verdict::Full;
         }
-        let outcome = match &mut self.content {
+        let (outcome, name) = match &mut self.content {
             Content::Objects(objects) => match Command::decode(envelope.command) {
-                Ok(command) => objects.run(&command, self.time.0, seed),
-                Err(_) => malformed(),
+                Ok(command) => {
+                    if let Some(record) = command.key().and_then(|key| objects.away(key)) {
+                        return Verdict::Away(record.to_vec());
+                    }
+                    let outcome = objects.run(&command, self.time.0, seed);
+                    // Objects in groups of their own are left for whoever asked to delete.
+                    let left = command == Command::Flush && objects.away_count() > 0;
+                    (if left { away_names(objects) } else { outcome }, command.key())
+                }
+                Err(_) => (self.execute_volume(slot, envelope.command), None),
             },
             Content::Root(root) => match RootCommand::decode(envelope.command) {
-                Some(command) => root.execute(&command, seed),
-                None => malformed(),
+                Some(command) => (root.execute(&command, seed), None),
+                None => (malformed(), None),
             },
         };
-        self.results.keep(ticket, envelope.deadline, &outcome);
+        self.results.keep(ticket, envelope.deadline, name_tag(name), &outcome);
+        if self.owns
+            && let Some(name) = name
+        {
+            self.give_own_group(slot, name);
+        }
         Verdict::Executed(outcome)
     }
 }
 
+fn away_names(objects: &Objects) -> Outcome {
+    let mut names = Vec::with_capacity(objects.away_count());
+    objects.for_each_away(|name, _| names.push(name.to_vec()));
+    // The same on all replicas.
+    names.sort_unstable();
+    Outcome::Keys(names)
+}
+
 /// Only a node of a newer release could have asked for it.
-fn malformed() -> Outcome {
+pub(crate) fn malformed() -> Outcome {
     Outcome::Error("ERR this node does not know the command: ask a node of the newer version".into())
 }
 
@@ -221,7 +291,7 @@ mod tests {
 
     fn verdict(machine: &mut Machine, value: &Value) -> String {
         let mut verdicts = Vec::new();
-        machine.apply(value, |_, verdict| verdicts.push(format!("{verdict:?}")));
+        machine.apply(Slot(0), value, |_, verdict| verdicts.push(format!("{verdict:?}")));
         verdicts.join(", ")
     }
 
@@ -237,7 +307,10 @@ mod tests {
         assert_eq!(verdict(&mut machine, &slot(100, 1, 0, 5100, &INCR)), "Executed(Int(1))");
         assert_eq!(verdict(&mut machine, &slot(200, 1, 0, 5100, &INCR)), "Again(Int(1))");
         assert_eq!(verdict(&mut machine, &slot(5101, 1, 0, 5100, &INCR)), "Expired");
-        assert_eq!(machine.read(&command(&Command::Get { key: b"n" }), Stamp(0)), Outcome::Bulk(b"1".to_vec()));
+        assert_eq!(
+            machine.read(&command(&Command::Get { key: b"n" }), Stamp(0)),
+            ReadAnswer::Outcome(Outcome::Bulk(b"1".to_vec()))
+        );
     }
 
     #[test]
@@ -260,14 +333,14 @@ mod tests {
         };
         assert_eq!(verdict(&mut machine, &slot(1000, 1, 0, 5100, &set)), "Executed(Ok)");
         let ttl = command(&Command::Ttl { key: b"k", unit: TtlUnit::Milliseconds });
-        assert_eq!(machine.read(&ttl, Stamp(4000)), Outcome::Int(6000));
+        assert_eq!(machine.read(&ttl, Stamp(4000)), ReadAnswer::Outcome(Outcome::Int(6000)));
         assert!(machine.is_due(&ttl, Stamp(10_000)) && !machine.is_due(&ttl, Stamp(9999)));
     }
 
     #[test]
     fn what_no_release_wrote_is_answered_and_harmless() {
         let machine = machine();
-        assert_eq!(machine.read(b"\xff\xff", Stamp(0)), malformed());
-        assert_eq!(machine.read(&command(&INCR), Stamp(0)), malformed(), "a write is no read");
+        assert_eq!(machine.read(b"\xff\xff", Stamp(0)), ReadAnswer::Outcome(malformed()));
+        assert_eq!(machine.read(&command(&INCR), Stamp(0)), ReadAnswer::Outcome(malformed()), "a write is no read");
     }
 }

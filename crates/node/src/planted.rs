@@ -23,10 +23,16 @@ pub enum Planted {
     CarriedRecordDropped,
     /// What is left in the log of a quarantined replica is not carried on: it holds on to the log's old end.
     QuarantinedPinsLog,
+    /// An object that gets a group of its own leaves behind what was executed on it.
+    PromoteLosesResults,
+    /// An own group speaks before its birth is on disk.
+    BornTooEarly,
+    /// What was executed in an own group is forgotten when its object comes back.
+    ReturnLosesResults,
 }
 
 impl Planted {
-    pub const ALL: [Planted; 9] = [
+    pub const ALL: [Planted; 12] = [
         Planted::SessionForgotten,
         Planted::PipelineOrderIgnored,
         Planted::DurableSentAtOnce,
@@ -36,6 +42,9 @@ impl Planted {
         Planted::EveryClockTrusted,
         Planted::CarriedRecordDropped,
         Planted::QuarantinedPinsLog,
+        Planted::PromoteLosesResults,
+        Planted::BornTooEarly,
+        Planted::ReturnLosesResults,
     ];
 }
 

@@ -5,7 +5,7 @@
 //! sequence of slots alone.
 
 use std::cmp::Ordering;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 
 use quorate_object::Outcome;
@@ -46,7 +46,14 @@ struct Origin {
 struct Kept {
     ticket: Ticket,
     deadline: Stamp,
+    /// Of the name of the object that the command was on.
+    tag: u32,
     outcome: Short,
+}
+
+/// Tells results of one name from those of most others; 0 for a command that names no object.
+pub fn name_tag(name: Option<&[u8]>) -> u32 {
+    name.map_or(0, |name| xxhash_rust::xxh3::xxh3_64(name) as u32 | 1)
 }
 
 /// Most outcomes are a word.
@@ -110,9 +117,9 @@ impl Results {
         let mut reader = Reader::new(bytes);
         let mut position = first;
         while reader.remaining() > 0 {
-            let (ticket, deadline, outcome) = Kept::decode(&mut reader)?;
+            let (ticket, deadline, tag, outcome) = Kept::decode(&mut reader)?;
             if position >= base {
-                self.keep(ticket, deadline, &outcome);
+                self.keep(ticket, deadline, tag, &outcome);
             }
             position += 1;
         }
@@ -138,11 +145,11 @@ impl Results {
     }
 
     /// Keeps what a ticket, not kept so far, was answered.
-    pub fn keep(&mut self, ticket: Ticket, deadline: Stamp, outcome: &Outcome) {
+    pub fn keep(&mut self, ticket: Ticket, deadline: Stamp, tag: u32, outcome: &Outcome) {
         let position = self.base + self.kept.len() as u64;
         let outcome = Short::from(outcome);
         self.outcome_bytes += outcome.bytes();
-        self.kept.push_back(Kept { ticket, deadline, outcome });
+        self.kept.push_back(Kept { ticket, deadline, tag, outcome });
         match self.origins.iter_mut().find(|origin| origin.is_of(ticket)) {
             Some(origin) => origin.insert(ticket.number, position),
             None => {
@@ -178,10 +185,34 @@ impl Results {
     pub fn decode(reader: &mut Reader<'_>) -> Result<Results, Malformed> {
         let mut results = Results::default();
         for _ in 0..reader.u32()? {
-            let (ticket, deadline, outcome) = Kept::decode(reader)?;
-            results.keep(ticket, deadline, &outcome);
+            let (ticket, deadline, tag, outcome) = Kept::decode(reader)?;
+            results.keep(ticket, deadline, tag, &outcome);
         }
         Ok(results)
+    }
+
+    /// What is kept of commands on names with one of these tags, encoded, by tag.
+    pub fn of_names(&self, tags: &BTreeSet<u32>) -> BTreeMap<u32, Vec<u8>> {
+        let mut of_names: BTreeMap<u32, Results> = BTreeMap::new();
+        for kept in self.kept.iter().filter(|kept| tags.contains(&kept.tag)) {
+            let results = of_names.entry(kept.tag).or_default();
+            results.keep(kept.ticket, kept.deadline, kept.tag, &kept.outcome.expand());
+        }
+        let encoded = |results: Results| {
+            let mut bytes = Vec::new();
+            results.encode(&mut bytes);
+            bytes
+        };
+        of_names.into_iter().map(|(tag, results)| (tag, encoded(results))).collect()
+    }
+
+    /// Takes over what another group has kept, but for what is kept here.
+    pub fn merge(&mut self, other: &Results) {
+        for kept in &other.kept {
+            if !self.contains(kept.ticket) {
+                self.keep(kept.ticket, kept.deadline, kept.tag, &kept.outcome.expand());
+            }
+        }
     }
 
     fn find(&self, ticket: Ticket) -> Option<&Kept> {
@@ -233,6 +264,7 @@ impl Kept {
         out.extend_from_slice(&self.ticket.start.to_le_bytes());
         out.extend_from_slice(&self.ticket.number.to_le_bytes());
         out.extend_from_slice(&self.deadline.0.to_le_bytes());
+        out.extend_from_slice(&self.tag.to_le_bytes());
         let length_at = out.len();
         out.extend_from_slice(&[0; 4]);
         self.outcome.expand().encode(out);
@@ -240,13 +272,13 @@ impl Kept {
         out[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Result<(Ticket, Stamp, Outcome), Malformed> {
+    fn decode(reader: &mut Reader<'_>) -> Result<(Ticket, Stamp, u32, Outcome), Malformed> {
         let ticket = Ticket { node: NodeId(reader.u32()?), start: reader.u32()?, number: reader.u64()? };
-        let deadline = Stamp(reader.u64()?);
+        let (deadline, tag) = (Stamp(reader.u64()?), reader.u32()?);
         let length = reader.u32()? as usize;
         let outcome =
             Outcome::decode(reader.bytes(length)?).map_err(|_| Malformed::UnknownTag { of: "outcome", tag: 0 })?;
-        Ok((ticket, deadline, outcome))
+        Ok((ticket, deadline, tag, outcome))
     }
 }
 
@@ -303,8 +335,8 @@ mod tests {
     #[test]
     fn an_outcome_is_kept_until_group_time_passes_its_deadline() {
         let mut results = Results::default();
-        results.keep(ticket(1), Stamp(100), &Outcome::Int(5));
-        results.keep(ticket(2), Stamp(200), &Outcome::Bulk(b"old".to_vec()));
+        results.keep(ticket(1), Stamp(100), 0, &Outcome::Int(5));
+        results.keep(ticket(2), Stamp(200), 0, &Outcome::Bulk(b"old".to_vec()));
         results.forget_before(Stamp(100));
         assert_eq!(results.outcome(ticket(1)), Some(Outcome::Int(5)));
         results.forget_before(Stamp(101));
@@ -317,7 +349,7 @@ mod tests {
         let mut results = Results::default();
         let numbers = [5, 9, 3, 8, 1, 20, 4];
         for (at, number) in numbers.into_iter().enumerate() {
-            results.keep(ticket(number), Stamp(100 + at as u64), &Outcome::Int(number as i64));
+            results.keep(ticket(number), Stamp(100 + at as u64), 0, &Outcome::Int(number as i64));
         }
         for (at, gone) in numbers.into_iter().enumerate() {
             for number in 0..25 {
@@ -333,7 +365,7 @@ mod tests {
     #[test]
     fn the_same_number_of_another_start_or_node_is_another_ticket() {
         let mut results = Results::default();
-        results.keep(ticket(1), Stamp(100), &Outcome::Ok);
+        results.keep(ticket(1), Stamp(100), 0, &Outcome::Ok);
         assert!(!results.contains(Ticket { start: 2, ..ticket(1) }));
         assert!(!results.contains(Ticket { node: NodeId(2), ..ticket(1) }));
     }
@@ -345,7 +377,7 @@ mod tests {
         let mut written = 0;
         for round in 0..50u64 {
             for number in round * 100..(round + 1) * 100 {
-                results.keep(ticket(number), Stamp(number), &Outcome::Int(number as i64));
+                results.keep(ticket(number), Stamp(number), 0, &Outcome::Int(number as i64));
             }
             results.forget_before(Stamp((round * 100).saturating_sub(1000)));
             results.take_unsaved(|run, bytes| match bytes {
@@ -372,7 +404,7 @@ mod tests {
     fn thousands_survive_growth_forgetting_and_the_codec() {
         let mut results = Results::default();
         for number in 0..10_000 {
-            results.keep(ticket(number), Stamp(number), &Outcome::Int(number as i64));
+            results.keep(ticket(number), Stamp(number), 0, &Outcome::Int(number as i64));
             results.forget_before(Stamp(number.saturating_sub(3000)));
         }
         assert_eq!(results.len(), 3001);

@@ -20,6 +20,8 @@ pub const SLOT_COUNT: u32 = 16_384;
 pub const NAMESPACE_NUMBER_MAX: u32 = 9_999;
 pub const NAMESPACE_COUNT_MAX: usize = 1_000;
 pub const REPLICAS_MAX: u8 = 15;
+/// Members of a group.
+pub const MEMBERS_MAX: usize = REPLICAS_MAX as usize;
 pub const VOLUMES_MAX: u32 = 4_096;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,11 +65,18 @@ pub struct Settings {
     pub volumes: u32,
     pub durability: Durability,
     pub reads: Reads,
+    pub groups: Groups,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { replicas: 3, volumes: 64, durability: Durability::Sync, reads: Reads::Lease }
+        Settings {
+            replicas: 3,
+            volumes: 64,
+            durability: Durability::Sync,
+            reads: Reads::Lease,
+            groups: Groups::Volumes,
+        }
     }
 }
 
@@ -93,6 +102,29 @@ pub enum Reads {
     Quorum,
     /// Sequentially consistent: any member answers from what it has.
     Local,
+}
+
+/// What groups a namespace's objects are in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Groups {
+    /// Those of the volumes, but for objects that are given a group of their own.
+    Volumes,
+    /// Every object is given a group of its own when it is first written.
+    Own,
+}
+
+impl Groups {
+    pub fn word(self) -> &'static str {
+        match self {
+            Groups::Volumes => "volumes",
+            Groups::Own => "own",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Groups> {
+        [Groups::Volumes, Groups::Own].into_iter().find(|groups| groups.word().eq_ignore_ascii_case(word))
+    }
 }
 
 impl Durability {

@@ -75,6 +75,7 @@ pub struct NamespaceStatus {
     pub volumes: u32,
     pub durability: String,
     pub reads: String,
+    pub groups: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use quorate_node::root::{Durability, NAMESPACE_NUMBER_MAX, REPLICAS_MAX, Reads, VOLUMES_MAX};
+use quorate_node::root::{Durability, Groups, NAMESPACE_NUMBER_MAX, REPLICAS_MAX, Reads, VOLUMES_MAX};
 use quorate_resp::Value;
 
 use crate::client::{Client, Endpoint};
@@ -48,6 +48,9 @@ enum Command {
         /// Linearizable by a lease or by a quorum round, or sequentially consistent from any member
         #[arg(long, value_name = "HOW", value_parser = PossibleValuesParser::new(reads()))]
         reads: Option<String>,
+        /// Whether every key has a group of its own from its first write on [default: volumes]
+        #[arg(long, value_name = "WHICH", value_parser = PossibleValuesParser::new(groups()))]
+        groups: Option<String>,
     },
     /// Change what can be changed of a namespace
     Set {
@@ -67,6 +70,10 @@ enum Command {
         #[arg(long)]
         yes: bool,
     },
+}
+
+fn groups() -> [&'static str; 2] {
+    [Groups::Volumes, Groups::Own].map(Groups::word)
 }
 
 fn durabilities() -> [&'static str; 3] {
@@ -99,12 +106,17 @@ fn request(command: &Command) -> Vec<String> {
         Command::List => add(&["LIST"]),
         Command::Drop { number, .. } => add(&["DROP", &number.to_string()]),
         Command::Set { number, reads } => add(&["SET", &number.to_string(), "READS", reads]),
-        Command::Create { number, replicas, volumes, durability, reads } => {
+        Command::Create { number, replicas, volumes, durability, reads, groups } => {
             add(&["CREATE", &number.to_string()]);
             let replicas = replicas.map(|number| number.to_string());
             let volumes = volumes.map(|number| number.to_string());
-            let settings =
-                [("REPLICAS", &replicas), ("VOLUMES", &volumes), ("DURABILITY", durability), ("READS", reads)];
+            let settings = [
+                ("REPLICAS", &replicas),
+                ("VOLUMES", &volumes),
+                ("DURABILITY", durability),
+                ("READS", reads),
+                ("GROUPS", groups),
+            ];
             for (name, value) in settings {
                 if let Some(value) = value {
                     add(&[name, value]);
@@ -172,10 +184,12 @@ mod tests {
             volumes: Some(8),
             durability: Some("interval".to_owned()),
             reads: Some("quorum".to_owned()),
+            groups: Some("own".to_owned()),
         };
-        let expected = "QUORATE NAMESPACE CREATE 1 REPLICAS 5 VOLUMES 8 DURABILITY interval READS quorum";
+        let expected = "QUORATE NAMESPACE CREATE 1 REPLICAS 5 VOLUMES 8 DURABILITY interval READS quorum GROUPS own";
         assert_eq!(request(&full).join(" "), expected);
-        let plain = Command::Create { number: 2, replicas: None, volumes: None, durability: None, reads: None };
+        let plain =
+            Command::Create { number: 2, replicas: None, volumes: None, durability: None, reads: None, groups: None };
         assert_eq!(request(&plain).join(" "), "QUORATE NAMESPACE CREATE 2");
         let set = Command::Set { number: 2, reads: "local".to_owned() };
         assert_eq!(request(&set).join(" "), "QUORATE NAMESPACE SET 2 READS local");

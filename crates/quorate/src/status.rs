@@ -119,10 +119,20 @@ fn namespace_table(status: &Status) -> String {
     if status.namespaces.is_empty() {
         return String::new();
     }
-    let header = ["namespace", "protocol", "replicas", "volumes", "durability", "reads", "coordinators", "lag at most"];
+    let header = [
+        "namespace",
+        "protocol",
+        "replicas",
+        "volumes",
+        "durability",
+        "reads",
+        "groups",
+        "coordinators",
+        "lag at most",
+    ];
     let mut table = table(&header);
     for namespace in &status.namespaces {
-        let NamespaceStatus { id, protocol, replicas, volumes, durability, reads } = namespace;
+        let NamespaceStatus { id, protocol, replicas, volumes, durability, reads, groups } = namespace;
         let own: Vec<&VolumeStatus> = status.volumes.iter().filter(|volume| volume.namespace == *id).collect();
         let lag = own.iter().flat_map(|volume| &volume.members).filter_map(|member| member.lag).max();
         table.add_row([
@@ -132,11 +142,12 @@ fn namespace_table(status: &Status) -> String {
             volumes.to_string(),
             durability.clone(),
             reads.clone(),
+            groups.clone(),
             coordinators(&own, &status.nodes),
             lag.map_or_else(|| "-".to_owned(), |lag| lag.to_string()),
         ]);
     }
-    align_right(&mut table, [2, 3, 7]);
+    align_right(&mut table, [2, 3, 8]);
     trimmed(table)
 }
 
@@ -222,6 +233,7 @@ mod tests {
                 volumes: 3,
                 durability: "sync".to_owned(),
                 reads: "lease".to_owned(),
+                groups: "volumes".to_owned(),
             }],
             volumes: vec![volume(0, Some(1)), volume(1, Some(1)), volume(2, None)],
         }
@@ -235,8 +247,8 @@ mod tests {
              NODE  STATE      CLIENTS AT      ADMIN           VERSION  UP               LOG  FILES     LIVE  COORDINATES\n\
              n1    live       127.0.0.1:7000  127.0.0.1:8000  0.1.0    1 min 1 s  128.0 MiB      2  1.5 KiB            2\n\
              n2    suspected  127.0.0.1:7001  127.0.0.1:8000  -        -                  -      -        -            0\n\n\
-             NAMESPACE  PROTOCOL  REPLICAS  VOLUMES  DURABILITY  READS  COORDINATORS  LAG AT MOST\n\
-             0          paxos            2        3  sync        lease  n1 2, none 1            0"
+             NAMESPACE  PROTOCOL  REPLICAS  VOLUMES  DURABILITY  READS  GROUPS   COORDINATORS  LAG AT MOST\n\
+             0          paxos            2        3  sync        lease  volumes  n1 2, none 1            0"
         );
         let all = render(&status(), true);
         assert_eq!(all.lines().filter(|line| line.ends_with("n1 (0), n2 (?)")).count(), 3, "{all}");

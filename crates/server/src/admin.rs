@@ -76,6 +76,7 @@ pub(crate) struct Pulse {
 pub(crate) enum Request {
     /// The words behind `QUORATE`.
     Words {
+        namespace: u32,
         words: Vec<Vec<u8>>,
         answer: oneshot::Sender<Answer>,
     },
@@ -259,6 +260,7 @@ struct Settings {
     volumes: Option<String>,
     durability: Option<String>,
     reads: Option<String>,
+    groups: Option<String>,
 }
 
 impl Settings {
@@ -268,6 +270,7 @@ impl Settings {
             ("VOLUMES", &self.volumes),
             ("DURABILITY", &self.durability),
             ("READS", &self.reads),
+            ("GROUPS", &self.groups),
         ];
         all.into_iter().filter_map(|(name, value)| Some([name, value.as_deref()?])).flatten().collect()
     }
@@ -337,7 +340,7 @@ enum NoReply {
 impl Admin {
     async fn ask(&self, words: &[&str]) -> Result<AdminReply, NoReply> {
         let words = words.iter().map(|word| word.as_bytes().to_vec()).collect();
-        match self.request(|answer| Request::Words { words, answer }).await? {
+        match self.request(|answer| Request::Words { namespace: 0, words, answer }).await? {
             Answer::Admin(reply) => Ok(reply),
             Answer::Failed(failure) => Err(NoReply::Failed(failure)),
             Answer::Outcome(_) => Ok(AdminReply::Ok),
@@ -360,24 +363,33 @@ impl Admin {
     }
 }
 
+const NO_ANSWER: &str = "no answer in time: it may have been executed, look before you repeat it";
+
 fn respond(reply: Result<AdminReply, NoReply>) -> Response {
-    let unavailable = |text: &str| refuse(StatusCode::SERVICE_UNAVAILABLE, text);
     match reply {
         Ok(AdminReply::Error(text)) => refuse(StatusCode::BAD_REQUEST, text),
         Ok(reply) => Json(to_json(reply)).into_response(),
-        Err(NoReply::Busy) => unavailable("not executed: the node is busy or stopping, try again"),
-        Err(NoReply::Failed(Failure::Timeout)) | Err(NoReply::Silent) => refuse(
-            StatusCode::GATEWAY_TIMEOUT,
-            "no answer in time: it may have been executed, look before you repeat it",
-        ),
-        Err(NoReply::Failed(Failure::NoQuorum)) => unavailable("not executed: too few nodes can be reached"),
-        Err(NoReply::Failed(Failure::ClockOff)) => unavailable("not executed: the node's clock is off its peers'"),
-        Err(NoReply::Failed(Failure::Loading)) => unavailable("not executed: the node does not know the cluster yet"),
-        Err(NoReply::Failed(Failure::Overloaded)) => unavailable("not executed: too much is waiting, try again"),
-        Err(NoReply::Failed(Failure::OutOfMemory)) => {
-            unavailable("not executed: the node uses more memory than it may")
+        Err(NoReply::Busy) => {
+            refuse(StatusCode::SERVICE_UNAVAILABLE, "not executed: the node is busy or stopping, try again")
         }
-        Err(NoReply::Failed(Failure::NoNamespace)) => refuse(StatusCode::NOT_FOUND, "there is no such namespace"),
+        Err(NoReply::Silent) => refuse(StatusCode::GATEWAY_TIMEOUT, NO_ANSWER),
+        Err(NoReply::Failed(failure)) => {
+            let (status, text) = words_of(&failure);
+            refuse(status, text)
+        }
+    }
+}
+
+fn words_of(failure: &Failure) -> (StatusCode, &'static str) {
+    let unavailable = |text| (StatusCode::SERVICE_UNAVAILABLE, text);
+    match failure {
+        Failure::Timeout => (StatusCode::GATEWAY_TIMEOUT, NO_ANSWER),
+        Failure::NoQuorum => unavailable("not executed: too few nodes can be reached"),
+        Failure::ClockOff => unavailable("not executed: the node's clock is off its peers'"),
+        Failure::Loading => unavailable("not executed: the node does not know the cluster yet"),
+        Failure::Overloaded => unavailable("not executed: too much is waiting, try again"),
+        Failure::OutOfMemory => unavailable("not executed: the node uses more memory than it may"),
+        Failure::NoNamespace => (StatusCode::NOT_FOUND, "there is no such namespace"),
     }
 }
 
@@ -385,6 +397,7 @@ fn to_json(reply: AdminReply) -> Value {
     match reply {
         AdminReply::Ok => json!({ "ok": true }),
         AdminReply::Text(text) | AdminReply::Error(text) => text.into(),
+        AdminReply::Failed(failure) => words_of(&failure).1.into(),
         AdminReply::Int(number) => number.into(),
         AdminReply::List(list) => list.into_iter().map(to_json).collect(),
         AdminReply::Map(fields) => fields.into_iter().map(|(name, value)| (name, to_json(value))).collect(),

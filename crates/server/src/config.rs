@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use quorate_front::SlowLogSettings;
-use quorate_node::root::{Durability, NodeRecord, REPLICAS_MAX, Reads, Settings, VOLUMES_MAX};
+use quorate_node::root::{Durability, Groups, NodeRecord, REPLICAS_MAX, Reads, Settings, VOLUMES_MAX};
 use quorate_protocol::id::NodeId;
 use quorate_protocol::peers;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -232,7 +232,7 @@ impl Config {
     pub fn settings(&self) -> Settings {
         let Defaults { durability, replicas, volumes, reads } = self.defaults;
         let replicas = replicas.unwrap_or(REPLICAS_DEFAULT.min(self.replicas_max()));
-        Settings { replicas, volumes, durability, reads }
+        Settings { replicas, volumes, durability, reads, groups: Groups::Volumes }
     }
 
     /// The cluster's nodes as the root records them.

@@ -71,7 +71,8 @@ pub fn run_seed(settings: Settings) -> Report {
 
 fn judge(world: &World, at_rest: bool) -> Option<String> {
     if !at_rest {
-        return Some(format!("liveness: {} us after the start the cluster has not come to rest", world.now_us()));
+        let (now_us, unrest) = (world.now_us(), world.unrest());
+        return Some(format!("liveness: {now_us} us after the start the cluster has not come to rest{unrest}"));
     }
     convergence::assert_same_state(world.nodes());
     let bounds = Bounds {

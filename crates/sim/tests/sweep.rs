@@ -15,7 +15,7 @@ fn a_seed_run_twice_gives_the_same_trace() {
 }
 
 /// Seeds that once failed, with what they showed. The general sweep would find the same again, later.
-const ONCE_FAILED: [(u64, &str); 12] = [
+const ONCE_FAILED: [(u64, &str); 16] = [
     (6, "a read left at once although the one before it waited for a write"),
     (11, "likewise"),
     (13, "likewise"),
@@ -28,6 +28,10 @@ const ONCE_FAILED: [(u64, &str); 12] = [
     (37, "a coordinator whose clock was off let the time of its group stand still"),
     (277, "a write that failed let the one behind it overtake the one before it"),
     (478, "what was known of a wall clock long ago still counted"),
+    (7, "an own group's state was brought back before its last slots were executed"),
+    (59, "the object of an own group that came back from its birth was in no checkpoint"),
+    (90, "a birth that was carried on stood behind newer records, which were dropped"),
+    (297, "an own group waited for a member that could not be born"),
 ];
 
 #[test]

@@ -184,6 +184,10 @@ impl Index {
         found
     }
 
+    pub(crate) fn search_again(&mut self) {
+        self.sweep.has_news = true;
+    }
+
     /// What a group needs of the segments before `segment`, in the order of the log.
     pub(crate) fn needed_before(&self, group: u64, segment: u64) -> Vec<(Position, Kind)> {
         let mut needed = Vec::new();

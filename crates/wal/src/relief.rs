@@ -44,6 +44,12 @@ impl Wal {
         self.index.pinning(self.durable.segment(), most)
     }
 
+    /// Begins the search for groups that hold on to the oldest segment again, although nothing was released: what was going
+    /// to be released of a group that was found will not be.
+    pub fn search_again(&mut self) {
+        self.index.search_again();
+    }
+
     /// What the group needs of the oldest segment, in the order in which it lies there.
     pub fn pinned(&self, group: u64) -> Vec<Kind> {
         let oldest = self.index.oldest_needed(self.durable.segment());

@@ -15,12 +15,13 @@ use crate::machine::{Content, Machine};
 use crate::planted::{self, Planted};
 use crate::root::Durability;
 
-/// The layout of a group's meta record. Version 1 lacks the last field.
-const META_VERSION: u8 = 2;
+/// The layout of a group's meta record.
+const META_VERSION: u8 = 3;
 /// The name under which the root's state is stored as if it were an object.
 const ROOT_OBJECT: &[u8] = b"root";
-/// Batches under way at once, each of them held in memory until it is stored.
-const UNDER_WAY_MAX: usize = 8;
+/// Batches under way at once: one that is being stored, and one that is next. With more, each would be smaller, and what it
+/// releases be released later.
+const UNDER_WAY_MAX: usize = 2;
 /// Checkpoints share a batch until it is this large, but for the last of them.
 const BATCH_BYTES: usize = 1 << 20;
 /// Checkpoints begun in a turn.
@@ -34,7 +35,11 @@ pub(super) enum Stored {
         /// Those that stay silent for ever need no records either.
         dropped: Vec<GroupId>,
     },
-    Checkpoints(Vec<Checkpointed>),
+    Checkpoints {
+        checkpointed: Vec<Checkpointed>,
+        /// Own groups that ended, and need not be remembered any more.
+        forgotten: Vec<GroupId>,
+    },
     Snapshot(Box<super::transfer::Installing>),
 }
 
@@ -50,6 +55,8 @@ pub(super) struct Checkpointed {
 pub(super) struct Storing {
     number_next: u64,
     under_way: std::collections::VecDeque<(u64, Stored)>,
+    /// Own groups that ended, and that the checkpoint of their volume remembers as ended.
+    pub(super) forgettable: Vec<GroupId>,
 }
 
 impl Host {
@@ -70,7 +77,10 @@ impl Host {
                 dropped.iter().for_each(|group| self.wal.forget(group.0));
                 self.finish_births(births);
             }
-            Stored::Checkpoints(checkpointed) => checkpointed.into_iter().for_each(|group| self.release(group)),
+            Stored::Checkpoints { checkpointed, forgotten } => {
+                forgotten.iter().for_each(|group| self.wal.forget(group.0));
+                checkpointed.into_iter().for_each(|group| self.release(group));
+            }
             Stored::Snapshot(installing) => self.install(*installing),
         }
         self.run();
@@ -82,13 +92,14 @@ impl Host {
             self.groups[index as usize].checkpoint.under_way = false;
             self.wal.release(group.0, next_slot.0, appended);
             self.counters.checkpoints += 1;
+            self.forget_dead(index, next_slot);
         }
     }
 
     /// Small checkpoints share a batch, and so a sync.
     pub(super) fn start_checkpoints(&mut self) {
         let mut left = self.checkpoint_wanted.len().min(PER_TURN);
-        while left > 0 && self.storing.under_way.len() < UNDER_WAY_MAX {
+        while (left > 0 || !self.storing.forgettable.is_empty()) && self.storing.under_way.len() < UNDER_WAY_MAX {
             let (mut batch, mut checkpointed) = (Batch::new(), Vec::new());
             while left > 0 && batch.bytes() < BATCH_BYTES {
                 left -= 1;
@@ -100,8 +111,10 @@ impl Host {
                     checkpointed.push(covered);
                 }
             }
-            if !checkpointed.is_empty() {
-                self.store(batch, Stored::Checkpoints(checkpointed));
+            let forgotten = std::mem::take(&mut self.storing.forgettable);
+            forgotten.iter().for_each(|group| batch.delete_group(group.0));
+            if !batch.is_empty() {
+                self.store(batch, Stored::Checkpoints { checkpointed, forgotten });
             }
         }
     }
@@ -132,7 +145,7 @@ impl Host {
             // Batches are stored in order: one more behind one that is under way is as good as the only one.
             group.checkpoint.under_way = false;
             if let Some((batch, covered)) = self.make_checkpoint(index) {
-                self.store(batch, Stored::Checkpoints(vec![covered]));
+                self.store(batch, Stored::Checkpoints { checkpointed: vec![covered], forgotten: Vec::new() });
             }
         }
     }
@@ -201,6 +214,7 @@ fn put_changes(group: &mut Group, batch: &mut Batch) {
         group.machine.results_mut().forget_saved();
     }
     put_results(&mut group.machine, id, batch);
+    put_children(&group.machine, id, batch);
     if let Content::Root(root) = group.machine.content() {
         batch.put_object(id, &name_of(ROOT_OBJECT), root.encode());
         return;
@@ -217,6 +231,7 @@ pub(super) fn put_content(machine: &mut Machine, group: GroupId, batch: &mut Bat
     batch.clear_objects(group.0);
     machine.results_mut().forget_saved();
     put_results(machine, group.0, batch);
+    put_children(machine, group.0, batch);
     if let Some(objects) = machine.objects_mut() {
         objects.take_dirty(|_, _| {});
     }
@@ -240,9 +255,16 @@ fn put_results(machine: &mut Machine, group: u64, batch: &mut Batch) {
     });
 }
 
+fn put_children(machine: &Machine, group: u64, batch: &mut Batch) {
+    if let Some(children) = machine.children() {
+        batch.put_object(group, &[CHILDREN_NAME], children.encode());
+    }
+}
+
 /// Names in the store begin with what they name.
 const OBJECT_NAME: u8 = 0;
 const RUN_NAME: u8 = 1;
+const CHILDREN_NAME: u8 = 2;
 
 fn name_of(key: &[u8]) -> Vec<u8> {
     let mut name = Vec::with_capacity(key.len() + 1);
@@ -255,6 +277,7 @@ fn name_of(key: &[u8]) -> Vec<u8> {
 pub(crate) enum Name<'a> {
     Object(&'a [u8]),
     Run(u64),
+    Children,
 }
 
 pub(crate) fn take_name(name: &[u8]) -> Result<Name<'_>, Malformed> {
@@ -264,6 +287,7 @@ pub(crate) fn take_name(name: &[u8]) -> Result<Name<'_>, Malformed> {
             let run = run.try_into().map_err(|_| Malformed::Truncated)?;
             Ok(Name::Run(u64::from_be_bytes(run)))
         }
+        Some((&CHILDREN_NAME, [])) => Ok(Name::Children),
         Some((&tag, _)) => Err(Malformed::UnknownTag { of: "name in a checkpoint", tag }),
         None => Err(Malformed::Truncated),
     }
@@ -300,6 +324,10 @@ pub(super) fn encode_meta_of(group: &Group, mut position: Position, machine: &Ma
     out.extend_from_slice(&machine.time().0.to_le_bytes());
     out.extend_from_slice(&machine.results().base().to_le_bytes());
     out.extend_from_slice(&group.checkpoint.covered_below.0.to_le_bytes());
+    out.push(u8::from(machine.owns));
+    let name = group.own().map_or(&[][..], |own| &own.name);
+    out.extend_from_slice(&(name.len() as u32).to_le_bytes());
+    out.extend_from_slice(name);
 }
 
 /// A group's meta record, taken apart.
@@ -315,12 +343,16 @@ pub(crate) struct Meta {
     pub results_base: u64,
     /// See [`super::group::CheckpointState`].
     pub covered_below: Lsn,
+    /// See [`crate::machine::Machine::owns`].
+    pub owns: bool,
+    /// Of an own group's object.
+    pub name: Vec<u8>,
 }
 
 pub(crate) fn decode_meta(group: GroupId, bytes: &[u8]) -> Result<Meta, Malformed> {
     let mut reader = Reader::new(bytes);
     let version = reader.u8()?;
-    if !(1..=META_VERSION).contains(&version) {
+    if version != META_VERSION {
         return Err(Malformed::UnknownTag { of: "version of a group's checkpoint", tag: version });
     }
     let epoch = Epoch(reader.u32()?);
@@ -343,11 +375,26 @@ pub(crate) fn decode_meta(group: GroupId, bytes: &[u8]) -> Result<Meta, Malforme
     let mut hash_key = [0; 16];
     hash_key.copy_from_slice(reader.bytes(16)?);
     let (time, results_base) = (Stamp(reader.u64()?), reader.u64()?);
-    let covered_below = if version == 1 { Lsn(0) } else { Lsn(reader.u64()?) };
+    let covered_below = Lsn(reader.u64()?);
+    let owns = reader.u8()? != 0;
+    let length = reader.u32()? as usize;
+    let name = reader.bytes(length)?.to_vec();
     reader.finish()?;
     let quorum = QuorumSystem::Majority;
     let configuration = Configuration { group, epoch, members: members.into(), quorum };
-    Ok(Meta { configuration, namespace, durability, state, position, hash_key, time, results_base, covered_below })
+    Ok(Meta {
+        configuration,
+        namespace,
+        durability,
+        state,
+        position,
+        hash_key,
+        time,
+        results_base,
+        covered_below,
+        owns,
+        name,
+    })
 }
 
 pub(super) fn root_object() -> &'static [u8] {

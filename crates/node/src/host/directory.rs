@@ -13,6 +13,7 @@ use crate::entry::{Purpose, Target};
 use crate::frame::Bounce;
 use crate::machine::Content;
 use crate::root::{Namespace, ROOT, RootCommand, RootState, root_members};
+use crate::volume::volume_of;
 
 /// The name of the node record that keeps the directory over a restart.
 pub(super) const RECORD: &str = "directory";
@@ -118,6 +119,12 @@ impl Directory {
                 self.places.get(&namespace).and_then(|places| places.get(index as usize)).ok_or(Missing::Namespace)
             }
         }
+    }
+
+    /// A volume's place among those of its namespace.
+    pub(super) fn index_of_volume(&self, namespace: u32, volume: GroupId) -> Option<u32> {
+        let places = self.places.get(&namespace)?;
+        places.iter().position(|place| place.group == volume).map(|index| index as u32)
     }
 
     /// This node has no part in the group that it was believed to coordinate: the next member is asked.
@@ -238,10 +245,13 @@ impl Host {
             births.push(self.bear(group, &mut batch));
         }
         let known: std::collections::BTreeSet<u64> = state.volumes().map(|(_, _, volume)| volume.group).collect();
-        let dropped: Vec<GroupId> =
-            self.index.keys().copied().filter(|group| *group != ROOT && !known.contains(&group.0)).collect();
-        for &group in &dropped {
-            self.drop_group(group, &mut batch);
+        // An own group lives as its volume says, and ends with it.
+        let is_known = |group: GroupId| known.contains(&volume_of(group).map_or(group, |(volume, _)| volume).0);
+        let mut dropped: Vec<GroupId> =
+            self.index.keys().copied().filter(|group| *group != ROOT && !is_known(*group)).collect();
+        dropped.sort_unstable();
+        for group in dropped.clone() {
+            dropped.extend(self.drop_group(group, &mut batch));
         }
         self.store(batch, Stored::Directory { births, dropped });
         for node in &state.nodes {
@@ -286,13 +296,17 @@ impl Host {
         self.run();
     }
 
-    fn drop_group(&mut self, group: GroupId, batch: &mut quorate_checkpoint::Batch) {
-        let Some(index) = self.index.remove(&group) else { return };
-        self.groups.remove(index as usize);
+    /// Names the group's own groups that had ended and were not forgotten yet: they go with it.
+    fn drop_group(&mut self, group: GroupId, batch: &mut quorate_checkpoint::Batch) -> Vec<GroupId> {
+        let Some(index) = self.index.remove(&group) else { return Vec::new() };
+        let removed = self.groups.remove(index as usize);
         batch.delete_group(group.0);
         self.transfers.forget(group);
         self.silence_told.remove(&group);
         self.bounce_reads_of(group, Bounce::UnknownGroup);
+        let dead: Vec<GroupId> = removed.dead.into_iter().map(|(_, group)| group).collect();
+        dead.iter().for_each(|group| batch.delete_group(group.0));
+        dead
     }
 
     pub(super) fn meet_node(&mut self, node: NodeId) {

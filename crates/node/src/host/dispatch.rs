@@ -1,15 +1,16 @@
 //! The entry node's part: finding the group, sending the command to its coordinator, and again until it is answered.
 
-use quorate_object::{NAME_BYTES_MAX, Outcome};
-use quorate_protocol::quorum::QuorumSystem;
-use quorate_protocol::{Epoch, GroupId, NodeId, Slot, Stamp};
+use quorate_object::{Command, NAME_BYTES_MAX, Outcome};
+use quorate_protocol::{Epoch, NodeId, Slot, Stamp};
 
-use super::directory::Missing;
+use super::routes::{NoRoute, OwnPlace, Route};
 use super::{Answer, Failure, Host, Submission, Timer, access_of, next_random};
 use crate::entry::{Operation, Operations, Purpose, Target};
 use crate::envelope::{ENVELOPE_BYTES_MAX, Envelope, Ticket};
 use crate::frame::{Access, Bounce, Message, Position};
+use crate::machine::ReadAnswer;
 use crate::root::Reads;
+use crate::volume::VolumeCommand;
 
 /// An operation that came back is sent again after this, and a little at random.
 const RETRY_US: u64 = 10_000;
@@ -19,19 +20,6 @@ const RETRY_DOUBLINGS_MAX: u32 = 4;
 pub const RESEND_US: u64 = 1_000_000;
 /// Numbers of the node's own operations have this bit.
 pub(super) const INTERNAL: u64 = 1 << 63;
-
-/// Where a command is to go.
-struct Route {
-    group: GroupId,
-    epoch: Epoch,
-    coordinator: NodeId,
-}
-
-enum NoRoute {
-    Loading,
-    NoNamespace,
-    NoQuorum,
-}
 
 impl Host {
     /// Takes a client's operation; its answer comes with [`Host::take_answers`], now or within the time-out.
@@ -57,9 +45,13 @@ impl Host {
         if reads == Reads::Local && access != Access::Write && self.read_locally(&submission) {
             return;
         }
+        if let (Command::Flush, Target::Volume { namespace, .. }) = (submission.command, submission.target) {
+            return self.submit_flush(number, namespace, submission.target, submission.command);
+        }
         let predecessor = submission.predecessor.unwrap_or(0);
         let command = |out: &mut Vec<u8>| submission.command.encode(out);
-        self.open_operation(number, submission.target, access, predecessor, Purpose::Client, command);
+        let own = self.find_own(submission.target, submission.command.key());
+        self.open_operation(number, submission.target, own, access, predecessor, Purpose::Client, command);
     }
 
     /// Begins an operation of the node's own on the root.
@@ -69,13 +61,22 @@ impl Host {
             crate::root::RootCommand::Read { .. } => Access::ReadLease,
             _ => Access::Write,
         };
-        self.open_operation(number, Target::Root, access, 0, purpose, |out| command.encode(out));
+        self.open_operation(number, Target::Root, None, access, 0, purpose, |out| command.encode(out));
     }
 
-    fn open_operation(
+    /// Begins an operation of the node's own on a volume.
+    pub(super) fn submit_to_volume(&mut self, target: Target, command: &VolumeCommand, purpose: Purpose) {
+        let number = self.internals.number_next();
+        let access = if command.is_read() { Access::ReadLease } else { Access::Write };
+        self.open_operation(number, target, None, access, 0, purpose, |out| command.encode(out));
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "each is said once, here")]
+    pub(super) fn open_operation(
         &mut self,
         number: u64,
         target: Target,
+        own: Option<Box<OwnPlace>>,
         access: Access,
         predecessor: u64,
         purpose: Purpose,
@@ -100,6 +101,11 @@ impl Host {
         operations.insert(Operation {
             number,
             target,
+            own,
+            was_sent_to: None,
+            has_moved: false,
+            is_doubtful: false,
+            is_asked_anew: false,
             access,
             give_up_at,
             predecessor,
@@ -122,7 +128,7 @@ impl Host {
         }
     }
 
-    fn operations(&mut self, number: u64) -> &mut Operations {
+    pub(super) fn operations(&mut self, number: u64) -> &mut Operations {
         if number & INTERNAL != 0 { &mut self.internals } else { &mut self.clients }
     }
 
@@ -136,7 +142,8 @@ impl Host {
         let at_large = operation.copies_at_large > 0;
         // Once: if that leads nowhere, what is believed here may be better by then.
         let told = operation.told.take();
-        match self.route(target, told) {
+        let own = operation.own.clone();
+        match self.route(target, own.as_deref(), told) {
             // The first copy gets its deadline now. From a wrong clock it would have passed long ago, or bind the members
             // for ever. Whoever hears nobody does not know its clock to be right either, but that is not what it lacks.
             Ok(_) if self.clock_off => {
@@ -152,6 +159,8 @@ impl Host {
                 operation.set_predecessor(unanswered);
                 operation.set_deadline_once(now, stamp);
                 operation.sent_to = Some(route.coordinator);
+                operation.has_moved |= operation.was_sent_to.is_some_and(|group| group != route.group);
+                operation.was_sent_to = Some(route.group);
                 operation.sent_at = now;
                 operation.copies_at_large += 1;
                 operation.attempts = operation.attempts.saturating_add(1);
@@ -182,38 +191,6 @@ impl Host {
         }
     }
 
-    fn route(&self, target: Target, told: Option<NodeId>) -> Result<Route, NoRoute> {
-        let place = self.directory.resolve(target).map_err(|missing| match missing {
-            Missing::Everything => NoRoute::Loading,
-            Missing::Namespace => NoRoute::NoNamespace,
-        })?;
-        let members = &place.members[..];
-        let own = self.find(place.group).map(|index| &self.groups[index as usize]);
-        let live = |node: NodeId| match own {
-            Some(group) if node == self.settings.node => !group.state.is_silent(),
-            Some(group) if group.replica.is_silent(node) => false,
-            _ => node == self.settings.node || !self.peers.is_suspected(node),
-        };
-        let alive: u64 = (0..members.len()).filter(|&at| live(members[at])).map(|at| 1 << at).sum();
-        if !QuorumSystem::Majority.is_write_quorum(members.len(), alive) {
-            return Err(NoRoute::NoQuorum);
-        }
-        // The replica here may follow a coordinator that has stepped back since, and hears of no other before a command
-        // reaches that one: whoever is told of it goes there.
-        let believed = match (told, own) {
-            (Some(node), _) => node,
-            (None, Some(group)) if group.is_alive() => group.replica.coordinator(),
-            (None, _) => place.hint.unwrap_or(members[0]),
-        };
-        let at = members.iter().position(|&member| member == believed).unwrap_or(0);
-        // Where the coordinator is gone, the next live member in order takes over.
-        let coordinator = (0..members.len())
-            .map(|step| members[(at + step) % members.len()])
-            .find(|&member| live(member))
-            .unwrap_or(believed);
-        Ok(Route { group: place.group, epoch: place.epoch, coordinator })
-    }
-
     /// Answers a sequentially consistent read from what this node has. False if it has no replica, or an expiry is due.
     fn read_locally(&mut self, submission: &Submission<'_>) -> bool {
         let Ok(place) = self.directory.resolve(submission.target) else { return false };
@@ -225,7 +202,16 @@ impl Host {
         if !group.is_alive() {
             return false;
         }
-        let Some(outcome) = self.read_machine(index, &command, now) else { return false };
+        let answer = match self.read_machine(index, &command, now) {
+            Some(ReadAnswer::Away(_)) => {
+                let own = self.find_own(submission.target, submission.command.key());
+                let here = own.and_then(|own| self.find(own.group));
+                here.filter(|&index| self.groups[index as usize].is_alive())
+                    .and_then(|index| self.read_machine(index, &command, now))
+            }
+            answer => answer,
+        };
+        let Some(ReadAnswer::Outcome(outcome)) = answer else { return false };
         self.answer(submission.number, Answer::Outcome(outcome));
         true
     }
@@ -251,16 +237,24 @@ impl Host {
         }
         operation.is_overload = why == Bounce::Overloaded;
         let at_large = operation.copies_at_large > 0;
-        let (predecessor, target) = (operation.predecessor, operation.target);
+        let (predecessor, target, is_own) = (operation.predecessor, operation.target, operation.own.is_some());
         if let Bounce::NotCoordinator { coordinator } | Bounce::Uncertain { coordinator } = why {
             operation.told = coordinator.filter(|&node| node != from);
         }
         match why {
             Bounce::Expired => self.complete(number, Answer::Failed(Failure::Timeout)),
             Bounce::NotCoordinator { coordinator } | Bounce::Uncertain { coordinator } => {
-                if let Some(node) = coordinator.filter(|&node| node != from) {
+                if let Some(node) = coordinator.filter(|&node| node != from && !is_own) {
                     self.directory.set_hint(target, node);
                 }
+                self.retry_later(number);
+            }
+            Bounce::UnknownGroup | Bounce::Stopped if is_own => {
+                self.go_by_volume(number);
+                if why == Bounce::Stopped { self.retry_later(number) } else { self.retry_after(number, 0) }
+            }
+            Bounce::NotBelieved | Bounce::Silent if is_own => {
+                self.ask_next_member(number, from);
                 self.retry_later(number);
             }
             Bounce::UnknownGroup => {
@@ -283,7 +277,15 @@ impl Host {
         }
     }
 
-    fn retry_later(&mut self, number: u64) {
+    /// The own group's member that was asked neither votes nor serves.
+    pub(super) fn ask_next_member(&mut self, number: u64, from: NodeId) {
+        let Some(operation) = self.operations(number).find_mut(number) else { return };
+        let members = operation.own.as_ref().map_or(&[][..], |own| &own.members);
+        let at = members.iter().position(|&member| member == from);
+        operation.told = at.map(|at| members[(at + 1) % members.len()]);
+    }
+
+    pub(super) fn retry_later(&mut self, number: u64) {
         let Some(operation) = self.operations(number).find_mut(number) else { return };
         let base_us = RETRY_US << operation.attempts.min(RETRY_DOUBLINGS_MAX);
         let wait_us = base_us + next_random(&mut self.random) % base_us;
@@ -377,12 +379,7 @@ impl Host {
         if self.is_out_of_order(number, slot) {
             return;
         }
-        let operations = self.operations(number);
-        if let Some(successor) = operations.find_mut(number).and_then(|operation| operation.successor)
-            && let Some(successor) = operations.find_mut(successor)
-        {
-            successor.not_before = slot;
-        }
+        self.bind_successor(number, slot);
         self.complete(number, Answer::Outcome(outcome));
     }
 
@@ -414,6 +411,11 @@ impl Host {
             Purpose::Client => self.answer(number, answer),
             Purpose::Directory => self.take_directory(answer),
             Purpose::Admin { operation } => self.finish_admin(operation, answer),
+            Purpose::Settling => {}
+            Purpose::Flush { operation, namespace } => self.take_flushed(operation, namespace, answer),
+            Purpose::FlushedName { flush } => self.take_deleted(flush, answer),
+            Purpose::Batch { batch, part } => self.take_part(batch, part, answer),
+            Purpose::Again { operation } => self.complete(operation, answer),
         }
     }
 }
@@ -424,12 +426,19 @@ impl Host {
     fn is_out_of_order(&mut self, number: u64, slot: Slot) -> bool {
         let Some(operation) = self.operations(number).find_mut(number) else { return false };
         let (access, predecessor, too_old) = (operation.access, operation.predecessor, slot < operation.not_before);
+        if operation.is_asked_anew {
+            return true;
+        }
         if access == Access::Write || predecessor == 0 {
             return false;
         }
+        let doubtful = operation.is_doubtful || operation.has_moved && operation.not_before > Slot(0);
         let overtaken = self.operations(number).contains(predecessor);
         if overtaken && let Some(operation) = self.operations(number).find_mut(number) {
             operation.parked = true;
+        } else if doubtful {
+            self.ask_anew(number);
+            return true;
         } else if too_old {
             self.retry_after(number, 0);
         }

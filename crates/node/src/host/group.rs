@@ -9,7 +9,8 @@ use quorate_wal::Lsn;
 use super::quarantine::isolate;
 use super::transfer::empty_content;
 use crate::machine::{Content, Machine};
-use crate::root::{Durability, Namespace};
+use crate::root::{Durability, Groups, Namespace};
+use crate::volume::volume_of;
 
 /// The namespace number under which the root group is kept.
 pub const ROOT_NAMESPACE: u32 = u32::MAX;
@@ -34,6 +35,22 @@ pub struct Group {
     pub(super) used_at: Instant,
     pub(super) expiry_timer: Option<Instant>,
     pub(super) forget_timer: bool,
+    /// Of an own group.
+    pub(super) own: Option<Box<Own>>,
+    /// Of a volume: the log holds births up to here that its replica must not speak of before they are on disk.
+    pub(super) births_lsn: Lsn,
+    /// Of a volume: own groups that ended with these slots. What they said is kept until a checkpoint holds the slot.
+    pub(super) dead: Vec<(Slot, GroupId)>,
+}
+
+/// What a replica of an own group knows of where it belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Own {
+    pub volume: GroupId,
+    pub number: u64,
+    pub name: Box<[u8]>,
+    /// When the volume was last told that the object is deleted, or what the group had come to when it stopped.
+    pub(super) told_at: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +66,14 @@ pub enum GroupState {
     Quarantined,
     /// The node is being stopped, and what the replica says from now on could not be kept.
     Closed,
+}
+
+impl Own {
+    /// What an own group of this id and name is; `None` for any other group.
+    pub(super) fn of(group: GroupId, name: &[u8]) -> Option<Box<Own>> {
+        let (volume, number) = volume_of(group)?;
+        Some(Box::new(Own { volume, number, name: name.into(), told_at: Instant(0) }))
+    }
 }
 
 impl GroupState {
@@ -99,7 +124,15 @@ impl Group {
             used_at: Instant(0),
             expiry_timer: None,
             forget_timer: false,
+            own: None,
+            births_lsn: Lsn(0),
+            dead: Vec::new(),
         }
+    }
+
+    /// Whose object it is, if it is an own group.
+    pub fn own(&self) -> Option<&Own> {
+        self.own.as_deref()
     }
 
     pub fn id(&self) -> GroupId {
@@ -139,6 +172,8 @@ impl Group {
     }
 
     pub(super) fn empty_machine(namespace: &Namespace) -> Machine {
-        Machine::new(Content::Objects(Box::new(Objects::new(namespace.hash_key))))
+        let mut machine = Machine::new(Content::Objects(Box::new(Objects::new(namespace.hash_key))));
+        machine.owns = namespace.settings.groups == Groups::Own;
+        machine
     }
 }

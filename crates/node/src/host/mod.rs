@@ -15,15 +15,20 @@
 //! [`Host::flushed`]. Nothing here reads a clock, a random number, a socket or a file.
 
 mod admin;
+mod batches;
 pub(crate) mod checkpoints;
 mod directory;
 mod dispatch;
+mod flush;
 mod group;
 mod open;
+mod own;
 mod perform;
 mod quarantine;
 mod relief;
+mod replay;
 mod requests;
+mod routes;
 mod status;
 mod transfer;
 mod upkeep;
@@ -41,7 +46,9 @@ use slab::Slab;
 pub use directory::ObjectCount;
 pub use group::{Group, GroupState, ROOT_NAMESPACE};
 pub use open::{OpenError, OpenReport};
+pub(crate) use own::is_birth;
 pub use quarantine::{Fault, PanicIn};
+pub use routes::OwnPlace;
 pub use transfer::check_snapshot;
 
 use crate::admin_reply::AdminReply;
@@ -143,6 +150,7 @@ enum Timer {
     Forget { index: u32, group: GroupId },
     Retry { number: u64 },
     Status { nonce: u64 },
+    Settle,
     Directory,
     Heartbeat,
     Resend,
@@ -170,8 +178,12 @@ pub struct Host {
     directory: directory::Directory,
     clients: Operations,
     internals: Operations,
+    /// Own groups of volumes that are not here.
+    remembered: routes::Remembered,
     unknown_group_asked_at: Instant,
     admins: Vec<admin::Waiting>,
+    batches_open: batches::Batches,
+    flushes: flush::Flushes,
     questions: status::Questions,
     reads: Slab<requests::Read>,
     read_buffers: Vec<Vec<u8>>,
@@ -189,6 +201,7 @@ pub struct Host {
     applied: Vec<(u64, quorate_protocol::Slot, crate::machine::Verdict)>,
     catch_ups: Vec<(u32, NodeId, quorate_protocol::Slot)>,
     transfers: transfer::Transfers,
+    own: own::OwnGroups,
     sweep: VecDeque<(u32, NodeId)>,
     timers: Timers<Timer>,
     wal: Wal,
@@ -248,6 +261,8 @@ pub struct Counters {
     pub quarantined: u64,
     /// Reads that panicked.
     pub reads_failed: u64,
+    pub own_groups_born: u64,
+    pub own_groups_ended: u64,
 }
 
 impl Host {
@@ -427,12 +442,14 @@ impl Host {
             Message::Bounced { start, number, why } => self.handle_bounced(from, start, number, why),
             Message::Replica { group, epoch, message } => match self.find(group) {
                 Some(index) if self.groups[index as usize].configuration.epoch == epoch => {
-                    if self.groups[index as usize].is_alive() {
-                        self.plan(index, Event::Received { from, message });
-                    } else {
-                        self.tell_silent(index);
+                    match self.groups[index as usize].state {
+                        GroupState::Alive => self.plan(index, Event::Received { from, message }),
+                        GroupState::Unborn => drop(self.keep_message(from, group, epoch, message)),
+                        _ => self.tell_silent(index),
                     }
                 }
+                None if self.is_kept_from_birth(group) => self.tell_kept_from_birth(group, epoch),
+                _ if self.keep_message(from, group, epoch, message) => {}
                 _ => self.meet_unknown_group(),
             },
             Message::Snapshot { group, epoch, next_slot, part, last, bytes } => {
@@ -442,6 +459,12 @@ impl Host {
                 self.handle_snapshot_taken(from, group, epoch, next_slot, part)
             }
             Message::Silent { group, epoch } => self.handle_silent(from, group, epoch),
+            Message::Away { start, number, volume, record } => {
+                if start == self.settings.start {
+                    self.handle_away(number, volume, record);
+                }
+            }
+            Message::StopGroup { group, epoch, insist } => self.handle_stop_group(group, epoch, insist),
             Message::StatusQuestion { nonce } => self.handle_status_question(from, nonce),
             Message::StatusAnswer { nonce, bytes } => self.handle_status_answer(from, nonce, bytes),
         }

@@ -6,16 +6,16 @@ use hashbrown::HashMap;
 use quorate_checkpoint::{Store, StoreError};
 use quorate_protocol::peers::Peers;
 use quorate_protocol::quorum::QuorumSystem;
-use quorate_protocol::wire::Wire;
 use quorate_protocol::{Configuration, Effects, GroupId, NodeId, Replica, paxos};
-use quorate_wal::{Kind, Lsn, Storage, Wal};
+use quorate_wal::{Lsn, Storage, Wal};
 use slab::Slab;
 
 use super::checkpoints::{Meta, Name, Stored, decode_meta, encode_meta, take_name};
 use super::directory::{Directory, RECORD};
 use super::dispatch::{INTERNAL, ROOT_EPOCH};
-use super::group::{CheckpointState, Group, GroupState, ROOT_NAMESPACE};
+use super::group::{CheckpointState, Group, GroupState, Own, ROOT_NAMESPACE};
 use super::quarantine::{self, decode_given_up, isolate};
+use super::replay::{Replay, Rest};
 use super::transfer::{empty_content, restore_object};
 use super::{Counters, Fault, Forgotten, Host, HostSettings};
 use crate::clock::{HybridClock, Moment, WallClocks};
@@ -71,7 +71,7 @@ impl Host {
         let mut faults = Vec::new();
         let directory = restore_directory(&settings, store, &mut report)?;
         let mut groups = restore_checkpoints(&settings, store, &directory, &mut report, &mut faults)?;
-        let wal = replay_log(&settings, storage, &mut groups, &mut report, &mut faults)?;
+        let (wal, lost) = replay_log(&settings, storage, &mut groups, &mut report, &mut faults)?;
         let damage_end = wal.report().damage.iter().map(|damage| damage.end()).max().unwrap_or_default();
         let mut host = Host::with_nothing(settings, moment, wal, directory);
         let given_up = store.node_record(quarantine::RECORD)?.unwrap_or_default();
@@ -90,6 +90,7 @@ impl Host {
             host.clock.follow(group.machine.time());
             host.adopt(group);
         }
+        host.keep_from_birth(lost);
         host.damage = report.damage.clone();
         host.remember_silent();
         host.counters.quarantined = faults.len() as u64;
@@ -102,6 +103,7 @@ impl Host {
         host.judge_clock();
         host.start_timers();
         host.ask_for_directory();
+        host.reconcile_all_own_groups();
         host.run();
         Ok((host, report))
     }
@@ -121,10 +123,13 @@ impl Host {
             groups: Slab::new(),
             index: HashMap::default(),
             directory,
+            remembered: super::routes::Remembered::default(),
             unknown_group_asked_at: moment.now,
             clients: Operations::new(1),
             internals: Operations::new(INTERNAL | 1),
             admins: Vec::new(),
+            batches_open: super::batches::Batches::default(),
+            flushes: super::flush::Flushes::default(),
             questions: super::status::Questions::default(),
             reads: Slab::new(),
             read_buffers: Vec::new(),
@@ -138,6 +143,7 @@ impl Host {
             applied: Vec::new(),
             catch_ups: Vec::new(),
             transfers: super::transfer::Transfers::default(),
+            own: super::own::OwnGroups::default(),
             sweep: VecDeque::new(),
             timers: Timers::default(),
             wal,
@@ -283,7 +289,7 @@ fn unreadable_group(
 
 /// What fits its checksum and cannot be read was written by a newer release, or is a bug of ours, like a panic: the replica
 /// is silent, and what is on the disk stays for a release that can read it.
-fn give_up_unreadable(
+pub(super) fn give_up_unreadable(
     group: &mut Group,
     me: NodeId,
     doing: &'static str,
@@ -299,7 +305,7 @@ fn give_up_unreadable(
     faults.push(Fault { group, namespace, doing, words, is_panic, is_quarantined: true });
 }
 
-enum Unreadable {
+pub(super) enum Unreadable {
     Malformed(String),
     /// Whoever read it panicked.
     Panicked(String),
@@ -317,21 +323,21 @@ fn restore_group(
     let Meta { position, covered_below, .. } = meta;
     let mut state = meta.state;
     let mut unreadable = None;
-    let restored = isolate(|| restore_content(id, &meta, store));
-    let (content, results) = match restored.unwrap_or_else(|words| Ok(Err(Unreadable::Panicked(words)))) {
+    let restored = isolate(|| restore_machine(id, &meta, store));
+    let machine = match restored.unwrap_or_else(|words| Ok(Err(Unreadable::Panicked(words)))) {
         Ok(Ok(restored)) => restored,
         Ok(Err(reason)) => {
             unreadable = Some(reason);
-            (empty_content(id, meta.hash_key), Results::default())
+            Machine::restored(meta.time, Results::default(), empty_content(id, meta.hash_key))
         }
         Err(error) => {
             report.damage.push(format!("the checkpoint of group {} cannot be read: {error}", id.0));
             state = GroupState::Damaged;
-            (empty_content(id, meta.hash_key), Results::default())
+            Machine::restored(meta.time, Results::default(), empty_content(id, meta.hash_key))
         }
     };
-    let machine = Machine::restored(meta.time, results, content);
     let mut group = Group::new(meta.configuration, meta.namespace, meta.durability, meta.hash_key, machine, me);
+    group.own = Own::of(id, &meta.name);
     group.state = state;
     group.replica.restore(paxos::Record::Checkpoint(position));
     group.checkpoint = CheckpointState { next_slot: position.next_slot, covered_below, ..CheckpointState::default() };
@@ -342,58 +348,39 @@ fn restore_group(
 }
 
 /// The store's own error says that it is damaged; otherwise there is a reason why something in it says nothing.
-fn restore_content(
-    id: GroupId,
-    meta: &Meta,
-    store: &impl Store,
-) -> Result<Result<(Content, Results), Unreadable>, StoreError> {
+fn restore_machine(id: GroupId, meta: &Meta, store: &impl Store) -> Result<Result<Machine, Unreadable>, StoreError> {
     let mut content = empty_content(id, meta.hash_key);
     let mut results = Results::default();
+    let mut children = Vec::new();
     let mut restored = Ok(());
     store.for_each(id.0, &mut |name, bytes| {
         if restored.is_ok() {
             restored = take_name(name).and_then(|name| match name {
                 Name::Object(key) => restore_object(&mut content, key, bytes),
                 Name::Run(run) => results.restore_run(meta.results_base, run, bytes),
+                Name::Children => {
+                    children = bytes.to_vec();
+                    Ok(())
+                }
             });
         }
     })?;
-    Ok(restored.map(|()| (content, results)).map_err(|malformed| Unreadable::Malformed(malformed.to_string())))
+    let mut machine = Machine::restored(meta.time, results, content);
+    machine.owns = meta.owns;
+    let restored = restored.and_then(|()| machine.restore_children(&children));
+    Ok(restored.map(|()| machine).map_err(|malformed| Unreadable::Malformed(malformed.to_string())))
 }
 
 fn replay_log(
     settings: &HostSettings,
     storage: &impl Storage,
-    groups: &mut [Group],
+    groups: &mut Vec<Group>,
     report: &mut OpenReport,
     faults: &mut Vec<Fault>,
-) -> Result<Wal, OpenError> {
-    let by_id: HashMap<u64, usize, crate::hash::FixedState> =
-        groups.iter().enumerate().map(|(at, group)| (group.id().0, at)).collect();
-    let mut strangers = Vec::new();
-    let mut wal = Wal::open(storage, settings.log.clone(), |recovered| {
-        if !recovered.is_needed {
-            return;
-        }
-        let Some(&at) = by_id.get(&recovered.group) else {
-            strangers.push(recovered.group);
-            return;
-        };
-        let group = &mut groups[at];
-        match paxos::Record::decode_all(recovered.bytes) {
-            Ok(record) => {
-                let covered = matches!(recovered.kind, Kind::Slot(slot) if slot < group.checkpoint.next_slot.0);
-                group.checkpoint.bytes += if covered { 0 } else { recovered.bytes.len() as u64 };
-                restore_record(settings.node, group, record, faults);
-            }
-            Err(malformed) if group.state != GroupState::Quarantined => {
-                let unreadable = Unreadable::Malformed(malformed.to_string());
-                give_up_unreadable(group, settings.node, "reading its log", unreadable, faults);
-            }
-            Err(_) => {}
-        }
-    })?;
-    strangers.dedup();
+) -> Result<(Wal, Vec<GroupId>), OpenError> {
+    let mut replay = Replay::new(settings.node, groups, faults);
+    let mut wal = Wal::open(storage, settings.log.clone(), |recovered| replay.take(&recovered))?;
+    let Rest { strangers, lost } = replay.finish();
     strangers.into_iter().for_each(|group| wal.forget(group));
     report.record_count = wal.report().record_count;
     report.torn_bytes = wal.report().torn_bytes;
@@ -404,16 +391,7 @@ fn replay_log(
         let more = if made_out.len() > GROUPS_NAMED_MAX { " and others" } else { "" };
         report.damage.push(format!("what can be made out there is of the groups {}{more}", groups.join(", ")));
     }
-    Ok(wal)
-}
-
-fn restore_record(me: NodeId, group: &mut Group, record: paxos::Record, faults: &mut Vec<Fault>) {
-    if group.state == GroupState::Quarantined {
-        return;
-    }
-    if let Err(words) = isolate(|| group.replica.restore(record)) {
-        give_up_unreadable(group, me, "reading its log", Unreadable::Panicked(words), faults);
-    }
+    Ok((wal, lost))
 }
 
 /// It is a copy of what the root says, and the root is asked anew.

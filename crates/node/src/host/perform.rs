@@ -1,7 +1,7 @@
 //! Performing a replica's effects, in their order.
 
 use quorate_protocol::wire::Wire;
-use quorate_protocol::{After, Effect, Event, Proposal, Refusal, Value, paxos};
+use quorate_protocol::{After, Effect, Event, GroupId, Proposal, Refusal, Value, paxos};
 use quorate_wal::Kind;
 
 use super::quarantine::{PanicIn, isolate, panic_as_planned};
@@ -59,9 +59,9 @@ impl Host {
     /// Whether everything that the group persisted is as durable as its namespace asks before it speaks.
     fn may_speak(&self, index: u32) -> bool {
         let group = &self.groups[index as usize];
-        group.durability != Durability::Sync
-            || group.lsn <= self.wal.durable()
-            || planted::is(Planted::DurableSentAtOnce)
+        let durable = self.wal.durable();
+        let kept = group.durability != Durability::Sync || group.lsn <= durable;
+        kept && group.births_lsn <= durable || planted::is(Planted::DurableSentAtOnce)
     }
 
     fn send(&mut self, index: u32, to: quorate_protocol::NodeId, message: paxos::Message, after: After) {
@@ -71,7 +71,11 @@ impl Host {
             paxos::Message::HandOver { .. } => self.counters.handed_over += 1,
             _ => {}
         }
-        let wait = after == After::Durable && !self.may_speak(index);
+        let wait = match after {
+            After::Durable => !self.may_speak(index),
+            // It may tell how far the volume has been executed here, which includes the births that this has led to.
+            After::Now => self.groups[index as usize].births_lsn > self.wal.durable(),
+        };
         let group = &self.groups[index as usize];
         // A silent replica executes what it recovered as decided. It is not to vote over that, nor over anything else.
         if !group.is_alive() {
@@ -79,13 +83,13 @@ impl Host {
         }
         if to == self.settings.node {
             if wait {
-                self.held.push_back((group.lsn, index, group.id(), message));
+                self.held.push_back((group.lsn.max(group.births_lsn), index, group.id(), message));
             } else {
                 self.plan(index, Event::Received { from: to, message });
             }
             return;
         }
-        let lsn = group.lsn;
+        let lsn = group.lsn.max(group.births_lsn);
         let message = Message::Replica { group: group.id(), epoch: group.configuration.epoch, message };
         if wait {
             self.outbox.send_once_durable(to, lsn, &message);
@@ -97,6 +101,7 @@ impl Host {
     /// What waited for the disk goes on.
     pub(super) fn release_durable(&mut self) {
         let durable = self.wal.durable();
+        self.finish_own_births();
         self.outbox.release(durable);
         while self.held.front().is_some_and(|(lsn, ..)| *lsn <= durable) {
             let Some((_, index, group, message)) = self.held.pop_front() else { break };
@@ -121,7 +126,7 @@ impl Host {
         if self.settings.observe {
             self.executed.push((group.id(), slot, hash_of(value)));
         }
-        let coordinating = group.replica.is_coordinating();
+        let (coordinating, group_id) = (group.replica.is_coordinating(), group.id());
         let (me, start) = (self.settings.node, self.settings.start);
         let (outbox, applied, counters) = (&mut self.outbox, &mut self.applied, &mut self.counters);
         let each = |ticket: Ticket, verdict| {
@@ -130,11 +135,18 @@ impl Host {
             counters.out_of_order += u64::from(matches!(verdict, Verdict::OutOfOrder));
             if ticket.node == me {
                 // Of a command that overtook, the coordinator tells: it is counted once as not executed.
-                if ticket.start == start && (coordinating || bounce_of(&verdict).is_none()) {
+                let is_executed = matches!(verdict, Verdict::Executed(_) | Verdict::Again(_));
+                if ticket.start == start && (coordinating || is_executed) {
                     applied.push((ticket.number, slot, verdict));
                 }
             } else if coordinating && let Some(lane) = outbox.lane(ticket.node) {
                 match bounce_of(&verdict) {
+                    None if matches!(verdict, Verdict::Away(_)) => {
+                        if let Verdict::Away(record) = &verdict {
+                            let (start, number) = (ticket.start, ticket.number);
+                            Message::Away { start, number, volume: group_id, record }.encode(lane);
+                        }
+                    }
                     None => {
                         if let Verdict::Executed(outcome) | Verdict::Again(outcome) = &verdict {
                             encode_reply(ticket.start, ticket.number, position, outcome, lane);
@@ -151,27 +163,30 @@ impl Host {
             if panics {
                 panic_as_planned();
             }
-            machine.apply(value, each);
+            machine.apply(slot, value, each);
         });
         if let Err(words) = executed {
             // Whoever takes over executes the slot again, and answers.
             self.applied.clear();
             return self.quarantine(index, "executing a slot", words);
         }
-        let group_id = group.id();
         debug_assert!(slot < group.replica.next_slot(), "{group_id:?} applies {slot:?} before it is passed");
-        self.finish_applied();
+        self.follow_changes(index, slot);
+        self.watch_children(index);
+        self.finish_applied(group_id);
         self.arm_timers_after_apply(index);
         self.answer_due_reads(index);
+        self.follow_own(index, value);
     }
 
     /// Answers the operations of this node's own clients that were just applied.
-    fn finish_applied(&mut self) {
+    fn finish_applied(&mut self, group: GroupId) {
         let mut applied = std::mem::take(&mut self.applied);
         for (number, slot, verdict) in applied.drain(..) {
             match verdict {
                 Verdict::Executed(outcome) | Verdict::Again(outcome) => self.complete_at(number, slot, outcome),
                 Verdict::Expired => self.complete(number, Answer::Failed(Failure::Timeout)),
+                Verdict::Away(record) => self.handle_away(number, group, &record),
                 Verdict::OutOfOrder | Verdict::Full => {
                     let (me, start) = (self.settings.node, self.settings.start);
                     if let Some(why) = bounce_of(&verdict) {
@@ -217,7 +232,7 @@ fn hash_of(value: &Value) -> u64 {
 
 fn bounce_of(verdict: &Verdict) -> Option<Bounce> {
     match verdict {
-        Verdict::Executed(_) | Verdict::Again(_) => None,
+        Verdict::Executed(_) | Verdict::Again(_) | Verdict::Away(_) => None,
         Verdict::Expired => Some(Bounce::Expired),
         Verdict::OutOfOrder => Some(Bounce::OutOfOrder),
         Verdict::Full => Some(Bounce::Uncertain { coordinator: None }),

@@ -15,8 +15,10 @@ use super::checkpoints::Stored;
 use super::group::{Group, GroupState};
 use crate::envelope::Envelope;
 use crate::frame::{Bounce, Message};
+use crate::machine::ReadAnswer;
 use crate::planted::{self, Planted};
 use crate::root::Durability;
+use crate::volume::volume_of;
 
 /// The node record that names replicas whose memory was given up and is not to be trusted after a clean stop either.
 pub(super) const RECORD: &str = "given-up";
@@ -75,6 +77,8 @@ impl Host {
         self.counters.quarantined += 1;
         self.faults.push(Fault { group: id, namespace, doing, words, is_panic: true, is_quarantined: true });
         self.transfers.forget(id);
+        // No checkpoint will release what its log holds, nor that of its own groups that have ended.
+        self.wal.search_again();
         let mut rest = &gathered[..];
         while let Some(envelope) = Envelope::take(&mut rest) {
             let ticket = envelope.ticket;
@@ -97,7 +101,7 @@ impl Host {
 
     /// What a read at this time says of the state; nothing if an expiry has to be decided first. A read changes nothing,
     /// so one that panics costs the group nothing: it would do the same at the next member, and the one after that.
-    pub(super) fn read_machine(&mut self, index: u32, command: &[u8], at: Stamp) -> Option<Outcome> {
+    pub(super) fn read_machine(&mut self, index: u32, command: &[u8], at: Stamp) -> Option<ReadAnswer> {
         let group = &self.groups[index as usize];
         let machine = &group.machine;
         let ignored = planted::is(Planted::ExpiryIgnored);
@@ -108,7 +112,7 @@ impl Host {
                 let (group, namespace) = (group.id(), group.namespace);
                 let (is_panic, is_quarantined) = (true, false);
                 self.faults.push(Fault { group, namespace, doing: "reading", words, is_panic, is_quarantined });
-                Some(Outcome::Error(READ_FAILED.into()))
+                Some(ReadAnswer::Outcome(Outcome::Error(READ_FAILED.into())))
             }
         }
     }
@@ -141,6 +145,25 @@ impl Host {
         let others: Vec<NodeId> = group.configuration.members.iter().copied().filter(|&node| node != me).collect();
         self.silence_told.insert(id, now);
         self.send_silent(index, &others);
+    }
+
+    /// As [`Host::tell_silent`], for a replica that is not there.
+    pub(super) fn tell_kept_from_birth(&mut self, group: GroupId, epoch: Epoch) {
+        let now = self.clock.now();
+        let pause_us = self.settings.timing.heartbeat_us;
+        let volume = volume_of(group).and_then(|(volume, _)| self.find(volume));
+        let Some(volume) =
+            volume.filter(|_| self.silence_told.get(&group).is_none_or(|at| at.after_us(pause_us) <= now))
+        else {
+            return;
+        };
+        self.silence_told.insert(group, now);
+        // The group's members are among the volume's; whoever is none takes no notice.
+        for node in
+            self.groups[volume as usize].configuration.members.iter().filter(|&&node| node != self.settings.node)
+        {
+            self.outbox.send(*node, &Message::Silent { group, epoch });
+        }
     }
 
     fn send_silent(&mut self, index: u32, to: &[NodeId]) {
@@ -177,16 +200,18 @@ impl Host {
 
     /// Sends operations that went to a silent replica elsewhere. They may have been executed.
     fn turn_away_from(&mut self, node: NodeId, group: GroupId) {
-        let goes_there = |target| self.directory.resolve(target).is_ok_and(|place| place.group == group);
         let waiting: Vec<_> = self
             .clients
             .iter()
             .chain(self.internals.iter())
-            .filter(|operation| operation.sent_to == Some(node) && goes_there(operation.target))
-            .map(|operation| (operation.number, operation.target))
+            .filter(|operation| operation.sent_to == Some(node) && operation.was_sent_to == Some(group))
+            .map(|operation| (operation.number, operation.target, operation.own.is_some()))
             .collect();
-        for (number, target) in waiting {
-            self.directory.distrust(target, node);
+        for (number, target, is_own) in waiting {
+            match is_own {
+                true => self.ask_next_member(number, node),
+                false => self.directory.distrust(target, node),
+            }
             self.retry_after(number, 0);
         }
     }

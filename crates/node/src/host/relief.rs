@@ -10,6 +10,7 @@ use quorate_wal::{Kind, Storage};
 use super::Host;
 use super::group::GroupState;
 use crate::planted::{self, Planted};
+use crate::volume::volume_of;
 
 /// Groups asked for a checkpoint in a turn.
 const GROUPS_PER_TURN: usize = 256;
@@ -28,6 +29,15 @@ impl Host {
                     true => self.want_checkpoint_now(index),
                     false if carried < CARRIED_BYTES_PER_TURN => carried += self.carry(GroupId(group), storage),
                     false => {}
+                }
+            } else if let Some((volume, _)) = volume_of(GroupId(group))
+                && let Some(index) = self.find(volume)
+            {
+                // It has ended, and may be forgotten once its volume's checkpoint says so.
+                match self.groups[index as usize].state.is_silent() {
+                    false => self.want_checkpoint_now(index),
+                    true if carried < CARRIED_BYTES_PER_TURN => carried += self.carry(GroupId(group), storage),
+                    true => {}
                 }
             }
         }

@@ -7,8 +7,8 @@ use quorate_protocol::{Epoch, Event, GroupId, NodeId, Payload, Proposal, Stamp};
 use super::{GroupState, Host};
 use crate::clock::WALLS_APART_MAX_MS;
 use crate::envelope::{ENVELOPE_BYTES_MAX, Envelope, Ticket};
-use crate::frame::{Access, Bounce, Position, encode_reply};
-use crate::machine::Content;
+use crate::frame::{Access, Bounce, Message, Position, encode_reply};
+use crate::machine::{Content, ReadAnswer};
 
 /// Commands are proposed in slots of at most about this size.
 pub const SLOT_BYTES_MAX: usize = 1 << 20;
@@ -51,8 +51,13 @@ impl Host {
         };
         let index = match self.find(group).and_then(state) {
             Some((index, GroupState::Alive)) => index,
+            _ if self.keep_request(from, group, epoch, access, bytes) => return,
             Some((index, state)) if state.is_silent() => {
                 self.tell_silent(index);
+                return self.bounce(from, start, number, Bounce::Silent);
+            }
+            None if self.is_kept_from_birth(group) => {
+                self.tell_kept_from_birth(group, epoch);
                 return self.bounce(from, start, number, Bounce::Silent);
             }
             _ => {
@@ -181,6 +186,18 @@ impl Host {
         }
         let read = self.reads.remove(token as usize);
         let group = &self.groups[index as usize];
+        let outcome = match outcome {
+            ReadAnswer::Outcome(outcome) => outcome,
+            ReadAnswer::Away(record) => {
+                let (Ticket { node, start, number }, volume) = (read.ticket, group.id());
+                if node != self.settings.node {
+                    self.outbox.send(node, &Message::Away { start, number, volume, record: &record });
+                } else if start == self.settings.start {
+                    self.handle_away(number, volume, &record);
+                }
+                return true;
+            }
+        };
         let position = Position { slot: group.replica.next_slot(), acknowledgers: 0 };
         self.counters.reads_leased += u64::from(read.access == Access::ReadLease);
         let Ticket { node, start, number } = read.ticket;

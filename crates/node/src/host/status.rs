@@ -153,6 +153,7 @@ impl Host {
                 volumes: namespace.volumes.len() as u32,
                 durability: namespace.settings.durability.word().into(),
                 reads: namespace.settings.reads.word().into(),
+                groups: namespace.settings.groups.word().into(),
             });
             for (index, volume) in namespace.volumes.iter().enumerate() {
                 let report = |node: u32| by_group.get(&(node, volume.group)).copied();

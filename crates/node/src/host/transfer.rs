@@ -7,7 +7,7 @@ use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId, Replica, Slot, pa
 use quorate_wal::Storage;
 
 use super::Host;
-use super::checkpoints::{Stored, decode_meta, encode_meta, put_content, root_object};
+use super::checkpoints::{Meta, Stored, decode_meta, encode_meta, put_content, root_object};
 use super::group::{Group, GroupState};
 use super::quarantine::isolate;
 use crate::frame::Message;
@@ -248,7 +248,7 @@ impl Host {
     fn store_snapshot(&mut self, group: GroupId, epoch: Epoch, bytes: &[u8]) {
         let Some(index) = self.find(group) else { return };
         let (position, mut machine) = match isolate(|| decode_snapshot(group, bytes)) {
-            Ok(Ok(decoded)) => decoded,
+            Ok(Ok(snapshot)) => (snapshot.meta.position, snapshot.machine),
             Ok(Err(_)) => {
                 self.counters.nonsense += 1;
                 return;
@@ -292,10 +292,11 @@ impl Host {
         self.plan(index, Event::Woken);
         self.arm_timers_after_apply(index);
         self.answer_due_reads(index);
+        self.reconcile_own_groups(index);
     }
 }
 
-fn encode_snapshot(group: &Group) -> Vec<u8> {
+pub(super) fn encode_snapshot(group: &Group) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode_meta(group, &mut bytes);
     let meta_length = bytes.len() as u32;
@@ -314,11 +315,18 @@ fn encode_snapshot(group: &Group) -> Vec<u8> {
     bytes
 }
 
-fn decode_snapshot(group: GroupId, bytes: &[u8]) -> Result<(paxos::Position, Machine), Malformed> {
+/// A group as another member, or a birth, describes it.
+pub(super) struct Snapshot {
+    pub(super) meta: Meta,
+    pub(super) machine: Machine,
+}
+
+pub(super) fn decode_snapshot(group: GroupId, bytes: &[u8]) -> Result<Snapshot, Malformed> {
     let mut reader = Reader::new(bytes);
     let meta_length = reader.u32()? as usize;
     let meta = decode_meta(group, reader.bytes(meta_length)?)?;
     let mut machine = Machine::decode_head(empty_content(group, meta.hash_key), &mut reader)?;
+    machine.owns = meta.owns;
     while reader.remaining() > 0 {
         let key_length = reader.u32()? as usize;
         let key = reader.bytes(key_length)?;
@@ -328,7 +336,7 @@ fn decode_snapshot(group: GroupId, bytes: &[u8]) -> Result<(paxos::Position, Mac
     if planted::is(Planted::SnapshotWithoutResults) {
         machine.forget_results();
     }
-    Ok((meta.position, machine))
+    Ok(Snapshot { meta, machine })
 }
 
 /// Whether these bytes are a snapshot of this group, as a peer would send it.

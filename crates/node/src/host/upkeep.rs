@@ -41,9 +41,11 @@ impl Host {
                 Timer::Retry { number } => self.retry(number),
                 Timer::Heartbeat => self.beat(),
                 Timer::Directory => self.ask_for_directory(),
+                Timer::Settle => self.settle(),
                 Timer::Status { nonce } => self.try_finish_status(nonce, true),
                 Timer::Resend => {
                     self.resend_silent();
+                    self.return_old_mail();
                     self.transfers.give_up_silent(now);
                     self.timers.set(now.after_us(RESEND_CHECK_US), Timer::Resend);
                 }

@@ -105,6 +105,12 @@ impl Paxos {
         }
     }
 
+    /// A replica born at `next_slot`, in this run of its node, with what every member is born with. What it says must wait
+    /// until whoever bears it cannot forget that any more.
+    pub fn born(configuration: Arc<Configuration>, me: NodeId, next_slot: Slot, time: Stamp) -> Paxos {
+        Paxos { next_slot, time, running: true, ..Paxos::new(configuration, me) }
+    }
+
     /// The end of recovery: whatever was coordinated before the restart is not any more, not even from birth, because a
     /// proposal may have left before it was on the own disk.
     ///

@@ -12,6 +12,7 @@ mod ledger;
 mod life;
 mod load;
 mod nodes;
+mod own;
 mod pause;
 mod python;
 mod quorum;

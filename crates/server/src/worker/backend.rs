@@ -113,7 +113,7 @@ impl Backend for Entry<'_> {
         *self.in_flight += 1;
         let (target, command) = match target {
             FrontTarget::Admin { words } => {
-                return self.host.submit_admin(operation.0, words.get(1..).unwrap_or_default());
+                return self.host.submit_admin(operation.0, namespace, words.get(1..).unwrap_or_default());
             }
             FrontTarget::Object { slot, command, .. } => (Target::Slot { namespace, slot }, command),
             FrontTarget::Volume { index, command } => (Target::Volume { namespace, index }, command),
@@ -286,6 +286,7 @@ fn admin_reply(reply: quorate_node::AdminReply) -> quorate_front::AdminReply {
     use quorate_front::AdminReply;
     match reply {
         quorate_node::AdminReply::Ok => AdminReply::ok(),
+        quorate_node::AdminReply::Failed(why) => AdminReply::Error(failure(why).text().to_owned()),
         quorate_node::AdminReply::Text(text) => AdminReply::Text(text),
         quorate_node::AdminReply::Int(number) => AdminReply::Integer(number),
         quorate_node::AdminReply::Error(text) => AdminReply::Error(text),

@@ -341,11 +341,11 @@ impl Worker {
     fn take_admin(&mut self) {
         while let Some(request) = self.admin.next_request() {
             match request {
-                admin::Request::Words { words, answer } => {
+                admin::Request::Words { namespace, words, answer } => {
                     self.state.admins.retain(|_, waiting| !waiting.is_closed());
                     self.state.admin_next += 1;
                     self.state.admins.insert(self.state.admin_next, answer);
-                    self.host.submit_admin(self.state.admin_next, &words);
+                    self.host.submit_admin(self.state.admin_next, namespace, &words);
                 }
                 admin::Request::Figures { answer } => {
                     // Whoever asked may have given up.

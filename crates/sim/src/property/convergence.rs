@@ -17,6 +17,26 @@ pub fn is_converged(nodes: &[Node]) -> bool {
     })
 }
 
+/// The groups whose replicas stand at different slots, in words, for a run that does not end.
+pub fn unrest(nodes: &[Node]) -> String {
+    let mut replicas: BTreeMap<GroupId, Vec<(Slot, String)>> = BTreeMap::new();
+    for host in nodes.iter().filter_map(Node::host) {
+        for group in host.groups().filter(is_left) {
+            let slot = group.replica.next_slot();
+            let (node, role, state) = (host.settings().node, group.replica.role(), group.state);
+            let words = format!("{node} {slot:?} {role:?} {state:?} of {:?}", group.configuration.members);
+            replicas.entry(group.id()).or_default().push((slot, words));
+        }
+    }
+    replicas
+        .retain(|_, replicas| replicas.iter().any(|(slot, words)| *slot != replicas[0].0 || !words.contains("Alive")));
+    let line = |(group, replicas): (&GroupId, &Vec<(Slot, String)>)| {
+        let words: Vec<&str> = replicas.iter().map(|(_, words)| &words[..]).collect();
+        format!("\n  {group:?}: {}", words.join("; "))
+    };
+    replicas.iter().map(line).collect()
+}
+
 fn is_left(group: &&Group) -> bool {
     group.state != GroupState::Quarantined
 }

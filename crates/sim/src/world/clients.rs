@@ -60,6 +60,22 @@ impl Clients {
         self.last_reads.as_ref().is_some_and(Vec::is_empty) && self.list.iter().all(|client| client.open.is_empty())
     }
 
+    /// What clients still wait for, in words, for a run that does not end.
+    pub fn unrest(&self, history: &History) -> String {
+        let waits = |client: &Client| {
+            let calls =
+                client.open.iter().map(|open| format!("{:?}", history.record(open.id).call)).collect::<Vec<_>>();
+            (!calls.is_empty())
+                .then(|| format!("\n  a client waits at node {} for {}", client.node + 1, calls.join(", ")))
+        };
+        let reads = self
+            .last_reads
+            .iter()
+            .flatten()
+            .map(|read| format!("\n  to be read at node {}: {:?}", read.node + 1, read.call));
+        self.list.iter().filter_map(waits).chain(reads.take(10)).collect()
+    }
+
     /// From now on every object is read once more at every one of so many nodes, and then no more.
     pub fn finish(&mut self, nodes: usize) {
         let reads_at = |node| self.workload.last_reads().into_iter().map(move |call| LastRead { node, call });
@@ -195,8 +211,7 @@ impl World {
         let id = self.history.invoke(client.connection, call.clone(), self.now_us);
         client.open.push(Open { number, id });
         self.clients.sent += 1;
-        // Objects are spread over the hash slots, and so over the volumes.
-        let slot = (u32::from(call.object.0) * 16_384 / u32::from(self.settings.shape.objects)) as u16;
+        let slot = quorate_object::slot_of_key(call.object.to_string().as_bytes());
         self.call_node(node, ClientCall { number, predecessor, slot, call });
     }
 }

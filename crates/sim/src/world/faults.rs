@@ -22,6 +22,11 @@ pub struct FaultCounts {
 /// Before the next wall clock is set wrong, all are right for this long.
 const WALLS_RIGHT_US: u64 = 2_500_000;
 
+/// A volume with all its own groups, by the volume.
+fn family(group: GroupId) -> GroupId {
+    quorate_node::volume::volume_of(group).map_or(group, |(volume, _)| volume)
+}
+
 impl World {
     pub(super) fn faults_are_enough(&self) -> bool {
         let crashes = self.faults.crashes >= self.settings.crashes_min;
@@ -33,7 +38,7 @@ impl World {
         if self.healing {
             return;
         }
-        if self.random.chance(50) {
+        if self.random.chance(50) && !self.settings.lone_groups {
             let node = self.pick_node();
             self.plan_panic(node);
         }
@@ -169,7 +174,8 @@ impl World {
     /// One replica of a group will panic, while no other has since its node started: a quorum is left.
     fn plan_panic(&mut self, at: usize) {
         let Some(host) = self.nodes[at].host() else { return };
-        let is_free = |group: &GroupId| match self.panics.get(group) {
+        // Own groups are born with what their volume executes, so one replica of a whole family is enough.
+        let is_free = |group: &GroupId| match self.panics.get(&family(*group)) {
             Some(&(node, life)) => self.nodes[node].life != life,
             None => true,
         };
@@ -179,7 +185,7 @@ impl World {
         }
         let group = *self.random.pick(&groups);
         let place = *self.random.pick(&[PanicIn::Step, PanicIn::Apply]);
-        self.panics.insert(group, (at, self.nodes[at].life));
+        self.panics.insert(family(group), (at, self.nodes[at].life));
         self.faults.panics += 1;
         self.nodes[at].plan_panic(group, place);
     }

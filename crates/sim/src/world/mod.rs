@@ -5,13 +5,14 @@
 
 mod clients;
 mod faults;
+mod movers;
 mod network;
 mod node;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use quorate_node::root::{Durability, NodeRecord, Reads, Settings as NamespaceSettings};
+use quorate_node::root::{Durability, Groups, NodeRecord, Reads, Settings as NamespaceSettings};
 use quorate_protocol::{GroupId, NodeId};
 
 use crate::history::History;
@@ -46,6 +47,11 @@ pub struct Settings {
     pub partitions_min: u32,
     /// Slots of a group after which it is checkpointed.
     pub checkpoint_slots: u64,
+    pub groups: Groups,
+    /// The mean time between two wishes to give an object a group of its own, or to take that away.
+    pub moves_mean_ms: Option<u64>,
+    /// Whether some of these groups have a single member; then no replica panics, since nobody could take over.
+    pub lone_groups: bool,
 }
 
 impl Settings {
@@ -53,6 +59,7 @@ impl Settings {
     pub fn of_seed(seed: u64) -> Settings {
         let mut random = Random::new(seed ^ 0x5EED);
         let nodes = *random.pick(&[3, 3, 3, 5]);
+        let (groups, moves_mean_ms) = movers::moves_of(&mut Random::new(seed ^ 0x3047E));
         Settings {
             seed,
             nodes,
@@ -66,6 +73,9 @@ impl Settings {
             crashes_min: 20,
             partitions_min: 5,
             checkpoint_slots: *random.pick(&[50, 200, 1000]),
+            groups,
+            moves_mean_ms,
+            lone_groups: moves_mean_ms.is_some() && seed.is_multiple_of(2),
         }
     }
 }
@@ -96,6 +106,7 @@ enum Event {
         client: usize,
     },
     Fault,
+    Move,
     Restart {
         node: usize,
     },
@@ -128,11 +139,13 @@ pub struct Sometimes {
     pub unknown_outcome: u64,
     pub handed_over: u64,
     pub quarantined: u64,
+    pub born: u64,
+    pub returned: u64,
 }
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 14] {
+    pub fn counts(&self) -> [(&'static str, u64); 16] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -148,6 +161,8 @@ impl Sometimes {
             ("the fate of a call stayed unknown", self.unknown_outcome),
             ("a coordinator handed over", self.handed_over),
             ("a replica panicked and was given up", self.quarantined),
+            ("a replica of an own group was born", self.born),
+            ("an own group ended", self.returned),
         ]
     }
 
@@ -166,6 +181,8 @@ impl Sometimes {
         self.unknown_outcome += more.unknown_outcome;
         self.handed_over += more.handed_over;
         self.quarantined += more.quarantined;
+        self.born += more.born;
+        self.returned += more.returned;
     }
 }
 
@@ -200,6 +217,7 @@ impl World {
             volumes: settings.volumes,
             durability: settings.durability,
             reads: settings.reads,
+            groups: settings.groups,
         };
         let nodes = (0..settings.nodes)
             .map(|at| Node::new(NodeId(at + 1), records.clone(), defaults, &settings, &mut random))
@@ -230,6 +248,7 @@ impl World {
             world.plan(1_000_000, Event::Client { client });
         }
         world.plan(3_000_000, Event::Fault);
+        world.plan(1_000_000, Event::Move);
         world
     }
 
@@ -258,6 +277,7 @@ impl World {
             Event::Stored { node, life } => self.finish_store(node, life),
             Event::Client { client } => self.wake_client(client),
             Event::Fault => self.strike(),
+            Event::Move => self.move_an_object(),
             Event::Restart { node } => self.restart_node(node),
             Event::Resume { node } => self.resume_node(node),
             Event::Heal => self.heal_network(),
@@ -282,6 +302,11 @@ impl World {
 
     pub fn history(&self) -> &History {
         &self.history
+    }
+
+    /// Why the world is not at rest, in words.
+    pub fn unrest(&self) -> String {
+        crate::property::convergence::unrest(&self.nodes) + &self.clients.unrest(&self.history)
     }
 
     pub fn nodes(&self) -> &[Node] {

@@ -46,6 +46,8 @@ pub struct Node {
 enum Input {
     Frame { from: NodeId, bytes: Vec<u8> },
     Call(Box<ClientCall>),
+    Admin { number: u64, words: Vec<Vec<u8>> },
+    Count { number: u64, volume: u32 },
     Flushed(quorate_wal::Lsn),
     Stored(u64),
     Linked(NodeId),
@@ -195,6 +197,8 @@ fn seen_by(host: &Host) -> Sometimes {
         log_carried: counters.carried,
         handed_over: counters.handed_over,
         quarantined: counters.quarantined,
+        born: counters.own_groups_born,
+        returned: counters.own_groups_ended,
         ..Sometimes::default()
     }
 }
@@ -278,6 +282,23 @@ impl World {
         self.plan_turn(at, delay_us);
     }
 
+    /// Nobody waits for the answer.
+    pub(super) fn call_admin(&mut self, at: usize, words: Vec<Vec<u8>>) {
+        self.put_numbered(at, |number| Input::Admin { number, words });
+    }
+
+    /// Nobody waits for the answer.
+    pub(super) fn count_objects(&mut self, at: usize, volume: u32) {
+        self.put_numbered(at, |number| Input::Count { number, volume });
+    }
+
+    fn put_numbered(&mut self, at: usize, input: impl FnOnce(u64) -> Input) {
+        let number = self.nodes[at].number_next;
+        self.nodes[at].number_next += 1;
+        self.nodes[at].inbox.push(input(number));
+        self.plan_turn(at, 20);
+    }
+
     pub(super) fn finish_flush(&mut self, at: usize, life: u32, lsn: quorate_wal::Lsn) {
         let node = &mut self.nodes[at];
         if node.life != life || node.host.is_none() {
@@ -336,6 +357,13 @@ impl World {
             match input {
                 Input::Frame { from, bytes } => host.receive(from, &bytes).expect("frames arrive whole"),
                 Input::Call(call) => submit(&mut host, *call),
+                Input::Admin { number, words } => host.submit_admin(number, 0, &words),
+                Input::Count { number, volume } => host.submit(Submission {
+                    number,
+                    predecessor: None,
+                    target: quorate_node::Target::Volume { namespace: 0, index: volume },
+                    command: &quorate_object::Command::Count,
+                }),
                 Input::Flushed(lsn) => host.flushed(lsn),
                 Input::Stored(number) => host.stored(number),
                 Input::Linked(peer) => host.linked(peer),

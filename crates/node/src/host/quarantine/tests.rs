@@ -28,7 +28,7 @@ impl Node {
             node: NodeId(1),
             start,
             nodes: vec![record],
-            defaults: Settings { replicas: 1, volumes: 2, durability, reads: Reads::Lease },
+            defaults: Settings { replicas: 1, volumes: 2, durability, reads: Reads::Lease, ..Settings::default() },
             cluster: 7,
             timing: Timing::default(),
             timeout_ms: 5_000,

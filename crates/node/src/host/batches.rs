@@ -1,0 +1,234 @@
+//! Administrative commands on many names: each name goes to its volume, and each has its own answer.
+
+use std::collections::BTreeMap;
+
+use quorate_object::{NAME_BYTES_MAX, Outcome, slot_of_key};
+use quorate_protocol::NodeId;
+
+use super::{Answer, Failure, Host};
+use crate::admin_reply::AdminReply;
+use crate::entry::{Purpose, Target};
+use crate::root::MEMBERS_MAX;
+use crate::volume::{NAMES_MAX, Record, VolumeCommand, own_group};
+
+/// Names in one administrative command.
+pub const BATCH_NAMES_MAX: usize = 10_000;
+
+/// What is asked for the own groups of some names.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct GroupRequest {
+    pub action: GroupAction,
+    pub names: Vec<Vec<u8>>,
+    /// Names of nodes; empty for the volume's members.
+    pub members: Vec<String>,
+    /// Whether the names came as a list, and are answered as one.
+    pub is_batch: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum GroupAction {
+    Create { value: Vec<u8> },
+    Promote,
+    Demote,
+    Show,
+}
+
+/// Batches whose parts are with their volumes.
+#[derive(Default)]
+pub(super) struct Batches {
+    number_next: u64,
+    open: BTreeMap<u64, Batch>,
+}
+
+struct Batch {
+    operation: u64,
+    namespace: u32,
+    action: GroupAction,
+    is_batch: bool,
+    /// In the order in which the names came.
+    replies: Vec<AdminReply>,
+    names: Vec<Vec<u8>>,
+    /// Which names each part was about; taken out as they are answered.
+    parts: BTreeMap<u32, Part>,
+}
+
+struct Part {
+    volume: u32,
+    at: Vec<usize>,
+}
+
+impl Host {
+    pub(super) fn submit_group_request(&mut self, operation: u64, namespace: u32, request: GroupRequest) {
+        let Some(root) = self.directory.state() else {
+            return self.answers.push((operation, Answer::Failed(Failure::Loading)));
+        };
+        let Some(volumes) = root.namespaces.get(&namespace).map(|namespace| namespace.volumes.len()) else {
+            return self.answers.push((operation, Answer::Failed(Failure::NoNamespace)));
+        };
+        let mut members = Vec::new();
+        for name in &request.members {
+            match root.nodes.iter().find(|node| node.name == *name) {
+                Some(node) => members.push(node.id),
+                None => return self.refuse_request(operation, format!("ERR no node is called {name}")),
+            }
+        }
+        if let Err(line) = check_members(&members) {
+            return self.refuse_request(operation, line);
+        }
+        let mut by_volume: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        let mut replies = vec![AdminReply::Ok; request.names.len()];
+        for (at, name) in request.names.iter().enumerate() {
+            let volume = u32::from(slot_of_key(name)) * volumes as u32 / crate::root::SLOT_COUNT;
+            match self.check_name(namespace, volume, name, &members) {
+                Ok(()) => by_volume.entry(volume).or_default().push(at),
+                Err(line) => replies[at] = AdminReply::Error(line),
+            }
+        }
+        let parts: Vec<Part> = by_volume
+            .into_iter()
+            .flat_map(|(volume, at)| {
+                let chunks: Vec<Vec<usize>> = at.chunks(NAMES_MAX).map(<[usize]>::to_vec).collect();
+                chunks.into_iter().map(move |at| Part { volume, at })
+            })
+            .collect();
+        let number = self.batches_open.number_next;
+        self.batches_open.number_next += 1;
+        let GroupRequest { action, names, is_batch, .. } = request;
+        let batch = Batch { operation, namespace, action, is_batch, replies, names, parts: BTreeMap::new() };
+        self.batches_open.open.insert(number, batch);
+        for (part, content) in parts.into_iter().enumerate() {
+            self.submit_part(number, part as u32, content, &members);
+        }
+        self.finish_batch(number);
+    }
+
+    fn refuse_request(&mut self, operation: u64, line: String) {
+        self.answers.push((operation, Answer::Admin(AdminReply::Error(line))));
+    }
+
+    fn check_name(&self, namespace: u32, volume: u32, name: &[u8], members: &[u32]) -> Result<(), String> {
+        if name.len() > NAME_BYTES_MAX {
+            return Err(format!("ERR the key is longer than {NAME_BYTES_MAX} bytes"));
+        }
+        let target = Target::Volume { namespace, index: volume };
+        let Ok(place) = self.directory.resolve(target) else { return Err("ERR no such volume".into()) };
+        if members.iter().all(|&member| place.members.contains(&NodeId(member))) {
+            return Ok(());
+        }
+        let names: Vec<&str> = place.members.iter().filter_map(|&node| self.node_name(node)).collect();
+        Err(format!("ERR MEMBERS must be among those of the key's volume, which are {}", names.join(",")))
+    }
+
+    fn node_name(&self, node: NodeId) -> Option<&str> {
+        let nodes = &self.directory.state()?.nodes;
+        nodes.iter().find(|record| record.id == node.0).map(|record| &record.name[..])
+    }
+
+    fn submit_part(&mut self, number: u64, part: u32, content: Part, members: &[u32]) {
+        let Some(batch) = self.batches_open.open.get_mut(&number) else { return };
+        let names: Vec<Vec<u8>> = content.at.iter().map(|&at| batch.names[at].clone()).collect();
+        let members = members.to_vec();
+        let command = match &batch.action {
+            GroupAction::Create { value } => VolumeCommand::Create { names, members, value: value.clone() },
+            GroupAction::Promote => VolumeCommand::Promote { names, members },
+            GroupAction::Demote => VolumeCommand::Demote { names },
+            GroupAction::Show => VolumeCommand::Show { names },
+        };
+        let target = Target::Volume { namespace: batch.namespace, index: content.volume };
+        batch.parts.insert(part, content);
+        self.submit_to_volume(target, &command, Purpose::Batch { batch: number, part });
+    }
+
+    /// A volume has answered for the names that it was asked about.
+    pub(super) fn take_part(&mut self, number: u64, part: u32, answer: Answer) {
+        let Some(batch) = self.batches_open.open.get_mut(&number) else { return };
+        let Some(Part { volume, at }) = batch.parts.remove(&part) else { return };
+        let (namespace, action) = (batch.namespace, batch.action.clone());
+        let lines: Vec<AdminReply> = match answer {
+            Answer::Outcome(Outcome::Keys(lines)) if lines.len() == at.len() => {
+                let reply = |line: &Vec<u8>| match action {
+                    GroupAction::Show => self.show_group(namespace, volume, line),
+                    _ => reply_of(line),
+                };
+                lines.iter().map(reply).collect()
+            }
+            Answer::Outcome(Outcome::Error(line)) => vec![AdminReply::Error(line); at.len()],
+            Answer::Failed(failure) => vec![AdminReply::Failed(failure); at.len()],
+            _ => vec![AdminReply::Error("ERR the volume's node is of another version".into()); at.len()],
+        };
+        if let Some(batch) = self.batches_open.open.get_mut(&number) {
+            for (at, line) in at.into_iter().zip(lines) {
+                batch.replies[at] = line;
+            }
+        }
+        self.finish_batch(number);
+    }
+
+    fn finish_batch(&mut self, number: u64) {
+        if self.batches_open.open.get(&number).is_none_or(|batch| !batch.parts.is_empty()) {
+            return;
+        }
+        let Some(mut batch) = self.batches_open.open.remove(&number) else { return };
+        let reply = match batch.is_batch {
+            true => AdminReply::List(batch.replies),
+            false => batch.replies.pop().unwrap_or(AdminReply::Ok),
+        };
+        self.answers.push((batch.operation, Answer::Admin(reply)));
+    }
+
+    /// What is known of a key's group here, given what its volume says: the record of its own group, or nothing.
+    fn show_group(&self, namespace: u32, volume: u32, line: &[u8]) -> AdminReply {
+        if line.starts_with(b"ERR") {
+            return reply_of(line);
+        }
+        let target = Target::Volume { namespace, index: volume };
+        let Ok(place) = self.directory.resolve(target) else { return AdminReply::Error("ERR no such volume".into()) };
+        let text = |text: &str| AdminReply::Text(text.into());
+        let (group, epoch, members, kind, state) = match Record::decode(line) {
+            Ok(record) => {
+                let state = if record.stopping { "stopping" } else { "active" };
+                let members = record.member_ids(&place.members);
+                (own_group(place.group, record.number), record.epoch, members, "own", state)
+            }
+            Err(_) => (place.group, place.epoch.0, place.members.clone(), "volume", "active"),
+        };
+        let name = |node: NodeId| self.node_name(node).unwrap_or("?").to_owned();
+        let here = self.find(group).map(|index| &self.groups[index as usize]);
+        let coordinator = here.map_or(members[0], |group| group.replica.coordinator());
+        let members: Vec<AdminReply> = members.into_iter().map(|node| AdminReply::Text(name(node))).collect();
+        let mut entries = vec![
+            ("group".to_owned(), AdminReply::Int(group.0 as i64)),
+            ("kind".into(), text(kind)),
+            ("protocol".into(), text("paxos")),
+            ("epoch".into(), AdminReply::Int(i64::from(epoch))),
+            ("members".into(), AdminReply::List(members)),
+            ("coordinator".into(), AdminReply::Text(name(coordinator))),
+            ("state".into(), text(state)),
+            ("volume".into(), AdminReply::Int(i64::from(volume))),
+        ];
+        if let Some(here) = here {
+            entries.push(("slots".into(), AdminReply::Int(here.replica.next_slot().0 as i64)));
+        }
+        AdminReply::Map(entries)
+    }
+}
+
+fn check_members(members: &[u32]) -> Result<(), String> {
+    if members.len() > MEMBERS_MAX {
+        return Err(format!("ERR a group has at most {MEMBERS_MAX} members"));
+    }
+    let mut sorted = members.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    if sorted.len() < members.len() {
+        return Err("ERR MEMBERS names a node twice".into());
+    }
+    Ok(())
+}
+
+fn reply_of(line: &[u8]) -> AdminReply {
+    match &String::from_utf8_lossy(line)[..] {
+        "OK" => AdminReply::Ok,
+        line => AdminReply::Error(line.into()),
+    }
+}

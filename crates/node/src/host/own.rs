@@ -1,0 +1,498 @@
+//! Own groups on this node: how they are born, wait, end and are forgotten, and what a volume's coordinator does for it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use hashbrown::HashMap;
+use quorate_protocol::id::{Content, Value};
+use quorate_protocol::quorum::QuorumSystem;
+use quorate_protocol::wire::Malformed;
+use quorate_protocol::{
+    Configuration, Epoch, Event, GroupId, Instant, NodeId, Payload, Proposal, Replica, Slot, paxos,
+};
+use quorate_wal::{Kind, Lsn};
+
+use super::group::{Group, GroupState, Own};
+use super::transfer::{decode_snapshot, encode_snapshot};
+use super::{Host, Timer};
+use crate::entry::{Purpose, Target};
+use crate::frame::{Access, Bounce, Message};
+use crate::hash::FixedState;
+use crate::machine::Machine;
+use crate::planted::{self, Planted};
+use crate::root::Durability;
+use crate::volume::{Birth, Frozen, Record, Starting, VolumeCommand, own_group, volume_of};
+
+/// Begins the log record of a birth; no record of a replica begins so.
+const BIRTH: u8 = 0xB1;
+/// How often coordinators of volumes look after own groups that begin or end.
+const SETTLE_US: u64 = 100_000;
+/// Own groups that one volume asks to stop at once.
+const STOPPING_MAX: usize = 256;
+/// What has come for groups that are not born yet is kept for so long, and up to so many messages.
+const MAIL_PATIENCE_US: u64 = 400_000;
+const MAIL_COUNT_MAX: usize = 16_384;
+/// Who was born late asks the others so often for what they have executed; who was born with nothing until it has something.
+const LATE_QUESTIONS: u32 = 5;
+
+#[derive(Default)]
+pub(super) struct OwnGroups {
+    /// Born, and waiting for the log to hold that.
+    unborn: VecDeque<(Lsn, u32, GroupId)>,
+    /// What has come for groups that are not born here yet, but will be.
+    mail: HashMap<GroupId, Vec<Mail>, FixedState>,
+    mail_count: usize,
+    /// Volumes of which own groups begin or end.
+    unsettled: BTreeSet<u32>,
+    /// Born later than the other members: what they have executed has to be fetched. How often that was asked for.
+    late: BTreeMap<GroupId, u32>,
+    is_timer_set: bool,
+    /// Born here once, and nobody can read as what: they may have spoken, and must not be born again.
+    lost: BTreeSet<GroupId>,
+}
+
+struct Mail {
+    from: NodeId,
+    epoch: Epoch,
+    content: MailContent,
+    arrived_at: Instant,
+}
+
+enum MailContent {
+    Request { access: Access, envelope: Vec<u8> },
+    Replica(paxos::Message),
+}
+
+/// Whether a record of the log is a birth.
+pub(crate) fn is_birth(record: &[u8]) -> bool {
+    record.first() == Some(&BIRTH)
+}
+
+/// The group that a birth's record says was born.
+pub(super) fn decode_birth(group: GroupId, record: &[u8], me: NodeId) -> Result<Group, Malformed> {
+    let snapshot = decode_snapshot(group, record.get(1..).unwrap_or_default())?;
+    let meta = snapshot.meta;
+    if !meta.configuration.contains(me) {
+        return Err(Malformed::UnknownTag { of: "member of an own group", tag: 0 });
+    }
+    let mut born = Group::new(meta.configuration, meta.namespace, meta.durability, meta.hash_key, snapshot.machine, me);
+    born.own = Own::of(group, &meta.name);
+    born.state = GroupState::Alive;
+    // No checkpoint has anything of it yet.
+    born.checkpoint.whole = true;
+    born.replica.restore(paxos::Record::Checkpoint(meta.position));
+    Ok(born)
+}
+
+impl Host {
+    /// Sees to what the slot that this volume has just executed means for own groups.
+    pub(super) fn follow_changes(&mut self, volume: u32, slot: Slot) {
+        let Some(changes) = self.groups[volume as usize].machine.take_changes() else { return };
+        for birth in &changes.births {
+            self.bear_own(volume, birth, true);
+        }
+        for &number in &changes.deaths {
+            let group = own_group(self.groups[volume as usize].id(), number);
+            self.bury(volume, slot, group);
+        }
+    }
+
+    /// Notes that a volume has own groups that begin or end, so that its coordinator looks after them.
+    pub(super) fn watch_children(&mut self, volume: u32) {
+        let unsettled = |group: &Group| group.machine.children().is_some_and(|children| !children.is_settled());
+        if self.groups.get(volume as usize).is_some_and(unsettled) {
+            self.own.unsettled.insert(volume);
+        }
+        self.set_settle_timer(0);
+    }
+
+    /// A replica of an own group comes to life where a replica of its volume executes that it does, or learns that it did.
+    /// `first_hand` says that every member is born like this, so that the first one coordinates from birth.
+    fn bear_own(&mut self, volume: u32, birth: &Birth, first_hand: bool) {
+        let parent = &self.groups[volume as usize];
+        let (volume_id, me) = (parent.id(), self.settings.node);
+        let id = own_group(volume_id, birth.record.number);
+        let members = birth.record.member_ids(&parent.configuration.members);
+        if !members.contains(&me) || self.find(id).is_some() || self.own.lost.contains(&id) {
+            return;
+        }
+        let configuration = Configuration {
+            group: id,
+            epoch: Epoch(birth.record.epoch),
+            members: members.into(),
+            quorum: QuorumSystem::Majority,
+        };
+        let machine = Machine::thawed(parent.hash_key, &birth.name, &birth.state);
+        let (namespace, durability, hash_key) = (parent.namespace, parent.durability, parent.hash_key);
+        let mut group = Group::new(configuration, namespace, durability, hash_key, machine, me);
+        // Slot 0 is the birth. Who has not been there for it has to learn of it from the others.
+        let next_slot = if birth.state.object.is_some() { Slot(1) } else { Slot(0) };
+        group.replica = paxos::Paxos::born(group.configuration.clone(), me, next_slot, birth.state.time());
+        if !first_hand {
+            group.replica.restored();
+            self.own.late.insert(id, 0);
+        }
+        group.own = Own::of(id, &birth.name);
+        let record = encode_birth(&group);
+        group.checkpoint.bytes = record.len() as u64;
+        let index = self.groups.insert(group) as u32;
+        self.index.insert(id, index);
+        self.counters.own_groups_born += 1;
+        if durability == Durability::Memory || planted::is(Planted::BornTooEarly) {
+            return self.finish_birth(index, id);
+        }
+        self.wal.append(id.0, Kind::Slot(0), &record);
+        let lsn = self.wal.appended();
+        self.groups[index as usize].lsn = lsn;
+        self.groups[volume as usize].births_lsn = lsn;
+        self.own.unborn.push_back((lsn, index, id));
+    }
+
+    /// Own groups whose birth is on disk may speak.
+    pub(super) fn finish_own_births(&mut self) {
+        let durable = self.wal.durable();
+        while self.own.unborn.front().is_some_and(|(lsn, ..)| *lsn <= durable) {
+            let Some((_, index, id)) = self.own.unborn.pop_front() else { break };
+            if self.find(id) == Some(index) {
+                self.finish_birth(index, id);
+            }
+        }
+    }
+
+    fn finish_birth(&mut self, index: u32, id: GroupId) {
+        let group = &mut self.groups[index as usize];
+        if group.state == GroupState::Unborn {
+            group.state = GroupState::Alive;
+        }
+        self.arm_timers_after_apply(index);
+        for mail in self.take_mail(id) {
+            match mail.content {
+                MailContent::Request { access, envelope } => {
+                    self.handle_request(mail.from, id, mail.epoch, access, &envelope);
+                }
+                MailContent::Replica(message) => {
+                    if self.groups[index as usize].configuration.epoch == mail.epoch {
+                        self.plan(index, Event::Received { from: mail.from, message });
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn keep_from_birth(&mut self, lost: Vec<GroupId>) {
+        self.own.lost.extend(lost);
+    }
+
+    /// Whether an own group will not be born here before this node starts anew: nothing is executed in its volume's
+    /// replica any more, or its birth cannot be read.
+    pub(super) fn is_kept_from_birth(&self, group: GroupId) -> bool {
+        let Some((volume, _)) = volume_of(group).filter(|_| self.find(group).is_none()) else { return false };
+        let is_silent = |index: u32| self.groups[index as usize].state.is_silent();
+        self.own.lost.contains(&group) || self.find(volume).is_some_and(is_silent)
+    }
+
+    /// Keeps a command for a group that is not born here yet. False if it will not be, as far as this node knows.
+    pub(super) fn keep_request(
+        &mut self,
+        from: NodeId,
+        group: GroupId,
+        epoch: Epoch,
+        access: Access,
+        envelope: &[u8],
+    ) -> bool {
+        self.keep_mail(from, group, epoch, || MailContent::Request { access, envelope: envelope.to_vec() })
+    }
+
+    pub(super) fn keep_message(&mut self, from: NodeId, group: GroupId, epoch: Epoch, message: paxos::Message) -> bool {
+        self.keep_mail(from, group, epoch, || MailContent::Replica(message))
+    }
+
+    fn keep_mail(&mut self, from: NodeId, group: GroupId, epoch: Epoch, content: impl FnOnce() -> MailContent) -> bool {
+        if !self.is_unborn(group) || self.own.mail_count >= MAIL_COUNT_MAX {
+            return false;
+        }
+        let mail = Mail { from, epoch, content: content(), arrived_at: self.clock.now() };
+        self.own.mail.entry(group).or_default().push(mail);
+        self.own.mail_count += 1;
+        true
+    }
+
+    /// Whether an own group is being born here, or its volume has not executed here yet that it is.
+    fn is_unborn(&self, group: GroupId) -> bool {
+        if let Some(index) = self.find(group) {
+            return self.groups[index as usize].state == GroupState::Unborn;
+        }
+        let Some((volume, number)) = volume_of(group) else { return false };
+        let Some(index) = self.find(volume) else { return false };
+        let volume = &self.groups[index as usize];
+        volume.is_alive() && volume.machine.children().map_or(0, |children| children.last_number) < number
+    }
+
+    fn take_mail(&mut self, group: GroupId) -> Vec<Mail> {
+        if self.own.mail.is_empty() {
+            return Vec::new();
+        }
+        let mail = self.own.mail.remove(&group).unwrap_or_default();
+        self.own.mail_count -= mail.len();
+        mail
+    }
+
+    /// What has waited for a birth for too long goes back.
+    pub(super) fn return_old_mail(&mut self) {
+        let now = self.clock.now();
+        let is_old = |mail: &Mail| mail.arrived_at.after_us(MAIL_PATIENCE_US) <= now;
+        let mut old: Vec<GroupId> = Vec::new();
+        old.extend(self.own.mail.iter().filter(|(_, mail)| mail.iter().any(is_old)).map(|(group, _)| *group));
+        old.sort_unstable();
+        for group in old {
+            for mail in self.take_mail(group) {
+                if let MailContent::Request { envelope, .. } = mail.content
+                    && let Some(envelope) = crate::envelope::Envelope::take(&mut &envelope[..])
+                {
+                    let ticket = envelope.ticket;
+                    self.bounce(ticket.node, ticket.start, ticket.number, Bounce::UnknownGroup);
+                }
+            }
+        }
+    }
+
+    /// An own group has ended: its replica is gone at once, and what it said is forgotten once the volume's replica here
+    /// cannot come to believe that it never ended.
+    fn bury(&mut self, volume: u32, slot: Slot, group: GroupId) {
+        let Some(index) = self.index.remove(&group) else { return };
+        self.groups.remove(index as usize);
+        self.counters.own_groups_ended += 1;
+        self.transfers.forget(group);
+        self.silence_told.remove(&group);
+        self.bounce_reads_of(group, Bounce::UnknownGroup);
+        self.groups[volume as usize].dead.push((slot, group));
+    }
+
+    /// A checkpoint of the volume holds every slot below `next_slot`.
+    pub(super) fn forget_dead(&mut self, volume: u32, next_slot: Slot) {
+        let dead = &mut self.groups[volume as usize].dead;
+        let (forgotten, kept): (Vec<_>, Vec<_>) =
+            std::mem::take(dead).into_iter().partition(|(slot, _)| *slot < next_slot);
+        *dead = kept;
+        self.storing.forgettable.extend(forgotten.into_iter().map(|(_, group)| group));
+    }
+
+    /// The volume's replica here stands on another's state, or on that of before a restart: own groups that ended
+    /// meanwhile are buried, and those that began are born, with nothing but what the volume still has of their beginning.
+    pub(super) fn reconcile_own_groups(&mut self, volume: u32) {
+        let group = &self.groups[volume as usize];
+        let (id, next_slot) = (group.id(), group.replica.next_slot());
+        let (Some(children), Some(objects)) = (group.machine.children(), group.machine.objects()) else { return };
+        let last_number = children.last_number;
+        let mut records = std::collections::BTreeMap::new();
+        objects.for_each_away(|name, bytes| {
+            if let Ok(record) = Record::decode(bytes) {
+                records.insert(record.number, (name.to_vec(), record));
+            }
+        });
+        let mut starting: std::collections::BTreeMap<u64, Frozen> =
+            children.starting.values().flatten().map(|starting| (starting.number, frozen(starting))).collect();
+        let of_volume = |group: &Group| group.own().filter(|own| own.volume == id).map(|own| own.number);
+        let mut here: Vec<u64> = self.groups.iter().filter_map(|(_, group)| of_volume(group)).collect();
+        here.sort_unstable();
+        let ended_before = Slot(next_slot.0.saturating_sub(1));
+        for number in here {
+            if number <= last_number && !records.contains_key(&number) {
+                self.bury(volume, ended_before, own_group(id, number));
+            }
+        }
+        for (number, (name, record)) in records {
+            let state = starting.remove(&number).unwrap_or_default();
+            self.bear_own(volume, &Birth { name, record, state }, false);
+        }
+        self.watch_children(volume);
+    }
+
+    /// After a start: whatever the volumes' checkpoints know of own groups.
+    pub(super) fn reconcile_all_own_groups(&mut self) {
+        let volumes: Vec<u32> = self
+            .groups
+            .iter()
+            .filter(|(_, group)| group.is_alive() && group.machine.children().is_some())
+            .map(|(index, _)| index as u32)
+            .collect();
+        for volume in volumes {
+            self.reconcile_own_groups(volume);
+        }
+    }
+
+    /// Asks the other members of own groups that were born late here for what they have executed.
+    fn fetch_for_late(&mut self) {
+        for (group, asked) in std::mem::take(&mut self.own.late) {
+            let Some(index) = self.find(group) else { continue };
+            let late = &self.groups[index as usize];
+            let (from, epoch, members) =
+                (late.replica.next_slot(), late.configuration.epoch, late.configuration.members.clone());
+            if late.is_alive() {
+                let message = paxos::Message::Fetch { from };
+                for &member in members.iter().filter(|&&member| member != self.settings.node) {
+                    self.outbox.send(member, &Message::Replica { group, epoch, message: message.clone() });
+                }
+            }
+            if from == Slot(0) || asked < LATE_QUESTIONS {
+                self.own.late.insert(group, asked.saturating_add(1));
+            }
+        }
+    }
+
+    /// Looks after the own groups that begin or end, where this node coordinates their volume.
+    pub(super) fn settle(&mut self) {
+        self.own.is_timer_set = false;
+        self.fetch_for_late();
+        for volume in self.own.unsettled.clone() {
+            let settled = |group: &Group| group.machine.children().is_none_or(|children| children.is_settled());
+            if self.groups.get(volume as usize).is_none_or(settled) {
+                self.own.unsettled.remove(&volume);
+            } else if self.groups[volume as usize].replica.is_coordinating() {
+                self.complete_births(volume);
+                self.ask_to_stop(volume);
+            }
+        }
+        self.set_settle_timer(SETTLE_US);
+    }
+
+    fn set_settle_timer(&mut self, wait_us: u64) {
+        let is_idle = self.own.unsettled.is_empty() && self.own.late.is_empty();
+        if !is_idle && !std::mem::replace(&mut self.own.is_timer_set, true) {
+            self.timers.set(self.clock.now().after_us(wait_us), Timer::Settle);
+        }
+    }
+
+    /// What own groups began with need not be kept where a write quorum of each has it on disk.
+    fn complete_births(&mut self, volume: u32) {
+        let group = &self.groups[volume as usize];
+        let Some(children) = group.machine.children().filter(|children| !children.starting.is_empty()) else { return };
+        let mine_durable = group.births_lsn <= self.wal.durable();
+        let me = self.settings.node;
+        let frontiers = group.replica.status().frontiers;
+        let has_executed = |member: NodeId, slot: u64| {
+            (member != me || mine_durable)
+                && frontiers.iter().any(|(node, frontier)| *node == member && frontier.0 > slot)
+        };
+        let is_complete = |slot: u64, starting: &Starting| {
+            let record =
+                Record { number: starting.number, epoch: 0, stopping: false, members: starting.members.clone() };
+            let members = record.member_ids(&group.configuration.members);
+            let have = members.iter().enumerate().filter(|(_, member)| has_executed(**member, slot));
+            QuorumSystem::Majority.is_write_quorum(members.len(), have.map(|(at, _)| 1 << at).sum())
+        };
+        let complete = |(slot, all): (&u64, &Vec<Starting>)| {
+            all.iter().all(|starting| is_complete(*slot, starting)).then_some(*slot)
+        };
+        let slots: Vec<u64> = children.starting.iter().filter_map(complete).collect();
+        if !slots.is_empty() {
+            let (namespace, id) = (group.namespace, group.id());
+            return self.submit_to_volume_of(namespace, id, &VolumeCommand::Complete { slots });
+        }
+        // The members' positions are heard of only while the volume works.
+        if frontiers.is_empty() {
+            self.plan(volume, Event::Proposed(Proposal::Mark));
+        }
+    }
+
+    fn ask_to_stop(&mut self, volume: u32) {
+        let group = &self.groups[volume as usize];
+        let (id, Some(children), Some(objects)) = (group.id(), group.machine.children(), group.machine.objects())
+        else {
+            return;
+        };
+        let record_of = |(number, name): (&u64, &Vec<u8>)| {
+            let record = objects.away(name).and_then(|bytes| Record::decode(bytes).ok())?;
+            (record.number == *number).then_some(record)
+        };
+        let records: Vec<Record> = children.stopping.iter().take(STOPPING_MAX).filter_map(record_of).collect();
+        let members = group.configuration.members.clone();
+        for record in records {
+            let (group, epoch) = (own_group(id, record.number), Epoch(record.epoch));
+            for member in record.member_ids(&members) {
+                if member == self.settings.node {
+                    self.handle_stop_group(group, epoch, true);
+                } else {
+                    self.outbox.send(member, &Message::StopGroup { group, epoch, insist: true });
+                }
+            }
+        }
+    }
+
+    pub(super) fn handle_stop_group(&mut self, group: GroupId, epoch: Epoch, insist: bool) {
+        let Some(index) = self.find(group) else { return };
+        let found = &self.groups[index as usize];
+        if found.configuration.epoch != epoch || !found.is_alive() || found.own.is_none() {
+            return;
+        }
+        if found.replica.is_stopped() {
+            if insist {
+                self.tell_final_state(index);
+            }
+        } else {
+            self.plan(index, Event::Proposed(Proposal::Stop(Payload::from(&[][..]))));
+        }
+    }
+
+    /// After a slot of an own group: the volume has to know if the object is deleted, or the group has stopped.
+    pub(super) fn follow_own(&mut self, index: u32, value: &Value) {
+        let group = &self.groups[index as usize];
+        let Some(own) = group.own() else { return };
+        if !group.is_alive() || !group.replica.is_coordinating() {
+            return;
+        }
+        // The replica may know that it is stopped some slots before the machine has executed the last one.
+        if matches!(value.content, Content::Stop(_)) {
+            if let Some(own) = &mut self.groups[index as usize].own {
+                own.told_at = Instant(0);
+            }
+            return self.tell_final_state(index);
+        }
+        let has_object = group.machine.objects().is_some_and(|objects| objects.count() > 0);
+        if has_object || group.replica.is_stopped() || !self.is_time_to_tell(index) {
+            return;
+        }
+        let (number, name) = (own.number, own.name.to_vec());
+        self.tell_volume(index, &VolumeCommand::Retire { number, name });
+    }
+
+    fn tell_final_state(&mut self, index: u32) {
+        if !self.is_time_to_tell(index) {
+            return;
+        }
+        let group = &self.groups[index as usize];
+        let Some(own) = group.own() else { return };
+        let (number, state) = (own.number, group.machine.freeze(&own.name));
+        self.tell_volume(index, &VolumeCommand::Return { number, state });
+    }
+
+    /// Not again and again while an answer may be on its way; after stopping there is something new to tell.
+    fn is_time_to_tell(&self, index: u32) -> bool {
+        let group = &self.groups[index as usize];
+        let waits = |own: &Own| own.told_at.after_us(SETTLE_US) > self.clock.now() && own.told_at > Instant(0);
+        !group.own().is_some_and(waits)
+    }
+
+    fn tell_volume(&mut self, index: u32, command: &VolumeCommand) {
+        let now = self.clock.now();
+        let Some(own) = &mut self.groups[index as usize].own else { return };
+        own.told_at = now;
+        let volume = own.volume;
+        let namespace = self.groups[index as usize].namespace;
+        self.submit_to_volume_of(namespace, volume, command);
+    }
+
+    fn submit_to_volume_of(&mut self, namespace: u32, volume: GroupId, command: &VolumeCommand) {
+        let Some(index) = self.directory.index_of_volume(namespace, volume) else { return };
+        self.submit_to_volume(Target::Volume { namespace, index }, command, Purpose::Settling);
+    }
+}
+
+fn frozen(starting: &Starting) -> Frozen {
+    Frozen { time_ms: starting.time_ms, object: starting.object.clone(), results: starting.results.clone() }
+}
+
+fn encode_birth(group: &Group) -> Vec<u8> {
+    let mut record = encode_snapshot(group);
+    record.insert(0, BIRTH);
+    record
+}

@@ -1,0 +1,97 @@
+//! Giving the records of the log back to the replicas that they are of.
+
+use hashbrown::HashMap;
+use quorate_protocol::wire::Wire;
+use quorate_protocol::{GroupId, NodeId, Replica, paxos};
+use quorate_wal::{Kind, Recovered};
+
+use super::Fault;
+use super::group::{Group, GroupState, ROOT_NAMESPACE};
+use super::open::{Unreadable, give_up_unreadable};
+use super::own::{decode_birth, is_birth};
+use super::quarantine::isolate;
+use crate::hash::FixedState;
+
+pub(super) struct Replay<'a> {
+    me: NodeId,
+    groups: &'a mut Vec<Group>,
+    by_id: HashMap<u64, usize, FixedState>,
+    /// Records of groups that nothing is known of so far. What was carried on stands behind what is newer, so that a
+    /// group's birth may come last.
+    early: HashMap<u64, Vec<(Kind, Vec<u8>)>, FixedState>,
+    /// Own groups that were born, and nobody can read as what.
+    lost: Vec<GroupId>,
+    faults: &'a mut Vec<Fault>,
+}
+
+/// What nobody could be given.
+pub(super) struct Rest {
+    /// Groups of which the log has records, and of which nothing is known.
+    pub(super) strangers: Vec<u64>,
+    pub(super) lost: Vec<GroupId>,
+}
+
+impl<'a> Replay<'a> {
+    pub(super) fn new(me: NodeId, groups: &'a mut Vec<Group>, faults: &'a mut Vec<Fault>) -> Replay<'a> {
+        let by_id = groups.iter().enumerate().map(|(at, group)| (group.id().0, at)).collect();
+        Replay { me, groups, by_id, early: HashMap::default(), lost: Vec::new(), faults }
+    }
+
+    pub(super) fn take(&mut self, recovered: &Recovered<'_>) {
+        if !recovered.is_needed {
+            return;
+        }
+        let known = self.by_id.get(&recovered.group).copied();
+        match known {
+            // A checkpoint of the group makes up for its birth.
+            Some(_) if is_birth(recovered.bytes) => {}
+            Some(at) => self.restore(at, recovered.kind, recovered.bytes),
+            None if is_birth(recovered.bytes) => self.bear(recovered.group, recovered.bytes),
+            None => {
+                let early = self.early.entry(recovered.group).or_default();
+                early.push((recovered.kind, recovered.bytes.to_vec()));
+            }
+        }
+    }
+
+    pub(super) fn finish(self) -> Rest {
+        let of_lost = |group: &u64| self.lost.contains(&GroupId(*group));
+        let mut strangers: Vec<u64> = self.early.keys().copied().filter(|group| !of_lost(group)).collect();
+        strangers.sort_unstable();
+        Rest { strangers, lost: self.lost }
+    }
+
+    fn bear(&mut self, group: u64, birth: &[u8]) {
+        match decode_birth(GroupId(group), birth, self.me) {
+            Ok(born) => {
+                let at = self.groups.len();
+                self.groups.push(born);
+                self.by_id.insert(group, at);
+                for (kind, bytes) in self.early.remove(&group).unwrap_or_default() {
+                    self.restore(at, kind, &bytes);
+                }
+            }
+            Err(malformed) => {
+                self.lost.push(GroupId(group));
+                let (words, group) = (malformed.to_string(), GroupId(group));
+                let (doing, namespace) = ("reading its birth", ROOT_NAMESPACE);
+                self.faults.push(Fault { group, namespace, doing, words, is_panic: false, is_quarantined: true });
+            }
+        }
+    }
+
+    fn restore(&mut self, at: usize, kind: Kind, bytes: &[u8]) {
+        let group = &mut self.groups[at];
+        if group.state == GroupState::Quarantined {
+            return;
+        }
+        let restored = paxos::Record::decode_all(bytes)
+            .map_err(|malformed| Unreadable::Malformed(malformed.to_string()))
+            .and_then(|record| isolate(|| group.replica.restore(record)).map_err(Unreadable::Panicked));
+        if let Err(unreadable) = restored {
+            return give_up_unreadable(group, self.me, "reading its log", unreadable, self.faults);
+        }
+        let covered = matches!(kind, Kind::Slot(slot) if slot < group.checkpoint.next_slot.0);
+        group.checkpoint.bytes += if covered { 0 } else { bytes.len() as u64 };
+    }
+}

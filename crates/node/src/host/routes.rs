@@ -1,0 +1,179 @@
+//! The way of a command: to the volume of its key, or to the own group of its object.
+//!
+//! What is known of own groups may be old. Whoever is asked wrongly says so: the volume tells of the group, and a group
+//! that has ended sends back to the volume. Each costs one hop.
+
+use hashbrown::HashMap;
+use quorate_object::Command;
+use quorate_protocol::quorum::QuorumSystem;
+use quorate_protocol::{Epoch, GroupId, NodeId, Slot};
+
+use super::Host;
+use super::directory::Missing;
+use crate::entry::{Purpose, Target};
+use crate::envelope::Envelope;
+use crate::frame::Access;
+use crate::hash::FixedState;
+use crate::volume::{Record, own_group};
+
+/// Own groups whose members are remembered, where this node is no member of their volume.
+const REMEMBERED_MAX: usize = 1 << 16;
+
+/// Where a command is to go.
+pub(super) struct Route {
+    pub group: GroupId,
+    pub epoch: Epoch,
+    pub coordinator: NodeId,
+}
+
+pub(super) enum NoRoute {
+    Loading,
+    NoNamespace,
+    NoQuorum,
+}
+
+/// An own group, as an operation on its object knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnPlace {
+    pub group: GroupId,
+    pub epoch: Epoch,
+    pub members: Vec<NodeId>,
+}
+
+/// Own groups by namespace and name.
+pub(super) type Remembered = HashMap<(u32, Vec<u8>), OwnPlace, FixedState>;
+
+impl Host {
+    pub(super) fn route(&self, target: Target, own: Option<&OwnPlace>, told: Option<NodeId>) -> Result<Route, NoRoute> {
+        let place = self.directory.resolve(target).map_err(|missing| match missing {
+            Missing::Everything => NoRoute::Loading,
+            Missing::Namespace => NoRoute::NoNamespace,
+        })?;
+        let (group, epoch, members, hint) = match own {
+            Some(own) => (own.group, own.epoch, &own.members[..], None),
+            None => (place.group, place.epoch, &place.members[..], place.hint),
+        };
+        let here = self.find(group).map(|index| &self.groups[index as usize]);
+        let live = |node: NodeId| match here {
+            Some(group) if node == self.settings.node => !group.state.is_silent(),
+            Some(group) if group.replica.is_silent(node) => false,
+            None if node == self.settings.node && self.is_kept_from_birth(group) => false,
+            _ => node == self.settings.node || !self.peers.is_suspected(node),
+        };
+        let alive: u64 = (0..members.len()).filter(|&at| live(members[at])).map(|at| 1 << at).sum();
+        if !QuorumSystem::Majority.is_write_quorum(members.len(), alive) {
+            return Err(NoRoute::NoQuorum);
+        }
+        // The replica here may follow a coordinator that has stepped back since, and hears of no other before a command
+        // reaches that one: whoever is told of it goes there.
+        let believed = match (told, here) {
+            (Some(node), _) => node,
+            (None, Some(group)) if group.is_alive() => group.replica.coordinator(),
+            (None, _) => hint.unwrap_or(members[0]),
+        };
+        let at = members.iter().position(|&member| member == believed).unwrap_or(0);
+        // Where the coordinator is gone, the next live member in order takes over.
+        let coordinator = (0..members.len())
+            .map(|step| members[(at + step) % members.len()])
+            .find(|&member| live(member))
+            .unwrap_or(believed);
+        Ok(Route { group, epoch, coordinator })
+    }
+
+    /// The own group of a key's object, as far as this node knows.
+    pub(super) fn find_own(&self, target: Target, key: Option<&[u8]>) -> Option<Box<OwnPlace>> {
+        let (Target::Slot { namespace, .. }, Some(key)) = (target, key) else { return None };
+        let place = self.directory.resolve(target).ok()?;
+        let Some(volume) = self.find(place.group).map(|index| &self.groups[index as usize]) else {
+            if self.remembered.is_empty() {
+                return None;
+            }
+            return self.remembered.get(&(namespace, key.to_vec())).cloned().map(Box::new);
+        };
+        let record = Record::decode(volume.machine.objects()?.away(key)?).ok()?;
+        let members = record.member_ids(&place.members);
+        Some(Box::new(OwnPlace { group: own_group(place.group, record.number), epoch: Epoch(record.epoch), members }))
+    }
+
+    /// The volume tells that the operation's object has a group of its own.
+    pub(super) fn handle_away(&mut self, number: u64, volume: GroupId, record: &[u8]) {
+        let Ok(record) = Record::decode(record) else {
+            self.counters.nonsense += 1;
+            return;
+        };
+        let Some(operation) = self.operations(number).find_mut(number) else { return };
+        operation.copies_at_large = operation.copies_at_large.saturating_sub(1);
+        let target = operation.target;
+        let is_of_volume = self.directory.resolve(target).is_ok_and(|place| place.group == volume);
+        if !is_of_volume || record.stopping {
+            self.go_by_volume(number);
+            return self.retry_later(number);
+        }
+        let Ok(place) = self.directory.resolve(target) else { return };
+        let members = record.member_ids(&place.members);
+        let own = OwnPlace { group: own_group(volume, record.number), epoch: Epoch(record.epoch), members };
+        if self.find(volume).is_none() {
+            self.remember(number, target, &own);
+        }
+        let Some(operation) = self.operations(number).find_mut(number) else { return };
+        operation.own = Some(Box::new(own));
+        // After that it has been there before, and was not known yet, or not any more.
+        if operation.attempts > 2 { self.retry_later(number) } else { self.retry_after(number, 0) }
+    }
+
+    fn remember(&mut self, number: u64, target: Target, own: &OwnPlace) {
+        if let Some(place) = self.place_name(number, target) {
+            if self.remembered.len() >= REMEMBERED_MAX {
+                self.remembered.clear();
+            }
+            self.remembered.insert(place, own.clone());
+        }
+    }
+
+    /// The operation goes to its key's volume next, which knows where the object is.
+    pub(super) fn go_by_volume(&mut self, number: u64) {
+        let Some(operation) = self.operations(number).find_mut(number) else { return };
+        let target = operation.target;
+        if operation.own.take().is_some()
+            && !self.remembered.is_empty()
+            && let Some(place) = self.place_name(number, target)
+        {
+            self.remembered.remove(&place);
+        }
+    }
+
+    fn place_name(&mut self, number: u64, target: Target) -> Option<(u32, Vec<u8>)> {
+        let Target::Slot { namespace, .. } = target else { return None };
+        let operation = self.operations(number).find_mut(number)?;
+        let envelope = Envelope::take(&mut &operation.envelope[..])?;
+        let key = Command::decode(envelope.command).ok()?.key()?.to_vec();
+        Some((namespace, key))
+    }
+
+    /// An operation was answered at this slot: a read behind it must see no older state.
+    pub(super) fn bind_successor(&mut self, number: u64, slot: Slot) {
+        let operations = self.operations(number);
+        let Some(operation) = operations.find_mut(number) else { return };
+        let (successor, place, moved) = (operation.successor, operation.was_sent_to, operation.has_moved);
+        if let Some(successor) = successor.and_then(|successor| operations.find_mut(successor)) {
+            successor.not_before = slot;
+            // Slots of different groups cannot be compared.
+            successor.is_doubtful |= moved || successor.was_sent_to.is_some_and(|group| Some(group) != place);
+        }
+    }
+
+    /// Asks again, as another operation, what this read asked: whatever is still on its way to it is too old.
+    pub(super) fn ask_anew(&mut self, number: u64) {
+        let Some(operation) = self.operations(number).find_mut(number) else { return };
+        operation.is_asked_anew = true;
+        let (target, access) = (operation.target, operation.access);
+        let Some(envelope) = Envelope::take(&mut &operation.envelope[..]) else { return };
+        let command = envelope.command.to_vec();
+        self.submit_bytes(target, access, &command, Purpose::Again { operation: number });
+    }
+
+    pub(super) fn submit_bytes(&mut self, target: Target, access: Access, command: &[u8], purpose: Purpose) {
+        let number = self.internals.number_next();
+        self.open_operation(number, target, None, access, 0, purpose, |out| out.extend_from_slice(command));
+    }
+}

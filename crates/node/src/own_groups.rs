@@ -1,0 +1,232 @@
+//! How a volume executes commands on own groups. Deterministic, as everything that a [`Machine`] does.
+
+use std::collections::BTreeSet;
+
+use quorate_object::{Command, Condition, Expiry, NAME_BYTES_MAX, Objects, Outcome, SetAnswer};
+use quorate_protocol::Slot;
+use quorate_protocol::wire::Reader;
+
+use crate::machine::{Content, Machine, malformed};
+use crate::planted::{self, Planted};
+use crate::results::{Results, name_tag};
+use crate::volume::{Birth, Changes, Children, Frozen, NAMES_MAX, Record, VolumeCommand};
+
+const DONE: &str = "OK";
+
+impl Machine {
+    /// What the slots executed since the last call mean for own groups.
+    pub fn take_changes(&mut self) -> Option<Changes> {
+        (!self.changes.is_empty()).then(|| std::mem::take(&mut self.changes))
+    }
+
+    pub fn children(&self) -> Option<&Children> {
+        self.children.as_deref()
+    }
+
+    /// Of a volume: its objects and the records of its own groups.
+    pub fn objects(&self) -> Option<&Objects> {
+        match &self.content {
+            Content::Objects(objects) => Some(objects),
+            Content::Root(_) => None,
+        }
+    }
+
+    /// A machine that begins where another group left an object.
+    pub fn thawed(hash_key: [u8; 16], name: &[u8], frozen: &Frozen) -> Machine {
+        let mut objects = Objects::new(hash_key);
+        if let Some(object) = &frozen.object {
+            // What cannot be read here could not be read there either, and was never taken for an object.
+            let _ = objects.put_encoded(name, object);
+        }
+        let results = decode_results(&frozen.results);
+        Machine::restored(frozen.time(), results, Content::Objects(Box::new(objects)))
+    }
+
+    /// What this own group has come to.
+    pub fn freeze(&self, name: &[u8]) -> Frozen {
+        let mut results = Vec::new();
+        self.results.encode(&mut results);
+        let object = self.objects().and_then(|objects| objects.encoded(name));
+        Frozen { time_ms: self.time.0, object, results }
+    }
+
+    pub(crate) fn read_volume(&self, command: &[u8]) -> Outcome {
+        match (VolumeCommand::decode(command), self.objects()) {
+            (Some(VolumeCommand::Show { names }), Some(objects)) => {
+                let line = |name: &Vec<u8>| match objects.away(name) {
+                    Some(record) => record.to_vec(),
+                    None if objects.encoded(name).is_some() => Vec::new(),
+                    None => b"ERR no such key".to_vec(),
+                };
+                Outcome::Keys(names.iter().map(line).collect())
+            }
+            _ => malformed(),
+        }
+    }
+
+    pub(crate) fn execute_volume(&mut self, slot: Slot, command: &[u8]) -> Outcome {
+        match VolumeCommand::decode(command) {
+            Some(VolumeCommand::Create { names, members, value }) => self.create(slot, &names, &members, &value),
+            Some(VolumeCommand::Promote { names, members }) => self.promote(slot, &names, &members),
+            Some(VolumeCommand::Demote { names }) => self.demote(&names),
+            Some(VolumeCommand::Retire { number, name }) => self.retire(number, &name),
+            Some(VolumeCommand::Complete { slots }) => {
+                if let Some(children) = &mut self.children {
+                    slots.iter().for_each(|slot| drop(children.starting.remove(slot)));
+                }
+                Outcome::Ok
+            }
+            Some(VolumeCommand::Return { number, state }) => self.take_back(slot, number, &state),
+            Some(VolumeCommand::Show { .. }) => self.read_volume(command),
+            None => malformed(),
+        }
+    }
+
+    /// The object of this name, if it is here, gets a group of its own.
+    pub(crate) fn give_own_group(&mut self, slot: Slot, name: &[u8]) {
+        self.send_away(slot, &[name], &[]);
+    }
+
+    fn create(&mut self, slot: Slot, names: &[Vec<u8>], members: &[u32], value: &[u8]) -> Outcome {
+        let (time, Content::Objects(objects)) = (self.time.0, &mut self.content) else { return malformed() };
+        let mut made = Vec::new();
+        let mut lines = Vec::with_capacity(names.len());
+        for name in names.iter().take(NAMES_MAX) {
+            lines.push(if name.len() > NAME_BYTES_MAX {
+                format!("ERR the key is longer than {NAME_BYTES_MAX} bytes")
+            } else if objects.away(name).is_some() {
+                "ERR the key has a group of its own already".into()
+            } else if objects.encoded(name).is_some() {
+                "ERR the key exists: QUORATE GROUP PROMOTE gives it a group of its own".into()
+            } else {
+                let set = Command::Set {
+                    key: name,
+                    value,
+                    condition: Condition::IfAbsent,
+                    expiry: Expiry::Unset,
+                    answer: SetAnswer::Ok,
+                };
+                match objects.run(&set, time, 0) {
+                    Outcome::Error(line) => line,
+                    _ => {
+                        made.push(&name[..]);
+                        DONE.into()
+                    }
+                }
+            });
+        }
+        self.send_away(slot, &made, members);
+        answer(lines)
+    }
+
+    fn promote(&mut self, slot: Slot, names: &[Vec<u8>], members: &[u32]) -> Outcome {
+        let Content::Objects(objects) = &self.content else { return malformed() };
+        let mut there = Vec::new();
+        let mut lines = Vec::with_capacity(names.len());
+        for name in names.iter().take(NAMES_MAX) {
+            lines.push(if objects.away(name).is_some() {
+                "ERR the key has a group of its own already".into()
+            } else if objects.encoded(name).is_none() {
+                "ERR no such key".into()
+            } else {
+                there.push(&name[..]);
+                DONE.to_string()
+            });
+        }
+        self.send_away(slot, &there, members);
+        answer(lines)
+    }
+
+    fn demote(&mut self, names: &[Vec<u8>]) -> Outcome {
+        let Content::Objects(objects) = &self.content else { return malformed() };
+        let record = |name: &Vec<u8>| objects.away(name).and_then(|bytes| Record::decode(bytes).ok());
+        let records: Vec<_> = names.iter().take(NAMES_MAX).map(|name| (name, record(name))).collect();
+        let mut lines = Vec::with_capacity(records.len());
+        for (name, record) in records {
+            lines.push(match record {
+                None => "ERR the key has no group of its own".into(),
+                Some(_) if self.owns => "ERR every key of this namespace has a group of its own".into(),
+                Some(record) => {
+                    self.begin_to_stop(name, record);
+                    DONE.to_string()
+                }
+            });
+        }
+        answer(lines)
+    }
+
+    fn retire(&mut self, number: u64, name: &[u8]) -> Outcome {
+        let Content::Objects(objects) = &self.content else { return malformed() };
+        let record = objects.away(name).and_then(|bytes| Record::decode(bytes).ok());
+        if let Some(record) = record.filter(|record| record.number == number) {
+            self.begin_to_stop(name, record);
+        }
+        Outcome::Ok
+    }
+
+    fn begin_to_stop(&mut self, name: &[u8], record: Record) {
+        let number = record.number;
+        if let Content::Objects(objects) = &mut self.content {
+            objects.send_away(name, &Record { stopping: true, ..record }.encode());
+        }
+        self.children.get_or_insert_default().stopping.insert(number, name.to_vec());
+    }
+
+    /// What an own group had come to is the volume's again: the object, if there still is one, and what was executed on it.
+    fn take_back(&mut self, slot: Slot, number: u64, state: &Frozen) -> Outcome {
+        let Some(name) = self.children.as_mut().and_then(|children| children.stopping.remove(&number)) else {
+            // Somebody else has brought it.
+            return Outcome::Nil;
+        };
+        self.advance(state.time());
+        if !planted::is(Planted::ReturnLosesResults) {
+            self.results.merge(&decode_results(&state.results));
+        }
+        if let Content::Objects(objects) = &mut self.content {
+            let put = state.object.as_ref().is_some_and(|object| objects.put_encoded(&name, object).is_ok());
+            if !put {
+                objects.remove_name(&name);
+            }
+            // It may have expired by the volume's time.
+            objects.advance(self.time.0);
+        }
+        self.changes.deaths.push(number);
+        if self.owns {
+            self.give_own_group(slot, &name);
+        }
+        Outcome::Ok
+    }
+
+    /// Freezes these objects, as far as they are here, and puts records in their place.
+    fn send_away(&mut self, slot: Slot, names: &[&[u8]], members: &[u32]) {
+        let tags: BTreeSet<u32> = names.iter().map(|name| name_tag(Some(name))).collect();
+        let results = self.results.of_names(&tags);
+        let Content::Objects(objects) = &mut self.content else { return };
+        let children = self.children.get_or_insert_default();
+        for &name in names {
+            let Some(object) = objects.encoded(name) else { continue };
+            let record =
+                Record { number: children.take_number(), epoch: 0, stopping: false, members: members.to_vec() };
+            objects.send_away(name, &record.encode());
+            let mut results = results.get(&name_tag(Some(name))).cloned().unwrap_or_default();
+            if planted::is(Planted::PromoteLosesResults) {
+                results.clear();
+            }
+            let state = Frozen { time_ms: self.time.0, object: Some(object), results };
+            let birth = Birth { name: name.to_vec(), record, state };
+            children.begin(slot, &birth);
+            self.changes.births.push(birth);
+        }
+    }
+}
+
+fn answer(lines: Vec<String>) -> Outcome {
+    Outcome::Keys(lines.into_iter().map(String::into_bytes).collect())
+}
+
+fn decode_results(bytes: &[u8]) -> Results {
+    if bytes.is_empty() {
+        return Results::default();
+    }
+    Results::decode(&mut Reader::new(bytes)).unwrap_or_default()
+}

@@ -1,0 +1,135 @@
+//! Objects with groups of their own, through the public interface.
+
+use redis::{Connection, RedisError, RedisResult, Value};
+
+use crate::nodes::{Cluster, until};
+
+const KEYS: usize = 3_000;
+
+fn group(client: &mut Connection, words: &[&str]) -> RedisResult<Value> {
+    redis::cmd("QUORATE").arg("GROUP").arg(words).query(client)
+}
+
+/// What `SHOW` says under a name, as text.
+fn shown(client: &mut Connection, key: &str, field: &str) -> String {
+    let map: Vec<Value> = redis::cmd("QUORATE").arg(&["GROUP", "SHOW", key]).query(client).expect("shown");
+    let text =
+        |value: &Value| redis::from_redis_value::<String>(value.clone()).unwrap_or_else(|_| format!("{value:?}"));
+    let at = map.iter().position(|name| text(name) == field).expect("a field");
+    text(&map[at + 1])
+}
+
+fn is_refused(result: &Result<Value, RedisError>, text: &str) -> bool {
+    result.as_ref().is_err_and(|error| error.to_string().contains(text))
+}
+
+fn names(prefix: &str) -> Vec<String> {
+    (0..KEYS).map(|number| format!("{prefix}{number}")).collect()
+}
+
+/// One command on many names; every answer must be OK.
+fn group_all(client: &mut Connection, action: &str, names: &[String], options: &[&str]) {
+    let mut command = redis::cmd("QUORATE");
+    command.arg("GROUP").arg(action).arg("KEYS").arg(names.len()).arg(names).arg(options);
+    let answers: Vec<String> = command.query(client).expect("answered");
+    assert_eq!(answers, vec!["OK"; names.len()]);
+}
+
+fn incr_all(client: &mut Connection, names: &[String]) -> Vec<i64> {
+    let mut pipeline = redis::pipe();
+    names.iter().for_each(|name| {
+        pipeline.cmd("INCR").arg(name);
+    });
+    pipeline.query(client).expect("counted")
+}
+
+#[test]
+fn an_object_is_given_a_group_of_its_own_and_put_back_while_it_is_used() {
+    let mut cluster = Cluster::started("own", 3);
+    let (mut first, mut second) = (cluster.client(0), cluster.client(1));
+    redis::cmd("SET").arg(&["key", "1", "EX", "1000"]).exec(&mut first).expect("stored");
+    assert_eq!(shown(&mut first, "key", "kind"), "volume");
+    assert!(is_refused(&group(&mut first, &["PROMOTE", "nothing"]), "no such key"));
+    group(&mut first, &["PROMOTE", "key"]).expect("promoted");
+    assert_eq!(shown(&mut second, "key", "kind"), "own");
+    assert!(is_refused(&group(&mut second, &["PROMOTE", "key"]), "group of its own already"));
+    let values: (i64, i64, i64) =
+        redis::pipe().cmd("INCR").arg("key").cmd("TTL").arg("key").cmd("DBSIZE").query(&mut second).expect("served");
+    assert!(values.0 == 2 && (990..=1000).contains(&values.1) && values.2 == 1, "{values:?}");
+    group(&mut second, &["DEMOTE", "key"]).expect("asked for");
+    until("it is back", || shown(&mut first, "key", "kind") == "volume");
+    let value: i64 = redis::cmd("INCR").arg("key").query(&mut first).expect("counted");
+    assert_eq!(value, 3);
+    // One member, a value from the start, deletion, and the same name again at once.
+    group(&mut first, &["CREATE", "single", "MEMBERS", "n3", "VALUE", "one"]).expect("created");
+    assert_eq!(
+        (shown(&mut first, "single", "coordinator"), shown(&mut first, "key", "kind")),
+        ("n3".into(), "volume".into())
+    );
+    assert!(is_refused(&group(&mut first, &["CREATE", "other", "MEMBERS", "n9"]), "no node is called n9"));
+    for round in 0..20 {
+        let (value, gone): (String, i64) =
+            redis::pipe().cmd("GET").arg("single").cmd("DEL").arg("single").query(&mut second).expect("served");
+        assert_eq!((value, gone), (if round == 0 { "one".into() } else { round.to_string() }, 1));
+        redis::cmd("SET").arg("single").arg(round + 1).exec(&mut first).expect("stored");
+    }
+    cluster.down();
+}
+
+#[test]
+fn thousands_of_own_groups_outlive_their_nodes() {
+    let mut cluster = Cluster::started("own-many", 3);
+    let (names, created) = (names("key:"), names("made:"));
+    let mut client = cluster.client(0);
+    assert_eq!(incr_all(&mut client, &names), vec![1; KEYS]);
+    group_all(&mut client, "PROMOTE", &names, &[]);
+    group_all(&mut client, "CREATE", &created, &["VALUE", "1"]);
+    assert_eq!(incr_all(&mut cluster.client(1), &names), vec![2; KEYS]);
+    assert_eq!(incr_all(&mut cluster.client(2), &created), vec![2; KEYS]);
+    cluster.kill(1);
+    let mut counted = Vec::new();
+    let mut client = cluster.client(2);
+    until("the others take over", || {
+        let values: RedisResult<Vec<Option<i64>>> = redis::cmd("MGET").arg(&names).arg(&created).query(&mut client);
+        values.map(|values| counted = values).is_ok()
+    });
+    assert_eq!(counted, vec![Some(2); 2 * KEYS]);
+    assert_eq!(incr_all(&mut client, &names), vec![3; KEYS]);
+    cluster.start_by_hand(1);
+    cluster.kill(0);
+    cluster.kill(2);
+    cluster.start_by_hand(0);
+    cluster.start_by_hand(2);
+    let mut client = cluster.client(1);
+    let mut values = Vec::new();
+    until("all are back", || {
+        redis::cmd("MGET").arg(&names).query(&mut client).map(|read: Vec<Option<i64>>| values = read).is_ok()
+    });
+    assert_eq!(values, vec![Some(3); KEYS]);
+    group_all(&mut client, "DEMOTE", &names, &[]);
+    until("they are back in their volumes", || shown(&mut client, &names[KEYS - 1], "kind") == "volume");
+    assert_eq!(incr_all(&mut client, &names), vec![4; KEYS]);
+    let count: usize = redis::cmd("DBSIZE").query(&mut client).expect("counted");
+    assert_eq!(count, 2 * KEYS);
+    redis::cmd("FLUSHDB").exec(&mut client).expect("emptied");
+    let left: Vec<Option<i64>> = redis::cmd("MGET").arg(&created).query(&mut client).expect("read");
+    assert_eq!(left, vec![None; KEYS]);
+    until("no group is left", || redis::cmd("DBSIZE").query(&mut client) == Ok(0));
+    cluster.stop_all();
+}
+
+#[test]
+fn every_key_of_a_namespace_can_have_a_group_of_its_own() {
+    let mut cluster = Cluster::started("own-all", 3);
+    let mut client = cluster.client(0);
+    redis::cmd("QUORATE").arg(&["NAMESPACE", "CREATE", "5", "GROUPS", "own"]).exec(&mut client).expect("created");
+    redis::cmd("SELECT").arg(5).exec(&mut client).expect("entered");
+    let names = names("k");
+    assert_eq!(incr_all(&mut client, &names), vec![1; KEYS]);
+    assert_eq!(incr_all(&mut client, &names), vec![2; KEYS]);
+    assert_eq!(shown(&mut client, "k7", "kind"), "own");
+    let deleted: usize = redis::cmd("DEL").arg(&names[..100]).query(&mut client).expect("deleted");
+    assert_eq!(deleted, 100);
+    assert_eq!(incr_all(&mut client, &names)[99..101], [1, 3]);
+    cluster.down();
+}

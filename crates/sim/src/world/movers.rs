@@ -1,0 +1,54 @@
+//! Operators who give objects groups of their own, and take them away again, while clients use them.
+
+use quorate_node::root::Groups;
+
+use super::{Event, World};
+use crate::history::Object;
+
+impl World {
+    /// Asks some node to move some object, and plans the next time.
+    pub(super) fn move_an_object(&mut self) {
+        if self.healing {
+            return self.ask_a_volume();
+        }
+        let Some(mean_ms) = self.settings.moves_mean_ms else {
+            return self.plan(1_000_000, Event::Move);
+        };
+        let node = self.random.below(self.nodes.len() as u64) as usize;
+        let action = if self.random.chance(550) { "PROMOTE" } else { "DEMOTE" };
+        let name = Object(self.random.below(u64::from(self.settings.shape.objects)) as u16).to_string();
+        let mut words = vec!["GROUP", action, &name];
+        // Of members that are not its volume's it is refused.
+        let alone = format!("n{}", self.random.range(1..u64::from(self.settings.nodes) + 1));
+        if self.settings.lone_groups && action == "PROMOTE" && self.random.chance(250) {
+            words.extend(["MEMBERS", &alone]);
+        }
+        if self.nodes[node].is_up() {
+            self.call_admin(node, words.iter().map(|word| word.as_bytes().to_vec()).collect());
+        }
+        let next_us = self.random.delay(mean_ms * 1000);
+        self.plan(next_us.max(1), Event::Move);
+    }
+}
+
+impl World {
+    /// Where all objects have groups of their own, no client asks anything of the volumes; what they executed last may not
+    /// be known everywhere. It is once somebody asks.
+    fn ask_a_volume(&mut self) {
+        let node = self.random.below(self.nodes.len() as u64) as usize;
+        let index = self.random.below(u64::from(self.settings.volumes)) as u32;
+        if self.nodes[node].is_up() {
+            self.count_objects(node, index);
+        }
+        self.plan(200_000, Event::Move);
+    }
+}
+
+/// How often objects are moved, of which kind of namespace; drawn with the rest of a world.
+pub(super) fn moves_of(random: &mut crate::random::Random) -> (Groups, Option<u64>) {
+    match random.below(4) {
+        0 => (Groups::Volumes, None),
+        1 => (Groups::Own, None),
+        _ => (Groups::Volumes, Some(*random.pick(&[100, 200, 500]))),
+    }
+}
