@@ -12,6 +12,7 @@ mod cert;
 mod cli;
 mod client;
 mod failure;
+mod group;
 mod inspect;
 mod memory;
 mod namespace;
@@ -47,6 +48,7 @@ enum Command {
     Node(node::Options),
     Status(status::Options),
     Namespace(namespace::Options),
+    Group(group::Options),
     Password(secrets::PasswordOptions),
     Token(secrets::TokenOptions),
     Cert(cert::Options),
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Command::Node(options) => node::run(&options),
         Command::Status(options) => status::run(&options),
         Command::Namespace(options) => namespace::run(&options),
+        Command::Group(options) => group::run(&options),
         Command::Password(options) => secrets::print_password_hash(&options),
         Command::Token(options) => secrets::print_token(&options),
         Command::Cert(options) => cert::run(&options),

@@ -10,7 +10,7 @@ use quorate_resp::Value;
 
 use crate::client::{Client, Endpoint};
 use crate::failure::{Context, Failure};
-use crate::output::{say, table, trimmed};
+use crate::output::{fields, say, table, trimmed};
 
 const EXAMPLES: &str = "Examples:
   quorate namespace create 1 --durability interval    for what a power cut may cost 50 ms of
@@ -139,24 +139,6 @@ fn list(answer: &Value) -> Result<String, Failure> {
         table.add_row(row.iter().map(|(_, value)| value));
     }
     Ok(trimmed(table))
-}
-
-/// The pairs of a map, which in RESP2 is an array of names and values in turn.
-fn fields(entry: &Value) -> Vec<(String, String)> {
-    match entry {
-        Value::Map(pairs) => pairs.iter().map(|(name, value)| (text(name), text(value))).collect(),
-        Value::Array(flat) => flat.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect(),
-        _ => Vec::new(),
-    }
-}
-
-fn text(value: &Value) -> String {
-    match value {
-        Value::Simple(text) | Value::Error(text) => text.clone(),
-        Value::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Value::Integer(number) => number.to_string(),
-        other => format!("{other:?}"),
-    }
 }
 
 fn is_confirmed(number: u32) -> Result<bool, Failure> {

@@ -5,6 +5,7 @@ use std::io::Write;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
+use quorate_resp::Value;
 
 /// Makes a closed pipe end the program as it ends others, for commands that have nothing left to do then.
 ///
@@ -25,6 +26,25 @@ pub(crate) fn say(line: impl Display) {
 /// A line on standard error; lost if that is closed.
 pub(crate) fn complain(line: impl Display) {
     let _ = writeln!(std::io::stderr().lock(), "quorate: {line}");
+}
+
+/// The pairs of a map, which in RESP2 is an array of names and values in turn.
+pub(crate) fn fields(entry: &Value) -> Vec<(String, String)> {
+    match entry {
+        Value::Map(pairs) => pairs.iter().map(|(name, value)| (text(name), text(value))).collect(),
+        Value::Array(flat) => flat.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Simple(text) | Value::Error(text) => text.clone(),
+        Value::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::Integer(number) => number.to_string(),
+        Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join(", "),
+        other => format!("{other:?}"),
+    }
 }
 
 /// A table without lines, as other tools on a terminal print it.

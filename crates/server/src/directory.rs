@@ -82,6 +82,11 @@ fn pid_note(pid: &Option<u32>) -> String {
 }
 
 impl Directory {
+    /// Whether all other nodes of the cluster have accepted this data directory; if not, the node does not serve yet.
+    pub fn is_accepted(path: &Path) -> bool {
+        !path.join(NEW).exists()
+    }
+
     /// Opens the directory of `node` of `cluster`, making it if there is none, and begins a run: one number further.
     pub fn open(path: &Path, cluster: ClusterId, node: NodeId) -> Result<Directory, DirectoryError> {
         fs::create_dir_all(path).map_err(failed("make", path))?;

@@ -9,7 +9,7 @@ use crate::entry::{Purpose, Target};
 use crate::frame::Access;
 
 /// Own groups' objects deleted at once.
-const AT_ONCE_MAX: usize = 512;
+const AT_ONCE_MAX: usize = 64;
 
 #[derive(Default)]
 pub(super) struct Flushes {

@@ -26,8 +26,13 @@ use crate::volume::{Birth, Frozen, Record, Starting, VolumeCommand, own_group, v
 const BIRTH: u8 = 0xB1;
 /// How often coordinators of volumes look after own groups that begin or end.
 const SETTLE_US: u64 = 100_000;
-/// Own groups that one volume asks to stop at once.
-const STOPPING_MAX: usize = 256;
+/// Own groups that this node has asked to stop, and of which nothing has come back: with more, no other is asked, so that ten
+/// thousand that end at once do not drown what clients do meanwhile.
+const STOPPING_AT_ONCE: usize = 1_000;
+/// Looked at for that, in one volume.
+const STOPPING_SEEN_MAX: usize = 4 * STOPPING_AT_ONCE;
+/// Who was asked to stop is asked again after this.
+const STOP_AGAIN_US: u64 = 200_000;
 /// What has come for groups that are not born yet is kept for so long, and up to so many messages.
 const MAIL_PATIENCE_US: u64 = 400_000;
 const MAIL_COUNT_MAX: usize = 16_384;
@@ -46,6 +51,8 @@ pub(super) struct OwnGroups {
     /// Born later than the other members: what they have executed has to be fetched. How often that was asked for.
     late: BTreeMap<GroupId, u32>,
     is_timer_set: bool,
+    /// Asked to stop, for a volume that this node coordinates: when, and how often.
+    asked: HashMap<GroupId, (Instant, u32), FixedState>,
     /// Born here once, and nobody can read as what: they may have spoken, and must not be born again.
     lost: BTreeSet<GroupId>,
 }
@@ -92,6 +99,7 @@ impl Host {
         }
         for &number in &changes.deaths {
             let group = own_group(self.groups[volume as usize].id(), number);
+            self.own.asked.remove(&group);
             self.bury(volume, slot, group);
         }
     }
@@ -352,6 +360,9 @@ impl Host {
                 self.ask_to_stop(volume);
             }
         }
+        // Of volumes that another node coordinates by now, nothing comes back.
+        let now = self.clock.now();
+        self.own.asked.retain(|_, (at, _)| at.after_us(2 * STOP_AGAIN_US) > now);
         self.set_settle_timer(SETTLE_US);
     }
 
@@ -394,28 +405,43 @@ impl Host {
         }
     }
 
+    /// First whoever is believed to coordinate the group is asked, and then, with emphasis, all of its members.
     fn ask_to_stop(&mut self, volume: u32) {
-        let group = &self.groups[volume as usize];
-        let (id, Some(children), Some(objects)) = (group.id(), group.machine.children(), group.machine.objects())
-        else {
-            return;
-        };
-        let record_of = |(number, name): (&u64, &Vec<u8>)| {
-            let record = objects.away(name).and_then(|bytes| Record::decode(bytes).ok())?;
-            (record.number == *number).then_some(record)
-        };
-        let records: Vec<Record> = children.stopping.iter().take(STOPPING_MAX).filter_map(record_of).collect();
-        let members = group.configuration.members.clone();
-        for record in records {
-            let (group, epoch) = (own_group(id, record.number), Epoch(record.epoch));
-            for member in record.member_ids(&members) {
+        let now = self.clock.now();
+        for (record, members) in self.about_to_stop(volume) {
+            let (group, epoch) = (own_group(self.groups[volume as usize].id(), record.number), Epoch(record.epoch));
+            let times = match self.own.asked.get(&group) {
+                Some((at, _)) if at.after_us(STOP_AGAIN_US) > now => continue,
+                Some((_, times)) => *times,
+                None if self.own.asked.len() >= STOPPING_AT_ONCE => continue,
+                None => 0,
+            };
+            self.own.asked.insert(group, (now, times + 1));
+            let insist = times > 0;
+            let here = self.find(group).map(|index| self.groups[index as usize].replica.coordinator());
+            let first = here.unwrap_or(members[0]);
+            for &member in members.iter().filter(|&&member| insist || member == first) {
                 if member == self.settings.node {
-                    self.handle_stop_group(group, epoch, true);
+                    self.handle_stop_group(group, epoch, insist);
                 } else {
-                    self.outbox.send(member, &Message::StopGroup { group, epoch, insist: true });
+                    self.outbox.send(member, &Message::StopGroup { group, epoch, insist });
                 }
             }
         }
+    }
+
+    /// The records of some of the volume's own groups whose last command is asked for, with their members.
+    fn about_to_stop(&self, volume: u32) -> Vec<(Record, Vec<NodeId>)> {
+        let group = &self.groups[volume as usize];
+        let (Some(children), Some(objects)) = (group.machine.children(), group.machine.objects()) else {
+            return Vec::new();
+        };
+        let record_of = |(number, name): (&u64, &Vec<u8>)| {
+            let record = objects.away(name).and_then(|bytes| Record::decode(bytes).ok())?;
+            let members = record.member_ids(&group.configuration.members);
+            (record.number == *number).then_some((record, members))
+        };
+        children.stopping.iter().take(STOPPING_SEEN_MAX).filter_map(record_of).collect()
     }
 
     pub(super) fn handle_stop_group(&mut self, group: GroupId, epoch: Epoch, insist: bool) {

@@ -209,7 +209,11 @@ impl<'a> Process<'a> {
         }
     }
 
+    /// Whether it answers clients, and has been accepted by all others: a cluster that lost a node before would not serve.
     fn answers(&self) -> bool {
+        if !Directory::is_accepted(&self.node.directory) {
+            return false;
+        }
         let client = self.node.config.listen.client;
         let mut endpoint = Endpoint::new(client.ip().to_string(), client.port());
         let tls = &self.node.config.tls;
