@@ -230,3 +230,140 @@ fn decode_results(bytes: &[u8]) -> Results {
     }
     Results::decode(&mut Reader::new(bytes)).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use quorate_object::Outcome;
+    use quorate_protocol::id::{Content as ValueContent, Value};
+    use quorate_protocol::{NodeId, Payload, Stamp};
+
+    use super::*;
+    use crate::envelope::{Envelope, Ticket};
+    use crate::machine::{ReadAnswer, Verdict};
+
+    struct Volume {
+        machine: Machine,
+        number: u64,
+    }
+
+    impl Volume {
+        fn new(owns: bool) -> Volume {
+            let mut machine = Machine::new(Content::Objects(Box::new(Objects::new([7; 16]))));
+            machine.owns = owns;
+            Volume { machine, number: 0 }
+        }
+
+        /// The verdict on a command in a slot of its own, under this ticket.
+        fn run_as(&mut self, number: u64, write: impl FnOnce(&mut Vec<u8>)) -> Verdict {
+            let mut payload = Vec::new();
+            let ticket = Ticket { node: NodeId(1), start: 1, number };
+            Envelope::encode(ticket, Stamp(5_000), 0, write, &mut payload);
+            let content = ValueContent::Commands(Payload::from(&payload[..]));
+            let mut verdicts = Vec::new();
+            self.machine.apply(Slot(number), &Value { stamp: Stamp(100), seed: 1, content }, |_, verdict| {
+                verdicts.push(verdict)
+            });
+            verdicts.pop().expect("one command")
+        }
+
+        fn run(&mut self, command: &Command<'_>) -> Verdict {
+            self.number += 1;
+            self.run_as(self.number, |out| command.encode(out))
+        }
+
+        fn own(&mut self, command: &VolumeCommand) -> Vec<String> {
+            self.number += 1;
+            match self.run_as(self.number, |out| command.encode(out)) {
+                Verdict::Executed(Outcome::Keys(lines)) => {
+                    lines.iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect()
+                }
+                verdict => vec![format!("{verdict:?}")],
+            }
+        }
+
+        fn births(&mut self) -> Vec<Birth> {
+            self.machine.take_changes().map(|changes| changes.births).unwrap_or_default()
+        }
+    }
+
+    const INCR: Command<'_> = Command::IncrBy { key: b"n", delta: 1 };
+
+    fn names(names: &[&str]) -> Vec<Vec<u8>> {
+        names.iter().map(|name| name.as_bytes().to_vec()).collect()
+    }
+
+    fn promote(list: &[&str]) -> VolumeCommand {
+        VolumeCommand::Promote { names: names(list), members: Vec::new() }
+    }
+
+    #[test]
+    fn an_object_goes_with_what_was_executed_on_it_and_comes_back_with_more() {
+        let mut volume = Volume::new(false);
+        volume.run(&Command::IncrBy { key: b"other", delta: 1 });
+        let counted = volume.number + 1;
+        assert!(matches!(volume.run(&INCR), Verdict::Executed(Outcome::Int(1))));
+        assert_eq!(volume.own(&promote(&["n", "nothing"])), ["OK", "ERR no such key"]);
+        let [birth] = &volume.births()[..] else { panic!("one birth") };
+        let mut own = Volume { machine: Machine::thawed([7; 16], &birth.name, &birth.state), number: 100 };
+        assert!(matches!(own.run_as(counted, |out| INCR.encode(out)), Verdict::Again(Outcome::Int(1))));
+        assert!(matches!(own.run(&INCR), Verdict::Executed(Outcome::Int(2))));
+        assert!(matches!(volume.run(&INCR), Verdict::Away(_)));
+        assert_eq!(own.machine.results().of_names(&[name_tag(Some(b"other"))].into()).len(), 0);
+
+        let number = birth.record.number;
+        assert_eq!(volume.own(&VolumeCommand::Demote { names: names(&["n"]) }), ["OK"]);
+        let state = own.machine.freeze(b"n");
+        volume.own(&VolumeCommand::Return { number, state: state.clone() });
+        assert_eq!(volume.machine.take_changes().map(|changes| changes.deaths), Some(vec![number]));
+        assert!(matches!(volume.run_as(101, |out| INCR.encode(out)), Verdict::Again(Outcome::Int(2))));
+        assert!(matches!(volume.run(&INCR), Verdict::Executed(Outcome::Int(3))));
+        // Somebody else brings it again.
+        volume.own(&VolumeCommand::Return { number, state });
+        assert!(matches!(volume.run(&INCR), Verdict::Executed(Outcome::Int(4))));
+    }
+
+    #[test]
+    fn what_is_deleted_leaves_nothing_but_what_was_executed() {
+        let mut volume = Volume::new(false);
+        let create = VolumeCommand::Create { names: names(&["n"]), members: vec![2], value: b"1".to_vec() };
+        assert_eq!(volume.own(&create), ["OK"]);
+        assert!(volume.own(&create)[0].contains("group of its own already"));
+        let [birth] = &volume.births()[..] else { panic!("one birth") };
+        let (number, name) = (birth.record.number, birth.name.clone());
+        volume.own(&VolumeCommand::Retire { number: number + 1, name: name.clone() });
+        assert!(volume.machine.children().is_some_and(|children| children.stopping.is_empty()), "of another group");
+        volume.own(&VolumeCommand::Retire { number, name });
+        volume.own(&VolumeCommand::Return { number, state: Frozen { time_ms: 200, ..Frozen::default() } });
+        assert_eq!((volume.machine.objects().map(Objects::count), volume.machine.time()), (Some(0), Stamp(200)));
+        assert!(matches!(volume.run(&INCR), Verdict::Executed(Outcome::Int(1))), "the name is free again");
+        assert_eq!(volume.own(&promote(&["n"])), ["OK"]);
+        assert!(volume.births()[0].record.number > number, "numbers are not used again");
+    }
+
+    #[test]
+    fn a_copy_is_kept_until_it_is_not_needed() {
+        let mut volume = Volume::new(true);
+        volume.run(&INCR);
+        let slot = volume.number;
+        assert_eq!(volume.births().len(), 1, "every object has a group of its own");
+        assert_eq!(volume.own(&VolumeCommand::Demote { names: names(&["n"]) }).len(), 1);
+        assert!(volume.machine.children().is_some_and(|children| children.starting.contains_key(&slot)));
+        volume.own(&VolumeCommand::Complete { slots: vec![slot] });
+        assert!(volume.machine.children().is_some_and(Children::is_settled));
+    }
+
+    #[test]
+    fn what_is_away_is_shown_and_left_when_the_rest_is_deleted() {
+        let mut volume = Volume::new(false);
+        volume.run(&INCR);
+        volume.run(&Command::IncrBy { key: b"m", delta: 1 });
+        volume.own(&promote(&["n"]));
+        let mut show = Vec::new();
+        VolumeCommand::Show { names: names(&["n", "m", "x"]) }.encode(&mut show);
+        let ReadAnswer::Outcome(Outcome::Keys(lines)) = volume.machine.read(&show, Stamp(0)) else { panic!("lines") };
+        assert_eq!(Record::decode(&lines[0]).map(|record| record.number), Ok(1));
+        assert_eq!((&lines[1][..], &lines[2][..]), (&b""[..], &b"ERR no such key"[..]));
+        let Verdict::Executed(Outcome::Keys(left)) = volume.run(&Command::Flush) else { panic!("names are left") };
+        assert_eq!(left, names(&["n"]));
+    }
+}
