@@ -164,11 +164,17 @@ impl Host {
                 operation.sent_at = now;
                 operation.copies_at_large += 1;
                 operation.attempts = operation.attempts.saturating_add(1);
+                let was_asked_anew = operation.is_asked_anew;
                 let envelope = std::mem::take(&mut operation.envelope);
                 self.send_request(&route, access, &envelope);
                 let operations = self.operations(number);
                 match operations.find_mut(number) {
-                    Some(operation) => operation.envelope = envelope,
+                    Some(operation) => {
+                        operation.envelope = envelope;
+                        if operation.is_asked_anew && !was_asked_anew {
+                            self.ask_anew(number);
+                        }
+                    }
                     // It was a local one, and is answered already.
                     None => operations.recycle(envelope),
                 }
@@ -541,6 +547,25 @@ mod tests {
                 host.stored(number);
             }
         }
+    }
+
+    fn submit_get(host: &mut Host, number: u64, predecessor: Option<u64>) {
+        let target = Target::Slot { namespace: 0, slot: 0 };
+        host.submit(Submission { number, predecessor, target, command: &Command::Get { key: b"key" } });
+    }
+
+    #[test]
+    fn a_doubtful_read_that_is_answered_while_it_is_sent_is_asked_anew() {
+        let mut host = first_of(1);
+        settle(&mut host);
+        submit_set(&mut host, 1, None);
+        submit_get(&mut host, 2, Some(1));
+        host.clients.find_mut(2).expect("it waits for the write").is_doubtful = true;
+        settle(&mut host);
+        let mut answers = Vec::new();
+        host.take_answers(&mut answers);
+        let value = Outcome::Bulk(b"value".to_vec());
+        assert_eq!(answers, [(1, Answer::Outcome(Outcome::Ok)), (2, Answer::Outcome(value))]);
     }
 
     /// The numbers of the commands that are to share the next slot.

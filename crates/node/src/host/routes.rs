@@ -162,7 +162,8 @@ impl Host {
         }
     }
 
-    /// Asks again, as another operation, what this read asked: whatever is still on its way to it is too old.
+    /// Asks again, as another operation, what this read asked: whatever is still on its way to it is too old. One that is
+    /// answered here while it is being sent is asked again by whoever sends it.
     pub(super) fn ask_anew(&mut self, number: u64) {
         let Some(operation) = self.operations(number).find_mut(number) else { return };
         operation.is_asked_anew = true;
