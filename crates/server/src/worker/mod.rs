@@ -275,6 +275,9 @@ impl Worker {
             due = now;
         }
         let timeout = Duration::from_micros(due.0.saturating_sub(now.0));
+        // Where there is less processor than work, whoever has something to say to this node goes first: it shares this
+        // turn's frames and sync then. Where nobody waits for the processor this returns at once.
+        std::thread::yield_now();
         match self.poll.poll(events, Some(timeout)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => {
                 return Err(ServerError::Io { action: "wait for sockets", source: error });
