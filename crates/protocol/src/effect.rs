@@ -7,6 +7,7 @@
 //! `step` cannot fail. Nonsense from a peer is ignored and counted; a refusal is an effect; a disk error is the host's.
 
 use alloc::vec::Vec;
+use core::convert::Infallible;
 use core::fmt;
 
 use crate::id::{Instant, NodeId, Payload, Slot, Stamp, Value};
@@ -18,10 +19,14 @@ pub trait Replica: Sized {
     type Message: Clone + fmt::Debug;
     /// What a replica must not forget.
     type Record: Clone + fmt::Debug;
+    /// What a host asks of a replica beyond proposals, and how the replica answers. `Infallible` where there is nothing:
+    /// the host then needs no arm for either.
+    type Request: Clone + fmt::Debug;
+    type Answer: Clone + fmt::Debug;
 
     /// Takes back a record, in the order in which they were persisted. Any prefix of them is a valid past.
     fn restore(&mut self, record: Self::Record);
-    fn step(&mut self, cx: &mut Cx<'_>, event: Event<Self::Message>, out: &mut Effects<Self>);
+    fn step(&mut self, cx: &mut Cx<'_>, event: Event<Self::Message, Self::Request>, out: &mut Effects<Self>);
     /// Panics, naming the values, if an invariant is broken.
     fn check(&self);
 }
@@ -42,12 +47,14 @@ pub struct Cx<'a> {
 }
 
 #[derive(Clone, Debug)]
-pub enum Event<M> {
+pub enum Event<M, Q = Infallible> {
     Received {
         from: NodeId,
         message: M,
     },
     Proposed(Proposal),
+    /// A protocol without a sequence of decided values is asked in its own words.
+    Requested(Q),
     /// The detector lost this node, and this group has reason to care.
     Suspected(NodeId),
     /// This member's node says that its replica neither votes nor serves any more, until the node starts anew: in this
@@ -121,6 +128,8 @@ pub enum Effect<R: Replica> {
         proposal: Proposal,
         why: Refusal,
     },
+    /// Answers [`Event::Requested`].
+    Answered(R::Answer),
     /// `peer` lacks decided slots from `from` on: send it what the log has, or a snapshot.
     CatchUp {
         peer: NodeId,
@@ -139,6 +148,7 @@ impl<R: Replica> fmt::Debug for Effect<R> {
             Effect::Decided { slot, value, .. } => write!(f, "decided {slot:?} {value:?}"),
             Effect::Readable { token } => write!(f, "readable {token}"),
             Effect::Refused { proposal, why } => write!(f, "refused {proposal:?} {why:?}"),
+            Effect::Answered(answer) => write!(f, "answered {answer:?}"),
             Effect::CatchUp { peer, from } => write!(f, "catch up {peer} from {from:?}"),
             Effect::WakeAt(instant) => write!(f, "wake at {instant:?}"),
         }

@@ -3,25 +3,23 @@
 
 mod harness;
 
-use std::fmt::Debug;
-
 use harness::{Cluster, Random, Recorded, recover};
 use quorate_protocol::effect::{Cx, Effect, Effects, Event, Proposal, ReadMode, Replica};
 use quorate_protocol::id::{Instant, NodeId, Slot, Stamp};
-use quorate_protocol::paxos::{Message, Paxos};
+use quorate_protocol::paxos::Paxos;
 use quorate_protocol::peers::Peers;
 use quorate_protocol::quorum::QuorumSystem;
 
 /// A step to be taken: the world as it was, and what happened.
-struct Step<M> {
+struct Step<R: Replica> {
     now: Instant,
     stamp: Stamp,
     random: u64,
     peers: Peers,
-    event: Event<M>,
+    event: Event<R::Message, R::Request>,
 }
 
-fn take<R: Replica>(replica: &mut R, me: NodeId, step: &Step<R::Message>) -> Vec<Effect<R>> {
+fn take<R: Replica>(replica: &mut R, me: NodeId, step: &Step<R>) -> Vec<Effect<R>> {
     let mut out = Effects::default();
     let mut nonsense_count = 0;
     let Step { now, stamp, random, ref peers, ref event } = *step;
@@ -32,7 +30,7 @@ fn take<R: Replica>(replica: &mut R, me: NodeId, step: &Step<R::Message>) -> Vec
 }
 
 /// Two replicas that live through the same do the same.
-fn assert_deterministic<R: Replica>(make: impl Fn() -> R, me: NodeId, steps: &[Step<R::Message>]) {
+fn assert_deterministic<R: Replica>(make: impl Fn() -> R, me: NodeId, steps: &[Step<R>]) {
     let (mut one, mut other) = (make(), make());
     for step in steps {
         let (said, repeated) = (take(&mut one, me, step), take(&mut other, me, step));
@@ -41,7 +39,7 @@ fn assert_deterministic<R: Replica>(make: impl Fn() -> R, me: NodeId, steps: &[S
 }
 
 /// Messages that come twice, and all of them once more at the end, break nothing: what is decided is decided once, in order.
-fn assert_tolerant<R: Replica>(make: impl Fn() -> R, me: NodeId, steps: &[Step<R::Message>]) {
+fn assert_tolerant<R: Replica>(make: impl Fn() -> R, me: NodeId, steps: &[Step<R>]) {
     let mut replica = make();
     let mut expected = Slot(0);
     let mut follow = |effects: Vec<Effect<R>>| {
@@ -67,10 +65,7 @@ fn assert_tolerant<R: Replica>(make: impl Fn() -> R, me: NodeId, steps: &[Step<R
 }
 
 /// Whatever prefix of the records was written, a replica comes of it that works.
-fn assert_restorable<R: Replica>(count: usize, restore: impl Fn(usize) -> R, me: NodeId, last: &Step<R::Message>)
-where
-    R::Message: Debug,
-{
+fn assert_restorable<R: Replica>(count: usize, restore: impl Fn(usize) -> R, me: NodeId, last: &Step<R>) {
     for length in 0..=count {
         let mut replica = restore(length);
         replica.check();
@@ -103,7 +98,7 @@ fn history(seed: u64) -> Cluster {
     cluster
 }
 
-fn steps_of(cluster: &Cluster, id: NodeId) -> Vec<Step<Message>> {
+fn steps_of(cluster: &Cluster, id: NodeId) -> Vec<Step<Paxos>> {
     let recorded = cluster.events.as_ref().expect("recorded").iter().filter(|recorded| recorded.node == id);
     let step = |recorded: &Recorded| {
         let Recorded { now, stamp, random, ref peers, ref event, .. } = *recorded;

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::convert::Infallible;
 use core::mem;
 
 use super::acceptor::Following;
@@ -518,6 +519,8 @@ pub(super) fn refuse(proposal: Proposal, why: Refusal, out: &mut Effects<Paxos>)
 impl Replica for Paxos {
     type Message = Message;
     type Record = Record;
+    type Request = Infallible;
+    type Answer = Infallible;
 
     fn restore(&mut self, record: Record) {
         match record {
@@ -556,7 +559,7 @@ impl Replica for Paxos {
         let concerns_idle = match &event {
             Event::Woken => false,
             Event::Suspected(_) | Event::Silenced(_) => self.is_successor(cx),
-            Event::Received { .. } | Event::Proposed(_) => true,
+            Event::Received { .. } | Event::Proposed(_) | Event::Requested(_) => true,
         };
         if self.is_idle() && !concerns_idle {
             return;
