@@ -3,6 +3,7 @@
 //! What concerns the cluster becomes the words that a Redis client would send behind `QUORATE`, goes to the worker over
 //! a bounded channel, and comes back as JSON. Whether the node lives and serves is read without asking the worker.
 
+mod groups;
 mod guard;
 mod listener;
 mod token;
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -56,6 +57,8 @@ const HELLO: &str = "This is the admin port of a Quorate node. Redis clients con
                      POST   /namespaces/N     ?replicas=3&volumes=64&durability=sync&reads=lease\n\
                      PATCH  /namespaces/N     ?reads=quorum\n\
                      DELETE /namespaces/N\n\
+                     GET    /groups/N/KEY     the group that an object is in; the key as in a%2Fb\n\
+                     POST   /groups/N         create, promote, demote or show up to 10,000, as the JSON body says\n\
                      GET    /log-level\n\
                      PUT    /log-level        ?level=debug\n\
                      GET    /openapi.json     all of this, for programs\n";
@@ -182,6 +185,8 @@ fn router(admin: Admin) -> Router {
         .route("/status", get(status))
         .route("/namespaces", get(namespaces))
         .route("/namespaces/{number}", post(create_namespace).patch(set_namespace).delete(drop_namespace))
+        .route("/groups/{number}/{key}", get(groups::show_group))
+        .route("/groups/{number}", post(groups::change_groups).layer(DefaultBodyLimit::max(groups::BODY_BYTES_MAX)))
         .route("/log-level", get(log_level).put(set_log_level))
         .route("/openapi.json", get(openapi))
         .fallback(nothing_there)
@@ -232,7 +237,7 @@ async fn metrics(State(admin): State<Admin>) -> Response {
     let mut latest = admin.latest.lock().await;
     let text = match &*latest {
         Some((at, text)) if at.elapsed() < FIGURES_FRESH => text.clone(),
-        _ => match admin.request(|answer| Request::Figures { answer }).await {
+        _ => match admin.request(ANSWER_WITHIN, |answer| Request::Figures { answer }).await {
             Ok(figures) => latest.insert((Instant::now(), figures.render().into())).1.clone(),
             Err(why) => return respond(Err(why)),
         },
@@ -340,14 +345,23 @@ enum NoReply {
 impl Admin {
     async fn ask(&self, words: &[&str]) -> Result<AdminReply, NoReply> {
         let words = words.iter().map(|word| word.as_bytes().to_vec()).collect();
-        match self.request(|answer| Request::Words { namespace: 0, words, answer }).await? {
+        self.ask_within(ANSWER_WITHIN, 0, words).await
+    }
+
+    /// The words behind `QUORATE`, said by a client that has entered this namespace.
+    async fn ask_within(&self, within: Duration, namespace: u32, words: Vec<Vec<u8>>) -> Result<AdminReply, NoReply> {
+        match self.request(within, |answer| Request::Words { namespace, words, answer }).await? {
             Answer::Admin(reply) => Ok(reply),
             Answer::Failed(failure) => Err(NoReply::Failed(failure)),
             Answer::Outcome(_) => Ok(AdminReply::Ok),
         }
     }
 
-    async fn request<A>(&self, request: impl FnOnce(oneshot::Sender<A>) -> Request) -> Result<A, NoReply> {
+    async fn request<A>(
+        &self,
+        within: Duration,
+        request: impl FnOnce(oneshot::Sender<A>) -> Request,
+    ) -> Result<A, NoReply> {
         let (answer, answered) = oneshot::channel();
         match self.requests.try_send(request(answer)) {
             Ok(()) => {}
@@ -355,7 +369,7 @@ impl Admin {
         }
         // A poll that is gone answers nobody, which is noticed below.
         let _ = self.waker.wake();
-        match tokio::time::timeout(ANSWER_WITHIN, answered).await {
+        match tokio::time::timeout(within, answered).await {
             Err(_elapsed) => Err(NoReply::Silent),
             Ok(Err(_dropped)) => Err(NoReply::Busy),
             Ok(Ok(answer)) => Ok(answer),

@@ -105,9 +105,16 @@ impl Nodes {
 
     /// The same with more header lines, each with its end.
     pub fn http_with(&self, index: usize, request: &str, headers: &str) -> (u16, String) {
+        self.http_sending(index, request, headers, "")
+    }
+
+    /// The same with a body.
+    pub fn http_sending(&self, index: usize, request: &str, headers: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.configs[index].listen.admin).expect("HTTP is served");
         stream.set_read_timeout(Some(PATIENCE)).expect("it is open");
-        write!(stream, "{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}\r\n").expect("it is read");
+        let length = if body.is_empty() { String::new() } else { format!("content-length: {}\r\n", body.len()) };
+        let lines = format!("{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}{length}\r\n{body}");
+        stream.write_all(lines.as_bytes()).expect("it is read");
         let mut response = String::new();
         stream.read_to_string(&mut response).expect("a response in time");
         let status = response.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("a status");

@@ -4,11 +4,11 @@ use serde_json::Value;
 
 use crate::common::{Nodes, until};
 
-/// Targets, and the status that each must have.
+/// Targets, with a body after a space, and the status that each must have.
 type Requests = [(&'static str, u16)];
 
 /// For each method and path of the description.
-const REQUESTS: [(&str, &str, &Requests); 12] = [
+const REQUESTS: [(&str, &str, &Requests); 14] = [
     ("get", "/", &[("/", 200)]),
     ("get", "/healthz", &[("/healthz", 200)]),
     ("get", "/readyz", &[("/readyz", 200)]),
@@ -29,6 +29,33 @@ const REQUESTS: [(&str, &str, &Requests); 12] = [
     ),
     ("patch", "/namespaces/{number}", &[("/namespaces/3?reads=lease", 200), ("/namespaces/3?volumes=4", 400)]),
     ("delete", "/namespaces/{number}", &[("/namespaces/3", 200), ("/namespaces/3", 400), ("/namespaces/0", 400)]),
+    (
+        "post",
+        "/groups/{number}",
+        &[
+            (r#"/groups/0 {"action": "create", "keys": ["a/b", "c"], "members": ["n1"], "value": "v"}"#, 200),
+            (r#"/groups/0 {"action": "create", "keys_base64": ["AP8="]}"#, 200),
+            (r#"/groups/0 {"action": "promote", "keys": ["c", "missing"]}"#, 200),
+            (r#"/groups/0 {"action": "show", "keys": ["c", "missing"]}"#, 200),
+            (r#"/groups/0 {"action": "demote", "keys": ["c"]}"#, 200),
+            (r#"/groups/0 {"action": "create", "keys": ["d"], "members": ["n9"]}"#, 400),
+            (r#"/groups/0 {"action": "burn", "keys": ["c"]}"#, 400),
+            ("/groups/0", 400),
+            (r#"/groups/x {"action": "show", "keys": ["c"]}"#, 400),
+            (r#"/groups/77 {"action": "show", "keys": ["c"]}"#, 404),
+        ],
+    ),
+    (
+        "get",
+        "/groups/{number}/{key}",
+        &[
+            ("/groups/0/a%2Fb", 200),
+            ("/groups/0/%00%FF", 200),
+            ("/groups/0/missing", 404),
+            ("/groups/77/c", 404),
+            ("/groups/x/c", 400),
+        ],
+    ),
     ("get", "/log-level", &[("/log-level", 200)]),
     ("put", "/log-level", &[("/log-level", 400), ("/log-level?level=inf", 400), ("/log-level?level=", 400)]),
     ("get", "/openapi.json", &[("/openapi.json", 200)]),
@@ -56,7 +83,11 @@ fn every_answer_is_as_described() {
     for (method, path, requests) in REQUESTS {
         for (target, expected) in requests {
             let request = format!("{} {target}", method.to_uppercase());
-            let (status, body) = nodes.http(0, &request);
+            let (request, sent) = match request.match_indices(' ').nth(1) {
+                Some((at, _)) => request.split_at(at),
+                None => (&request[..], ""),
+            };
+            let (status, body) = nodes.http_sending(0, request, "", sent.trim_start());
             assert_eq!(status, *expected, "{request}: {body}");
             let response = &description["paths"][path][method]["responses"][status.to_string()];
             assert!(response.is_object(), "{request} may not answer {status}");
@@ -64,7 +95,7 @@ fn every_answer_is_as_described() {
                 Value::Null => assert!(response["content"]["text/plain"].is_object(), "{request} has no content"),
                 ref schema => {
                     let body = serde_json::from_str(&body).unwrap_or_else(|error| panic!("{request}: {error}: {body}"));
-                    check(&description, schema, &body, &request);
+                    check(&description, schema, &body, request);
                 }
             }
         }
@@ -74,7 +105,7 @@ fn every_answer_is_as_described() {
 fn line_of_list(line: &str) -> (String, String) {
     let mut words = line.split_whitespace();
     let mut word = || words.next().unwrap_or_default();
-    (word().to_lowercase(), word().replace("/N", "/{number}"))
+    (word().to_lowercase(), word().replace("/N", "/{number}").replace("KEY", "{key}"))
 }
 
 /// Panics where `value` is not what `schema` describes, or more.
@@ -82,6 +113,16 @@ fn check(description: &Value, schema: &Value, value: &Value, at: &str) {
     if let Some(reference) = schema["$ref"].as_str() {
         let schema = description.pointer(reference.trim_start_matches('#')).expect("it refers to something");
         return check(description, schema, value, at);
+    }
+    if let Some(alternatives) = schema["oneOf"].as_array() {
+        let described = |alternative: &&Value| {
+            let reference = alternative["$ref"].as_str().expect("it refers to something");
+            let schema = description.pointer(reference.trim_start_matches('#')).expect("it refers to something");
+            let mut required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            required.all(|name| value.get(name).is_some())
+        };
+        let fitting = alternatives.iter().find(described);
+        return check(description, fitting.unwrap_or_else(|| panic!("{at}: what is {value}?")), value, at);
     }
     let expected = schema["type"].as_str().unwrap_or_else(|| panic!("{at}: no type in {schema}"));
     let found = match value {
@@ -128,3 +169,39 @@ fn what_is_not_there_is_refused_with_a_hint() {
 }
 
 const LOUD: &str = "\"loud\" is no level; use one of off, error, warn, info, debug, trace";
+
+#[test]
+fn own_groups_are_made_shown_and_ended_over_http() {
+    let nodes = Nodes::started(1);
+    until("the node is ready", || nodes.http(0, "GET /readyz").0 == 200);
+    let groups = |body: &str| {
+        let (status, answer) = nodes.http_sending(0, "POST /groups/0", "", body);
+        assert_eq!(status, 200, "{body}: {answer}");
+        serde_json::from_str::<Value>(&answer).expect("JSON")
+    };
+    let created = groups(r#"{"action": "create", "keys": ["a", "a b"], "value_base64": "+/8="}"#);
+    assert_eq!((&created[0]["ok"], &created[1]["ok"]), (&Value::Bool(true), &Value::Bool(true)));
+    let again = groups(r#"{"action": "create", "keys": ["a"]}"#);
+    assert_eq!(again[0]["error"], "ERR the key has a group of its own already");
+    assert_eq!(groups(r#"{"action": "create", "keys_base64": ["AP8v"]}"#)[0]["ok"], true);
+    for key in ["a%20b", "%00%ff%2f", "a"] {
+        let (status, shown) = nodes.http(0, &format!("GET /groups/0/{key}"));
+        assert_eq!(status, 200, "{shown}");
+        let shown: Value = serde_json::from_str(&shown).expect("JSON");
+        assert_eq!((&shown["kind"], &shown["members"][0]), (&"own".into(), &"n1".into()), "{key}");
+    }
+    assert_eq!(groups(r#"{"action": "demote", "keys": ["a"]}"#)[0]["ok"], true);
+    until("it is back in its volume", || nodes.http(0, "GET /groups/0/a").1.contains("\"kind\":\"volume\""));
+    // As many as one request may name, and one more.
+    let many = |count: usize| {
+        let keys: Vec<String> = (0..count).map(|number| format!("\"many:{number}\"")).collect();
+        format!(r#"{{"action": "create", "keys": [{}]}}"#, keys.join(","))
+    };
+    let answers = groups(&many(10_000));
+    let answers = answers.as_array().expect("a list");
+    assert_eq!((answers.len(), answers.iter().filter(|answer| answer["ok"] == true).count()), (10_000, 10_000));
+    let (status, refusal) = nodes.http_sending(0, "POST /groups/0", "", &many(10_001));
+    assert!(status == 400 && refusal.contains("not 10001"), "{status}: {refusal}");
+    let (status, refusal) = nodes.http_sending(0, "POST /groups/0", "", &" ".repeat((32 << 20) + 1));
+    assert!(status == 413 && refusal.contains("at most 33554432 bytes"), "{status}: {refusal}");
+}
