@@ -32,9 +32,28 @@ pub enum Planted {
     DecideOnMinority = 12,
     /// A coordinator counts answers that were given under an earlier grant.
     StaleGrantCounts = 13,
+    /// A member of a chain answers without a lease.
+    ChainLeaseIgnored = 101,
+    /// What a successor is sent leaves out the first update that it lacks.
+    ChainRepairTooShort = 102,
+    /// A member acknowledges what the tail has not got.
+    ChainAcknowledgementOvertakes = 103,
+    /// A node that has joined acts as the tail before the old one knows.
+    ChainActivatesEarly = 104,
+    /// A message of an old epoch is acted on.
+    ChainOldEpochAccepted = 105,
+    /// An update is forwarded before it is on the own disk.
+    ChainForwardsBeforeDurable = 106,
+    /// A new tail reads before it has decided what it holds.
+    ChainReadsBeforeLevel = 107,
+    /// A node that joins anew keeps updates that it had and nobody else may have.
+    ChainRejoinKeepsSuffix = 108,
+    /// A joining node counts as complete when it has only begun.
+    ChainJoinedTooEarly = 109,
 }
 
 impl Planted {
+    /// In Multi-Paxos.
     pub const ALL: [Planted; 13] = [
         Planted::PromiseNotPersisted,
         Planted::AcceptNotPersisted,
@@ -49,6 +68,19 @@ impl Planted {
         Planted::AcceptedSlotDroppedInRecovery,
         Planted::DecideOnMinority,
         Planted::StaleGrantCounts,
+    ];
+
+    /// In chains, which the simulator of nodes does not run yet: found by the random runs of the protocol's own tests.
+    pub const IN_CHAIN: [Planted; 9] = [
+        Planted::ChainLeaseIgnored,
+        Planted::ChainRepairTooShort,
+        Planted::ChainAcknowledgementOvertakes,
+        Planted::ChainActivatesEarly,
+        Planted::ChainOldEpochAccepted,
+        Planted::ChainForwardsBeforeDurable,
+        Planted::ChainReadsBeforeLevel,
+        Planted::ChainRejoinKeepsSuffix,
+        Planted::ChainJoinedTooEarly,
     ];
 }
 

@@ -333,6 +333,8 @@ macro_rules! tagged {
     };
 }
 
+mod chain;
+
 impl Wire for Vec<AcceptedValue> {
     fn encode(&self, out: &mut Vec<u8>) {
         put_list(out, self);

@@ -3,11 +3,13 @@
 
 mod harness;
 
+use harness::chain::{Load, World};
 use harness::{Cluster, Random, Recorded, recover};
+use quorate_protocol::chain::Chain;
 use quorate_protocol::effect::{Cx, Effect, Effects, Event, Proposal, ReadMode, Replica};
 use quorate_protocol::id::{Instant, NodeId, Slot, Stamp};
 use quorate_protocol::paxos::Paxos;
-use quorate_protocol::peers::Peers;
+use quorate_protocol::peers::{Peers, Timing};
 use quorate_protocol::quorum::QuorumSystem;
 
 /// A step to be taken: the world as it was, and what happened.
@@ -120,6 +122,62 @@ fn paxos_conforms() {
             assert_deterministic(born, node.id, &steps);
             assert_tolerant(born, node.id, &steps);
             let restore = |count| recover(&cluster.configuration, node.id, &node.disk, count).0;
+            assert_restorable(node.disk.log.len(), restore, node.id, last);
+        }
+    }
+    assert!(decided > 100, "{decided} slots decided: the histories are too quiet");
+}
+
+/// A history of a chain of three and one that joins.
+fn history_of_chain(seed: u64) -> World {
+    let mut world = World::new(4, 3, seed);
+    world.events = Some(Vec::new());
+    let mut random = Random::new(seed);
+    for turn in 0..600_u64 {
+        world.now = world.now.after_us(random.below(20_000));
+        let node = NodeId(1 + random.below(4) as u32);
+        match random.below(10) {
+            0 | 1 => world.sync(node),
+            2 => world.propose(NodeId(1), Proposal::Commands(format!("c{turn}").into_bytes().into())),
+            3 => world.propose(node, Proposal::Read { token: turn, mode: ReadMode::Lease }),
+            4 => world.attend(node),
+            5 if turn > 200 && world.parent.changes == 0 => {
+                world.parent.join(NodeId(4));
+                let membership = world.parent.membership.clone();
+                world.tell(NodeId(3), membership.clone());
+                world.tell(NodeId(4), membership);
+            }
+            _ => {
+                if let Some(packet) = world.packets.pop_front().filter(|packet| !matches!(packet.load, Load::Told(_))) {
+                    world.deliver(packet);
+                }
+            }
+        }
+    }
+    world
+}
+
+#[test]
+fn chain_conforms() {
+    let mut decided = 0;
+    for seed in 1..=100 {
+        let world = history_of_chain(seed);
+        decided += world.checks.chosen.len();
+        let events = world.events.as_ref().expect("recorded");
+        for node in &world.nodes {
+            let own = events.iter().filter(|recorded| recorded.node == node.id);
+            let peers = || Peers::new(Timing::default(), Instant(0), 1);
+            let steps: Vec<_> = own
+                .map(|recorded| {
+                    let harness::chain::Recorded { now, stamp, random, ref event, .. } = *recorded;
+                    Step { now, stamp, random, peers: peers(), event: event.clone() }
+                })
+                .collect();
+            let (Some(last), Some(birth)) = (steps.last(), &node.born) else { continue };
+            let born = || Chain::new(birth.clone(), node.id);
+            assert_deterministic(born, node.id, &steps);
+            assert_tolerant(born, node.id, &steps);
+            let restore = |count| harness::chain::recover(birth, node.id, &node.disk, count).0;
             assert_restorable(node.disk.log.len(), restore, node.id, last);
         }
     }

@@ -6,7 +6,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
+use harness::chain::World;
 use harness::{Body, Cluster, Packet};
+use quorate_protocol::chain;
 use quorate_protocol::effect::{Cx, Effect, Effects, Event, Proposal, ReadMode, Replica};
 use quorate_protocol::id::{
     Ballot, Configuration, Content, Epoch, GroupId, Instant, NodeId, Payload, Slot, Stamp, Value,
@@ -198,4 +200,52 @@ fn wishes_to_be_woken_do_not_pile_up() {
 fn so_many_members_and_no_more() {
     assert!(born(MEMBERS_MAX).is_coordinating());
     assert!(std::panic::catch_unwind(|| born(MEMBERS_MAX + 1)).is_err());
+}
+
+fn world_of_chain() -> World {
+    let mut world = World::new(2, 2, 1);
+    world.trace = Some(String::new());
+    world
+}
+
+fn refusals_in_chain(world: &mut World, word: &str) -> usize {
+    let trace = world.trace.replace(String::new()).unwrap_or_default();
+    trace.lines().filter(|line| line.contains("refused") && line.contains(word)).count()
+}
+
+#[test]
+fn a_head_refuses_what_is_beyond_its_window() {
+    let mut world = world_of_chain();
+    for number in 0..chain::WINDOW_SLOTS + 3 {
+        world.propose(N1, Proposal::Commands(Arc::from(format!("c{number}").as_bytes())));
+    }
+    assert_eq!(refusals_in_chain(&mut world, "Overloaded"), 3);
+    world.synced_at_once = true;
+    world.sync(N1);
+    while let Some(packet) = world.packets.pop_front() {
+        world.deliver(packet);
+    }
+    assert_eq!(world.checks.chosen.len(), chain::WINDOW_SLOTS);
+    world.propose(N1, Proposal::Mark);
+    assert_eq!(refusals_in_chain(&mut world, "Overloaded"), 0);
+}
+
+#[test]
+fn a_head_takes_one_update_of_any_size_and_none_beyond_its_window_of_bytes() {
+    let mut world = world_of_chain();
+    world.trace = None;
+    world.propose(N1, Proposal::Commands(payload(chain::WINDOW_BYTES)));
+    world.trace = Some(String::new());
+    world.propose(N1, Proposal::Mark);
+    assert_eq!(refusals_in_chain(&mut world, "Overloaded"), 1);
+    assert_eq!(world.node(N1).replica.as_ref().map_or(0, |replica| replica.status().in_flight), 1);
+}
+
+#[test]
+fn reads_that_wait_in_a_chain_are_counted() {
+    let mut world = world_of_chain();
+    for token in 0..chain::WAITING_READS_MAX as u64 + 2 {
+        world.propose(N2, Proposal::Read { token, mode: ReadMode::Quorum });
+    }
+    assert_eq!(refusals_in_chain(&mut world, "Overloaded"), 2);
 }

@@ -9,12 +9,12 @@
 mod harness;
 
 use std::fmt::Write;
-use std::path::Path;
-use std::sync::Arc;
 
+use harness::chain::script::ChainScript;
+use harness::golden::{self, milliseconds, node, number, payload};
 use harness::{Cluster, Packet};
 use quorate_protocol::effect::{Proposal, ReadMode};
-use quorate_protocol::id::{NodeId, Payload};
+use quorate_protocol::id::NodeId;
 use quorate_protocol::quorum::QuorumSystem;
 
 const TICK_US: u64 = 50_000;
@@ -22,31 +22,12 @@ const HEARTBEAT_TICKS: u64 = 2;
 
 #[test]
 fn paxos() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts/paxos");
-    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    assert!(!paths.is_empty());
-    let mut wrong = Vec::new();
-    for path in paths {
-        let expected = std::fs::read_to_string(&path).unwrap();
-        let actual = Script::default().play(&expected);
-        if actual != expected {
-            if std::env::var_os("UPDATE").is_some() {
-                std::fs::write(&path, &actual).unwrap();
-            } else {
-                wrong.push(format!("{}:\n{}", path.display(), first_difference(&expected, &actual)));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{}\nUPDATE=1 rewrites the files", wrong.join("\n"));
+    golden::play("paxos", Script::default);
 }
 
-fn first_difference(expected: &str, actual: &str) -> String {
-    let pairs = expected.lines().zip(actual.lines()).enumerate();
-    match pairs.into_iter().find(|(_, (expected, actual))| expected != actual) {
-        Some((number, (expected, actual))) => format!("line {}\n  - {expected}\n  + {actual}", number + 1),
-        None => String::from("one is longer than the other"),
-    }
+#[test]
+fn chain() {
+    golden::play("chain", ChainScript::default);
 }
 
 #[derive(Default)]
@@ -57,28 +38,7 @@ struct Script {
     ticks: u64,
 }
 
-impl Script {
-    fn play(&mut self, text: &str) -> String {
-        let mut printed = String::new();
-        for block in text.split("\n\n") {
-            let commands: Vec<_> = block.lines().take_while(|line| *line != "----").collect();
-            let mut output = String::new();
-            for line in &commands {
-                writeln!(printed, "{line}").expect("strings take everything");
-                let command = line.split('#').next().unwrap_or_default().trim();
-                if !command.is_empty() {
-                    self.execute(command, &mut output);
-                }
-            }
-            if block.lines().any(|line| line == "----") {
-                printed.push_str("----\n");
-                printed.push_str(&output);
-            }
-            printed.push('\n');
-        }
-        format!("{}\n", printed.trim_end())
-    }
-
+impl golden::Player for Script {
     fn execute(&mut self, command: &str, output: &mut String) {
         let words: Vec<_> = command.split_whitespace().collect();
         if let ["new", count, ref rest @ ..] = words[..] {
@@ -121,7 +81,9 @@ impl Script {
             output.push_str(&std::mem::take(trace));
         }
     }
+}
 
+impl Script {
     fn act(&mut self, words: &[&str]) {
         let cluster = self.cluster();
         match *words {
@@ -234,20 +196,4 @@ impl ContentOnly for quorate_protocol::Value {
         let text = format!("{self:?}");
         text.split('@').next().unwrap_or_default().to_string()
     }
-}
-
-fn node(text: &str) -> NodeId {
-    NodeId(number(text.strip_prefix('n').expect("a node is n1, n2, ...")))
-}
-
-fn payload(text: &str) -> Payload {
-    Arc::from(text.as_bytes())
-}
-
-fn number<T: std::str::FromStr>(text: &str) -> T {
-    text.parse().unwrap_or_else(|_| panic!("{text} is not a number"))
-}
-
-fn milliseconds(text: &str) -> u64 {
-    number::<u64>(text.strip_suffix("ms").expect("a duration is in ms")) * 1000
 }

@@ -3,7 +3,8 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use quorate_protocol::id::{Ballot, Content, Instant, NodeId, Slot, Stamp, Value};
+use quorate_protocol::chain;
+use quorate_protocol::id::{Ballot, Content, Epoch, Instant, NodeId, Slot, Stamp, Value};
 use quorate_protocol::paxos::{AcceptedValue, Message, Position, Record};
 use quorate_protocol::peers;
 use quorate_protocol::wire::{Malformed, Reader, Wire};
@@ -106,6 +107,58 @@ fn messages_between_nodes() {
     golden(&peers::Message::Grant { sent_at: Instant(7), number: 0x0102 }, &["02", SEVEN, SLOT_BYTES]);
 }
 
+fn membership(joining: Option<NodeId>) -> Arc<chain::Membership> {
+    Arc::new(chain::Membership { epoch: Epoch(9), members: Arc::from([NodeId(2), NodeId(1)]), joining })
+}
+
+const MEMBERS_BYTES: &str = "09000000020000000200000001000000";
+const EPOCH_BYTES: &str = "08000000";
+
+#[test]
+fn messages_of_a_chain() {
+    use chain::Body;
+    let message = |body, bytes: &[&str]| {
+        let groups = [&[EPOCH_BYTES], bytes].concat();
+        golden(&chain::Message { epoch: Epoch(8), body }, &groups);
+    };
+    let (frontier, next_slot) = (Slot(7), SLOT);
+    message(Body::Forward { slot: SLOT, frontier, value: command() }, &["01", SLOT_BYTES, SEVEN, COMMAND_BYTES]);
+    let slots = vec![(SLOT, command())];
+    message(Body::Suffix { slots, frontier }, &["02", "01000000", SLOT_BYTES, COMMAND_BYTES, SEVEN]);
+    message(Body::Acknowledge { frontier }, &["03", SEVEN]);
+    let connect = Body::Connect { membership: membership(Some(NodeId(5))), next_slot };
+    message(connect, &["04", MEMBERS_BYTES, "0105000000", SLOT_BYTES]);
+    message(Body::Held { next_slot }, &["05", SLOT_BYTES]);
+    message(Body::Newest { membership: membership(None) }, &["06", MEMBERS_BYTES, "00"]);
+    message(Body::Behind, &["07"]);
+    message(Body::Query { round: 7, confirmed: true }, &["08", SEVEN, "01"]);
+    message(Body::Committed { round: 7, frontier: SLOT }, &["09", SEVEN, SLOT_BYTES]);
+    message(Body::Confirm { round: 7 }, &["0a", SEVEN]);
+    message(Body::Confirmed { round: 7 }, &["0b", SEVEN]);
+    message(Body::Kept { next_slot, joined: false }, &["0c", SLOT_BYTES, "00"]);
+}
+
+#[test]
+fn records_of_a_chain() {
+    use chain::{Position, Record};
+    let adopted = Record::Adopted { membership: membership(None), decided: SLOT };
+    golden(&adopted, &["01", MEMBERS_BYTES, "00", SLOT_BYTES]);
+    let update = Record::Update { epoch: Epoch(8), slot: SLOT, value: command(), frontier: Slot(7) };
+    golden(&update, &["02", EPOCH_BYTES, SLOT_BYTES, SEVEN, COMMAND_BYTES]);
+    golden(&Record::Joined { epoch: Epoch(8) }, &["03", EPOCH_BYTES]);
+    let position = Position {
+        next_slot: SLOT,
+        time: Stamp(7),
+        stopped: true,
+        membership: membership(Some(NodeId(5))),
+        since: Epoch(8),
+        established: true,
+        joined: false,
+    };
+    let bytes = ["04", SLOT_BYTES, SEVEN, "01", MEMBERS_BYTES, "0105000000", EPOCH_BYTES, "01", "00"];
+    golden(&Record::Checkpoint(position), &bytes);
+}
+
 #[test]
 fn counts_and_lengths_are_not_believed() {
     // A promise of four thousand million values in five bytes.
@@ -148,17 +201,18 @@ fn noise_is_refused_or_read_faithfully() {
         if let Some(tag) = noise.first_mut() {
             *tag %= 16;
         }
-        let mut reader = Reader::new(&noise);
-        if let Ok(message) = Message::decode(&mut reader) {
-            let mut bytes = Vec::new();
-            message.encode(&mut bytes);
-            assert_eq!(bytes, noise[..noise.len() - reader.remaining()], "{message:?}");
-        }
-        let mut reader = Reader::new(&noise);
-        if let Ok(record) = Record::decode(&mut reader) {
-            let mut bytes = Vec::new();
-            record.encode(&mut bytes);
-            assert_eq!(bytes, noise[..noise.len() - reader.remaining()], "{record:?}");
-        }
+        faithful::<Message>(&noise);
+        faithful::<Record>(&noise);
+        faithful::<chain::Body>(&noise);
+        faithful::<chain::Record>(&noise);
+    }
+}
+
+fn faithful<T: Wire + Debug>(noise: &[u8]) {
+    let mut reader = Reader::new(noise);
+    if let Ok(decoded) = T::decode(&mut reader) {
+        let mut bytes = Vec::new();
+        decoded.encode(&mut bytes);
+        assert_eq!(bytes, noise[..noise.len() - reader.remaining()], "{decoded:?}");
     }
 }

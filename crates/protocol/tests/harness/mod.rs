@@ -3,6 +3,9 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
+pub mod chain;
+pub mod golden;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
 use std::sync::Arc;
