@@ -15,6 +15,7 @@ use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, ClientConnection, StreamOwned};
 
 use crate::failure::Failure;
+use crate::wire::Wire;
 
 /// How long a node may take to accept a connection.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -130,38 +131,6 @@ pub(crate) struct Client {
     received: Vec<u8>,
 }
 
-/// What the bytes go over.
-#[derive(Debug)]
-pub(crate) enum Wire {
-    Plain(TcpStream),
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
-}
-
-impl Read for Wire {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Wire::Plain(stream) => stream.read(buffer),
-            Wire::Tls(stream) => stream.read(buffer),
-        }
-    }
-}
-
-impl Write for Wire {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Wire::Plain(stream) => stream.write(bytes),
-            Wire::Tls(stream) => stream.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Wire::Plain(stream) => stream.flush(),
-            Wire::Tls(stream) => stream.flush(),
-        }
-    }
-}
-
 /// Why a request got no reply. The connection is of no further use.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
@@ -202,6 +171,15 @@ impl Client {
         let stream = open(endpoint, CONNECT_WITHIN);
         let stream = stream.map_err(|source| ClientError::Unreachable { endpoint: endpoint.to_string(), source })?;
         Client::begin(endpoint, stream)
+    }
+
+    /// A client that has entered this namespace.
+    pub(crate) fn connect_to_namespace(endpoint: &Endpoint, namespace: u32) -> Result<Client, Failure> {
+        let mut client = Client::connect(endpoint)?;
+        if namespace != 0 {
+            client.ask(&["SELECT", &namespace.to_string()])?;
+        }
+        Ok(client)
     }
 
     /// A client for which connecting and each call take at most so long.

@@ -86,10 +86,7 @@ struct Members {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
-    let mut client = Client::connect(&options.endpoint)?;
-    if options.namespace != 0 {
-        client.ask(&["SELECT".to_owned(), options.namespace.to_string()])?;
-    }
+    let mut client = Client::connect_to_namespace(&options.endpoint, options.namespace)?;
     let (action, keys, tail) = words_of(&options.command);
     let keys = keys.all()?;
     let mut tally = Tally { of: keys.len(), shows_progress: std::io::stderr().is_terminal(), ..Tally::default() };

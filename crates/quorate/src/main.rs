@@ -22,6 +22,7 @@ mod secrets;
 mod sim;
 mod status;
 mod up;
+mod wire;
 
 use failure::Failure;
 

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use mio::{Events, Interest, Poll, Token};
-use quorate_resp::{Value, write_request};
+use quorate_resp::write_request;
 
 use super::cpu::Processes;
 use super::replies::{ReplyCounter, Unexpected};
-use super::wire::Wire;
 use super::{Operation, Row};
 use crate::client::{Client, Endpoint};
 use crate::failure::{Context, Failure};
+use crate::wire::Wire;
 
 const KEY_PREFIX: &str = "bench:";
 const KEY_DIGITS: usize = 12;
@@ -153,8 +153,10 @@ struct Run<'a> {
     last_reply_at: Instant,
 }
 
+type Stream = Wire<mio::net::TcpStream>;
+
 struct Connection {
-    stream: Wire,
+    stream: Stream,
     /// The batch, of which `written` bytes are sent.
     requests: Vec<u8>,
     digits: Vec<usize>,
@@ -338,15 +340,9 @@ impl Connection {
 }
 
 /// A connection that knows the password, if there is one, and is in the namespace.
-fn connect(target: &Endpoint, namespace: u32) -> Result<Wire, Failure> {
-    let mut client = Client::connect(target)?;
-    if namespace != 0 {
-        match client.ask(&["SELECT", &namespace.to_string()])? {
-            Value::Simple(_) => {}
-            other => return Err(Failure(format!("SELECT was answered with {other:?}"))),
-        }
-    }
-    Wire::new(client.into_stream()).context(format_args!("cannot use the connection to {target}"))
+fn connect(target: &Endpoint, namespace: u32) -> Result<Stream, Failure> {
+    let client = Client::connect_to_namespace(target, namespace)?;
+    client.into_stream().without_waiting().context(format_args!("cannot use the connection to {target}"))
 }
 
 /// The numbers of the keys, in the order in which they are sent.

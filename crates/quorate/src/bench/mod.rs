@@ -18,7 +18,6 @@ mod load;
 mod pairs;
 mod peer;
 mod replies;
-mod wire;
 
 use crate::client::{Client, Endpoint};
 use crate::failure::{Context, Failure};

@@ -1,34 +1,35 @@
-//! A connection that never waits, with TLS or without.
+//! A connection's bytes, with TLS or without, over a socket that waits or one that does not.
 
 use std::io::{self, Read, Write};
+use std::net::TcpStream;
 
-use mio::net::TcpStream;
 use rustls::{ClientConnection, StreamOwned};
 
-use crate::client;
-
-pub(super) enum Wire {
-    Plain(TcpStream),
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+#[derive(Debug)]
+pub(crate) enum Wire<S: Read + Write = TcpStream> {
+    Plain(S),
+    Tls(Box<StreamOwned<ClientConnection, S>>),
 }
 
 impl Wire {
     /// Goes on with a connection that has been used by waiting for it.
-    pub(super) fn new(stream: client::Wire) -> io::Result<Wire> {
-        match stream {
-            client::Wire::Plain(stream) => {
-                stream.set_nonblocking(true)?;
-                Ok(Wire::Plain(TcpStream::from_std(stream)))
-            }
-            client::Wire::Tls(stream) => {
+    pub(crate) fn without_waiting(self) -> io::Result<Wire<mio::net::TcpStream>> {
+        let converted = |stream: TcpStream| {
+            stream.set_nonblocking(true)?;
+            io::Result::Ok(mio::net::TcpStream::from_std(stream))
+        };
+        match self {
+            Wire::Plain(stream) => converted(stream).map(Wire::Plain),
+            Wire::Tls(stream) => {
                 let (session, stream) = stream.into_parts();
-                stream.set_nonblocking(true)?;
-                Ok(Wire::Tls(Box::new(StreamOwned::new(session, TcpStream::from_std(stream)))))
+                Ok(Wire::Tls(Box::new(StreamOwned::new(session, converted(stream)?))))
             }
         }
     }
+}
 
-    pub(super) fn socket(&mut self) -> &mut TcpStream {
+impl<S: Read + Write> Wire<S> {
+    pub(crate) fn socket(&mut self) -> &mut S {
         match self {
             Wire::Plain(stream) => stream,
             Wire::Tls(stream) => stream.get_mut(),
@@ -36,12 +37,12 @@ impl Wire {
     }
 
     /// Whether a read that returns less than was asked for has emptied the socket. TLS hands out a record at a time.
-    pub(super) fn reads_all_there_is(&self) -> bool {
+    pub(crate) fn reads_all_there_is(&self) -> bool {
         matches!(self, Wire::Plain(_))
     }
 }
 
-impl Read for Wire {
+impl<S: Read + Write> Read for Wire<S> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Wire::Plain(stream) => stream.read(buffer),
@@ -50,7 +51,7 @@ impl Read for Wire {
     }
 }
 
-impl Write for Wire {
+impl<S: Read + Write> Write for Wire<S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Wire::Plain(stream) => stream.write(bytes),
