@@ -54,7 +54,7 @@ enum Command {
     Token(secrets::TokenOptions),
     Cert(cert::Options),
     Cli(cli::Options),
-    Bench(bench::Options),
+    Bench(Box<bench::Options>),
     Sim(sim::Options),
     Inspect(inspect::Options),
 }

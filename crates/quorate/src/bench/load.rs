@@ -39,19 +39,30 @@ pub(super) struct Load {
     /// Each write is followed by Redis's WAIT for two replicas.
     waits: bool,
     until: Until,
+    order: Order,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
-    /// Keys at random, for so long after a warm-up.
+    /// For so long after a warm-up.
     Elapsed(Duration),
     /// Each key once.
     AllKeys,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// The state of an xorshift generator.
+    Random(u64),
+    /// One after the other, the first one again after the last one: the next one.
+    InTurn(u64),
+}
+
 #[derive(Debug)]
 pub(super) struct Measured {
     pub(super) row: Row,
+    /// Where somebody goes on who takes the keys in turn.
+    pub(super) key_next: u64,
     /// The first error that the server answered with.
     pub(super) error: Option<String>,
 }
@@ -74,13 +85,23 @@ impl Load {
             namespace: 0,
             waits: false,
             until: Until::Elapsed(measured),
+            order: Order::Random(0x9e37_79b9_7f4a_7c15),
         }
     }
 
     pub(super) fn fill(size: u32, keys: u64) -> Load {
-        let (connections, pipeline) = (FILL_CONNECTIONS, FILL_PIPELINE);
-        let (operation, until) = (Operation::Set, Until::AllKeys);
-        Load { operation, connections, pipeline, size, keys, namespace: 0, waits: false, until }
+        let filled = Load::random(Operation::Set, FILL_CONNECTIONS, FILL_PIPELINE, size, keys, Duration::ZERO);
+        filled.each_once()
+    }
+
+    /// The same operations, on each key once.
+    pub(super) fn each_once(self) -> Load {
+        Load { until: Until::AllKeys, order: Order::InTurn(0), ..self }
+    }
+
+    /// The same, on one key after the other from this one on.
+    pub(super) fn in_turn(&self, key: u64) -> Load {
+        Load { order: Order::InTurn(key), ..self.clone() }
     }
 
     pub(super) fn in_namespace(self, namespace: u32) -> Load {
@@ -106,22 +127,23 @@ impl Load {
 
     pub(super) fn run(&self, targets: &[Endpoint], processes: &Processes) -> Result<Measured, Failure> {
         let mut run = Run::new(self, targets)?;
-        if let Until::Elapsed(measured) = self.until {
-            run.advance(Some(measured / 5))?;
-            run.begin_counting();
-            let cpu_before = processes.cpu_us();
-            run.advance(Some(measured))?;
-            let cpu_after = processes.cpu_us();
-            Ok(run.measured(cpu_before.zip(cpu_after).map(|(before, after)| after.saturating_sub(before))))
-        } else {
-            run.advance(None)?;
-            Ok(run.measured(None))
-        }
+        let duration = match self.until {
+            Until::AllKeys => None,
+            Until::Elapsed(measured) => {
+                run.advance(Some(measured / 5))?;
+                run.begin_counting();
+                Some(measured)
+            }
+        };
+        let cpu_before = processes.cpu_us();
+        run.advance(duration)?;
+        let cpu_after = processes.cpu_us();
+        Ok(run.measured(cpu_before.zip(cpu_after).map(|(before, after)| after.saturating_sub(before))))
     }
 
     /// `pipeline` requests, and where the digits of their keys are.
     fn requests(&self) -> (Vec<u8>, Vec<usize>) {
-        let key = format!("{KEY_PREFIX}{:0KEY_DIGITS$}", 0);
+        let key = key(0);
         let value = "x".repeat(self.size as usize);
         let mut request = Vec::new();
         match self.operation {
@@ -317,7 +339,11 @@ impl<'a> Run<'a> {
             errors: self.errors() - self.errors_before,
         };
         let error = self.connections.iter().find_map(|connection| connection.replies.first_error.clone());
-        Measured { row, error }
+        let key_next = match self.keys.order {
+            Order::InTurn(next) => next % self.load.keys,
+            Order::Random(_) => 0,
+        };
+        Measured { row, key_next, error }
     }
 }
 
@@ -345,26 +371,21 @@ fn connect(target: &Endpoint, namespace: u32) -> Result<Stream, Failure> {
     client.into_stream().without_waiting().context(format_args!("cannot use the connection to {target}"))
 }
 
+/// The key of this number.
+pub(super) fn key(number: u64) -> String {
+    format!("{KEY_PREFIX}{number:0KEY_DIGITS$}")
+}
+
 /// The numbers of the keys, in the order in which they are sent.
 struct Keys {
     count: u64,
+    is_endless: bool,
     order: Order,
-}
-
-enum Order {
-    /// The state of an xorshift generator.
-    Random(u64),
-    /// The next one.
-    Ascending(u64),
 }
 
 impl Keys {
     fn new(load: &Load) -> Keys {
-        let order = match load.until {
-            Until::Elapsed(_) => Order::Random(0x9e37_79b9_7f4a_7c15),
-            Until::AllKeys => Order::Ascending(0),
-        };
-        Keys { count: load.keys, order }
+        Keys { count: load.keys, is_endless: load.until != Until::AllKeys, order: load.order }
     }
 }
 
@@ -379,11 +400,12 @@ impl Iterator for Keys {
                 *state ^= *state << 17;
                 Some((*state >> 16) % self.count)
             }
-            Order::Ascending(next) => {
-                let key = *next;
+            Order::InTurn(next) if self.is_endless || *next < self.count => {
+                let key = *next % self.count;
                 *next += 1;
-                (key < self.count).then_some(key)
+                Some(key)
             }
+            Order::InTurn(_) => None,
         }
     }
 }
@@ -423,6 +445,8 @@ mod tests {
         let keys: Vec<u64> = Keys::new(&Load::fill(16, 5)).collect();
         assert_eq!(keys, [0, 1, 2, 3, 4]);
         let random = Load::random(Operation::Get, 1, 1, 16, 7, Duration::ZERO);
+        let in_turn: Vec<u64> = Keys::new(&random.in_turn(5)).take(4).collect();
+        assert_eq!(in_turn, [5, 6, 0, 1]);
         let drawn: Vec<u64> = Keys::new(&random).take(1000).collect();
         assert!(drawn.iter().all(|&key| key < 7));
         assert!((0..7).all(|key| drawn.contains(&key)));

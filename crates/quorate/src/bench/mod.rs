@@ -8,12 +8,13 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use quorate_node::status::{NodeState, Status};
 use serde::Serialize;
 
 mod cpu;
 mod etcd;
+mod groups;
 mod load;
 mod pairs;
 mod peer;
@@ -39,7 +40,8 @@ const EXAMPLES: &str = "Examples:
   quorate bench -p 6379 --pids $(pidof redis-server)       another server alone
   quorate bench --tls --cacert ca.pem --password-file pw   an encrypted port, with a password
   quorate bench --ops set --seconds 1 --against redis+wait=127.0.0.1:6380,127.0.0.1:6381,127.0.0.1:6382
-                                                           both in turns: 20 pairs, ratios with intervals";
+                                                           both in turns: 20 pairs, ratios with intervals
+  quorate bench groups --help                              what very many groups of their own cost";
 
 /// Measure SET and GET: throughput, latency, and CPU per operation of the servers
 ///
@@ -48,7 +50,7 @@ const EXAMPLES: &str = "Examples:
 /// be named with --pids: any server that speaks the Redis protocol can be measured. Existing keys named
 /// `bench:000000000000` and on are overwritten.
 #[derive(Debug, Args)]
-#[command(disable_help_flag = true, after_help = EXAMPLES)]
+#[command(disable_help_flag = true, disable_help_subcommand = true, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(crate) struct Options {
     #[command(flatten)]
     endpoint: Endpoint,
@@ -97,6 +99,13 @@ pub(crate) struct Options {
     /// Print a JSON array of all measurements
     #[arg(long)]
     json: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Groups(groups::Options),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -122,11 +131,14 @@ struct Row {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
+    if let Some(Command::Groups(groups)) = &options.command {
+        return groups::run(&options.endpoint, groups).map(|()| ExitCode::SUCCESS);
+    }
     let status = cluster_status(&options.endpoint)?;
     let targets = targets(options, status.as_ref())?;
-    let processes = processes(options, status.as_ref())?;
+    let processes = processes(&options.endpoint, &options.pids, status.as_ref())?;
     if options.pairs.is_some() || !options.against.is_empty() {
-        return pairs::run(options, &targets, processes).map(|()| ExitCode::SUCCESS);
+        return pairs::run(options, &targets, &processes).map(|()| ExitCode::SUCCESS);
     }
     let mut rows = Vec::new();
     let mut refusal = None;
@@ -134,7 +146,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         say(HEADER);
     }
     for (load, is_measured) in loads(options) {
-        let Measured { row, error } = load.run(&targets, &processes)?;
+        let Measured { row, error, .. } = load.run(&targets, &processes)?;
         refusal = refusal.or(error);
         if is_measured {
             if !options.json {
@@ -199,11 +211,11 @@ fn targets(options: &Options, status: Option<&Status>) -> Result<Vec<Endpoint>, 
     .collect()
 }
 
-fn processes(options: &Options, status: Option<&Status>) -> Result<Processes, Failure> {
-    if !options.pids.is_empty() {
-        return Processes::named(&options.pids);
+fn processes(endpoint: &Endpoint, pids: &[u32], status: Option<&Status>) -> Result<Processes, Failure> {
+    if !pids.is_empty() {
+        return Processes::named(pids);
     }
-    let is_local = matches!(options.endpoint.host.as_str(), "127.0.0.1" | "localhost" | "::1");
+    let is_local = matches!(endpoint.host.as_str(), "127.0.0.1" | "localhost" | "::1");
     let nodes = status.filter(|_| is_local).map_or(&[][..], |status| &status.nodes);
     Ok(Processes::of_nodes(nodes.iter().filter_map(|node| node.own.as_ref().map(|own| own.pid))))
 }

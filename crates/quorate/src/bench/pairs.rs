@@ -21,9 +21,9 @@ pub(super) struct Estimate {
     interval: Option<(f64, f64)>,
 }
 
-/// One server under one load.
+/// One server under one load, or one of several things that a server is asked for.
 #[derive(Debug, Serialize)]
-struct Compared {
+pub(super) struct Compared {
     server: String,
     operation: super::Operation,
     connections: u32,
@@ -34,52 +34,38 @@ struct Compared {
     latency_p50_us: Estimate,
     latency_p99_us: Estimate,
     cpu_us_per_operation: Option<Estimate>,
-    /// The cluster's throughput divided by this server's, and its processor time an operation.
+    /// The first's throughput divided by this one's, and its processor time an operation.
     throughput_ratio: Option<Estimate>,
     cpu_ratio: Option<Estimate>,
 }
 
-struct Contender {
-    name: String,
-    peer: Option<Peer>,
-    processes: Processes,
+/// One of those that are measured in turns.
+pub(super) struct Contender<'a> {
+    pub(super) name: String,
+    pub(super) measure: Box<dyn FnMut() -> Result<Measured, Failure> + 'a>,
 }
 
 /// How many pairs, unless somebody says.
 const PAIRS: u32 = 20;
 
-pub(super) fn run(options: &Options, targets: &[Endpoint], processes: Processes) -> Result<(), Failure> {
-    let mut contenders = vec![Contender { name: "this".to_owned(), peer: None, processes }];
-    for peer in &options.against {
-        let contender = Contender { name: peer.name.clone(), peer: Some(peer.clone()), processes: peer.processes() };
-        contenders.push(contender);
-    }
+pub(super) fn run(options: &Options, targets: &[Endpoint], processes: &Processes) -> Result<(), Failure> {
+    let peers: Vec<(&Peer, Processes)> = options.against.iter().map(|peer| (peer, peer.processes())).collect();
     let mut all = Vec::new();
-    for (load, is_measured) in loads(options) {
-        for peer in &options.against {
-            peer.check(load.operation, if is_measured { load.pipeline } else { 1 })?;
+    for (load, is_measured) in &loads(options) {
+        for (peer, _) in &peers {
+            peer.check(load.operation, if *is_measured { load.pipeline } else { 1 })?;
         }
-        let mut rows: Vec<Vec<Row>> = contenders.iter().map(|_| Vec::new()).collect();
-        for pair in 0..if is_measured { options.pairs.unwrap_or(PAIRS) } else { 1 } {
-            let mut order: Vec<usize> = (0..contenders.len()).collect();
-            // Who comes second may find a warmer machine, or a fuller disk.
-            if pair % 2 == 1 {
-                order.reverse();
-            }
-            for at in order {
-                let Contender { peer, processes, .. } = &contenders[at];
-                let measured = match peer {
-                    None => load.run(targets, processes)?,
-                    Some(peer) => peer.measure(&load, processes)?,
-                };
-                rows[at].push(served(&contenders[at].name, measured)?);
-            }
-        }
-        if is_measured {
-            let compared: Vec<Compared> =
-                contenders.iter().zip(&rows).map(|(contender, own)| compare(&contender.name, &rows[0], own)).collect();
+        let ours = Contender { name: "this".to_owned(), measure: Box::new(|| load.run(targets, processes)) };
+        let theirs = peers.iter().map(|(peer, processes)| Contender {
+            name: peer.name.clone(),
+            measure: Box::new(|| peer.measure(load, processes)),
+        });
+        let mut contenders: Vec<Contender<'_>> = [ours].into_iter().chain(theirs).collect();
+        let pairs = if *is_measured { options.pairs.unwrap_or(PAIRS) } else { 1 };
+        let compared = in_turns(pairs, &mut contenders)?;
+        if *is_measured {
             if !options.json {
-                print(&compared);
+                print(&compared, "server", "ours to theirs");
             }
             all.extend(compared);
         }
@@ -91,8 +77,25 @@ pub(super) fn run(options: &Options, targets: &[Endpoint], processes: Processes)
     Ok(())
 }
 
+/// Measures each so often, and compares the first with the others.
+pub(super) fn in_turns(pairs: u32, contenders: &mut [Contender<'_>]) -> Result<Vec<Compared>, Failure> {
+    let mut rows: Vec<Vec<Row>> = contenders.iter().map(|_| Vec::new()).collect();
+    for pair in 0..pairs {
+        let mut order: Vec<usize> = (0..contenders.len()).collect();
+        // Who comes second may find a warmer machine, or a fuller disk.
+        if pair % 2 == 1 {
+            order.reverse();
+        }
+        for at in order {
+            let Contender { name, measure } = &mut contenders[at];
+            rows[at].push(served(name, measure()?)?);
+        }
+    }
+    Ok(contenders.iter().zip(&rows).map(|(contender, own)| compare(&contender.name, &rows[0], own)).collect())
+}
+
 /// A measurement that can be compared: nothing was refused, and something was answered.
-fn served(server: &str, Measured { row, error }: Measured) -> Result<Row, Failure> {
+pub(super) fn served(server: &str, Measured { row, error, .. }: Measured) -> Result<Row, Failure> {
     match error {
         Some(error) => Err(Failure(format!("{server}: some requests were refused, the first with: {error}"))),
         None if row.operations_per_s == 0.0 => {
@@ -102,7 +105,7 @@ fn served(server: &str, Measured { row, error }: Measured) -> Result<Row, Failur
     }
 }
 
-fn compare(server: &str, ours: &[Row], theirs: &[Row]) -> Compared {
+pub(super) fn compare(server: &str, ours: &[Row], theirs: &[Row]) -> Compared {
     let of = |figure: &dyn Fn(&Row) -> f64| estimate(theirs.iter().map(figure).collect());
     let ratio = |figure: &dyn Fn(&Row) -> f64| {
         estimate(ours.iter().zip(theirs).map(|(our, their)| figure(our) / figure(their)).collect())
@@ -150,15 +153,14 @@ fn rank(count: usize) -> Option<usize> {
     (rank > 0).then_some(rank)
 }
 
-fn print(compared: &[Compared]) {
+pub(super) fn print(compared: &[Compared], column: &str, ratios: &str) {
     let first = &compared[0];
     let operation = if first.operation == super::Operation::Set { "SET" } else { "GET" };
     let Compared { connections, pipeline, size_bytes, pairs, .. } = first;
     say(format_args!(
-        "{operation}, {connections} connections, pipeline {pipeline}, {size_bytes} B: medians of {pairs}, ratios of ours to theirs"
+        "{operation}, {connections} connections, pipeline {pipeline}, {size_bytes} B: medians of {pairs}, ratios of {ratios}"
     ));
-    let mut lines =
-        table(&["server", "ops/s", "p50 ms", "p99 ms", "CPU us/op", "ratio of ops/s", "ratio of CPU us/op"]);
+    let mut lines = table(&[column, "ops/s", "p50 ms", "p99 ms", "CPU us/op", "ratio of ops/s", "ratio of CPU us/op"]);
     for row in compared {
         let ms = |estimate: Estimate| format!("{:.3}", estimate.median / 1000.0);
         let ratio = |estimate: Option<Estimate>| estimate.map_or_else(String::new, |estimate| told(&estimate));
@@ -207,7 +209,7 @@ mod tests {
             cpu_us_per_operation: None,
             errors: 0,
         };
-        assert!(served("redis+wait", Measured { row, error: None }).is_err());
+        assert!(served("redis+wait", Measured { row, key_next: 0, error: None }).is_err());
     }
 
     #[test]

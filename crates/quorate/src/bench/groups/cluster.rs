@@ -1,0 +1,144 @@
+//! The cluster that is measured: its nodes, what they use, and the namespaces that are made for it.
+
+use std::cell::RefCell;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quorate_node::status::{NodeState, Status};
+use quorate_resp::Value;
+use serde::Serialize;
+
+use super::super::cpu::Processes;
+use super::super::load::{Load, Measured};
+use super::super::processes;
+use crate::client::{Client, Endpoint};
+use crate::failure::Failure;
+use crate::status;
+
+pub(super) struct Cluster {
+    endpoint: Endpoint,
+    pub(super) nodes: Vec<Node>,
+    /// Those of all nodes.
+    pub(super) processes: Processes,
+    /// Namespaces that were made for the benchmark and are still there.
+    made: RefCell<Vec<u32>>,
+}
+
+pub(super) struct Node {
+    pub(super) name: String,
+    pub(super) endpoint: Endpoint,
+    process: Processes,
+}
+
+/// What a node had allocated at two moments, and what that is for each of so many things.
+#[derive(Debug, Serialize)]
+pub(super) struct NodeMemory {
+    pub(super) node: String,
+    pub(super) before_bytes: u64,
+    pub(super) after_bytes: u64,
+    pub(super) bytes_each: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct NodeIdle {
+    pub(super) node: String,
+    /// Of one core; absent if the node's process is not known.
+    pub(super) cpu_percent: Option<f64>,
+}
+
+impl Cluster {
+    pub(super) fn find(endpoint: &Endpoint, pids: &[u32]) -> Result<Cluster, Failure> {
+        let status = status::fetch(&mut Client::connect(endpoint)?)?;
+        if let Some(node) = status.nodes.iter().find(|node| node.state != NodeState::Live) {
+            return Err(Failure(format!("{} is not there: own groups are measured with all nodes", node.name)));
+        }
+        let processes = processes(endpoint, pids, Some(&status))?;
+        let node = |node: &quorate_node::status::NodeStatus| {
+            let at = endpoint.at(&node.client);
+            let at =
+                at.ok_or_else(|| Failure(format!("{} has no address for clients: {:?}", node.name, node.client)))?;
+            let pid = node.own.as_ref().map(|own| own.pid).filter(|_| !processes.is_empty());
+            let process = pid.map_or_else(Processes::default, |pid| Processes::of_nodes([pid].into_iter()));
+            Ok::<_, Failure>(Node { name: node.name.clone(), endpoint: at, process })
+        };
+        let nodes = status.nodes.iter().map(node).collect::<Result<_, _>>()?;
+        Ok(Cluster { endpoint: endpoint.clone(), nodes, processes, made: RefCell::default() })
+    }
+
+    pub(super) fn run(&self, load: &Load) -> Result<Measured, Failure> {
+        load.run(std::slice::from_ref(&self.endpoint), &self.processes)
+    }
+
+    pub(super) fn make_namespace(&self, number: u32, settings: &[&str]) -> Result<(), Failure> {
+        let number_text = number.to_string();
+        let words = [&["QUORATE", "NAMESPACE", "CREATE", &number_text], settings].concat();
+        Client::connect(&self.endpoint)?.ask(&words)?;
+        self.made.borrow_mut().push(number);
+        // Any node may be asked for it.
+        let deadline = Instant::now() + Duration::from_secs(10);
+        for node in &self.nodes {
+            while let Err(failure) = Client::connect_to_namespace(&node.endpoint, number) {
+                if Instant::now() > deadline {
+                    return Err(failure);
+                }
+                thread::sleep(Duration::from_millis(20));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn made(&self) -> Vec<u32> {
+        self.made.borrow().clone()
+    }
+
+    pub(super) fn drop_namespace(&self, number: u32) -> Result<(), Failure> {
+        Client::connect(&self.endpoint)?.ask(&["QUORATE", "NAMESPACE", "DROP", &number.to_string()])?;
+        self.made.borrow_mut().retain(|made| *made != number);
+        Ok(())
+    }
+
+    /// Whether each node is a member of each volume.
+    pub(super) fn holds_everywhere(&self, namespace: u32) -> Result<bool, Failure> {
+        let Status { volumes, .. } = status::fetch(&mut Client::connect(&self.endpoint)?)?;
+        let mut of_namespace = volumes.iter().filter(|volume| volume.namespace == namespace);
+        Ok(of_namespace.all(|volume| volume.members.len() == self.nodes.len()))
+    }
+
+    /// What each node has allocated.
+    pub(super) fn memory(&self) -> Result<Vec<u64>, Failure> {
+        self.nodes.iter().map(|node| used_memory(&node.endpoint)).collect()
+    }
+
+    pub(super) fn memory_since(&self, before: &[u64], count: u64) -> Result<Vec<NodeMemory>, Failure> {
+        let after = self.memory()?;
+        let since = |((node, &before_bytes), after_bytes): ((&Node, &u64), u64)| NodeMemory {
+            node: node.name.clone(),
+            before_bytes,
+            after_bytes,
+            bytes_each: (after_bytes as f64 - before_bytes as f64) / count as f64,
+        };
+        Ok(self.nodes.iter().zip(before).zip(after).map(since).collect())
+    }
+
+    pub(super) fn idle(&self, seconds: u64) -> Result<Vec<NodeIdle>, Failure> {
+        let times = || -> Vec<Option<u64>> { self.nodes.iter().map(|node| node.process.cpu_us()).collect() };
+        let before = times();
+        thread::sleep(Duration::from_secs(seconds));
+        let spent = before.into_iter().zip(times()).map(|(before, after)| Some(after?.saturating_sub(before?)));
+        let idle = |(node, us): (&Node, Option<u64>)| NodeIdle {
+            node: node.name.clone(),
+            cpu_percent: us.map(|us| us as f64 / (seconds * 10_000) as f64),
+        };
+        Ok(self.nodes.iter().zip(spent).map(idle).collect())
+    }
+}
+
+fn used_memory(endpoint: &Endpoint) -> Result<u64, Failure> {
+    let text = match Client::connect(endpoint)?.ask(&["INFO", "memory"])? {
+        Value::Bulk(text) | Value::Verbatim { text, .. } => String::from_utf8_lossy(&text).into_owned(),
+        other => return Err(Failure(format!("INFO was answered with {other:?}"))),
+    };
+    let line = text.lines().find_map(|line| line.strip_prefix("used_memory:"));
+    let bytes = line.and_then(|text| text.trim().parse().ok());
+    bytes.ok_or_else(|| Failure(format!("{endpoint} does not tell the memory that it uses")))
+}
