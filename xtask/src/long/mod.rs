@@ -21,7 +21,7 @@ struct Job {
     run: fn(&Path, &mut Options) -> Result<(), Failure>,
 }
 
-const JOBS: [Job; 5] = [
+const JOBS: [Job; 6] = [
     Job {
         name: "checkpoints",
         options: "[--groups 1000000]",
@@ -39,6 +39,12 @@ const JOBS: [Job; 5] = [
         options: "[--minutes 60] [--target NAME]",
         about: "every fuzz target, for so long each, one after the other",
         run: fuzz::run,
+    },
+    Job {
+        name: "groups",
+        options: "[--groups 1000000] [--gigabytes N]",
+        about: "so many own groups in a cluster: nodes killed under writes, restart until it answers, every value verified",
+        run: groups::groups_of_a_cluster,
     },
     Job {
         name: "log",

@@ -11,6 +11,7 @@ mod kill;
 mod ledger;
 mod life;
 mod load;
+mod many;
 mod nodes;
 mod own;
 mod pause;

@@ -118,13 +118,27 @@ impl Cluster {
         self.start_by_hand_under(index, &[]);
     }
 
+    /// The same for all nodes, at once.
+    pub(crate) fn start_all_by_hand(&mut self) {
+        (0..self.node_count()).for_each(|index| self.spawn_by_hand(index, &[]));
+        (0..self.node_count()).for_each(|index| self.wait_for_answer(index));
+    }
+
     /// The same under another program, whose words come first.
     pub(crate) fn start_by_hand_under(&mut self, index: usize, wrapper: &[&str]) {
+        self.spawn_by_hand(index, wrapper);
+        self.wait_for_answer(index);
+    }
+
+    fn spawn_by_hand(&mut self, index: usize, wrapper: &[&str]) {
         let directory = self.node_directory(index);
         let words: Vec<&str> = wrapper.iter().copied().chain([env!("CARGO_BIN_EXE_quorate")]).collect();
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).arg("node").arg("--config").arg(directory.join("node.toml")).stdin(Stdio::null());
         self.by_hand[index] = Some(spawn(&mut command, &directory.join("log")));
+    }
+
+    fn wait_for_answer(&mut self, index: usize) {
         until("the node answers", || {
             let child = self.by_hand[index].as_mut().expect("just started");
             let ended = child.try_wait().expect("ours to wait for");

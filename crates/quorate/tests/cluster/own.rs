@@ -1,5 +1,7 @@
 //! Objects with groups of their own, through the public interface.
 
+use std::process::Command;
+
 use redis::{Connection, RedisError, RedisResult, Value};
 
 use crate::nodes::{Cluster, until};
@@ -11,7 +13,7 @@ fn group(client: &mut Connection, words: &[&str]) -> RedisResult<Value> {
 }
 
 /// What `SHOW` says under a name, as text.
-fn shown(client: &mut Connection, key: &str, field: &str) -> String {
+pub(crate) fn shown(client: &mut Connection, key: &str, field: &str) -> String {
     let map: Vec<Value> = redis::cmd("QUORATE").arg(&["GROUP", "SHOW", key]).query(client).expect("shown");
     let text =
         |value: &Value| redis::from_redis_value::<String>(value.clone()).unwrap_or_else(|_| format!("{value:?}"));
@@ -115,7 +117,38 @@ fn thousands_of_own_groups_outlive_their_nodes() {
     let left: Vec<Option<i64>> = redis::cmd("MGET").arg(&created).query(&mut client).expect("read");
     assert_eq!(left, vec![None; KEYS]);
     until("no group is left", || redis::cmd("DBSIZE").query(&mut client) == Ok(0));
+    bench(&cluster);
     cluster.stop_all();
+}
+
+/// The benchmark measures what it is asked for, and leaves nothing behind.
+fn bench(cluster: &Cluster) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    command.args([
+        "bench",
+        "groups",
+        "--port",
+        &cluster.address(1).1.to_string(),
+        "--groups",
+        "2000",
+        "--batch",
+        "500",
+    ]);
+    command.args(["--rows", "creation,memory,record,active,paused", "--settle", "0", "--pairs", "1", "--json"]);
+    let output = command.output().expect("started");
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{complaint}");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let row = |name: &str| {
+        let rows = report["rows"].as_array().expect("rows");
+        rows.iter().find(|row| row["row"] == name).unwrap_or_else(|| panic!("{name} is not in {report}"))
+    };
+    assert!(row("creation")["groups_per_s"].as_f64().is_some_and(|rate| rate > 0.0), "{report}");
+    assert_eq!(row("memory")["groups"].as_array().map(Vec::len), Some(cluster.node_count()));
+    assert_eq!(row("record")["nodes"].as_array().map(Vec::len), Some(cluster.node_count() - 1));
+    assert_eq!(row("active")["compared"].as_array().map(Vec::len), Some(3));
+    assert_eq!(row("paused")["loads"].as_array().map(Vec::len), Some(3));
+    assert_eq!(cluster.status().namespaces.len(), 1, "its namespaces are dropped");
 }
 
 #[test]
