@@ -136,7 +136,9 @@ impl Chain {
     /// From the checkpoint store, or a snapshot that another sent.
     pub(super) fn restore_checkpoint(&mut self, position: Position) {
         if !self.running && position.membership.epoch >= self.epoch() {
-            self.change_to(position.membership);
+            if position.membership.epoch > self.epoch() {
+                self.change_to(position.membership);
+            }
             self.since = position.since;
             self.established = position.established;
             if position.joined {

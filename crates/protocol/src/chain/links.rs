@@ -171,12 +171,18 @@ impl Chain {
         out.send_once_durable(to, self.message(Body::Suffix { slots, frontier }));
     }
 
-    /// The last update again, if it is not known as decided: its receiver asks for what it lacks, or tells what it knows.
-    pub(super) fn probe(&self, out: &mut Effects<Chain>) {
-        let Some((successor, (slot, value))) = self.successor().filter(|_| self.linked).zip(self.history.last()) else {
+    /// To the successor: the configuration, if it has not connected in this one; else the last update that is not known as
+    /// decided, once more: its receiver asks for what it lacks, or tells what it knows.
+    pub(super) fn prompt(&self, out: &mut Effects<Chain>) {
+        let Some(successor) = self.successor() else {
             return;
         };
-        let (frontier, value) = (self.history.decided(), value.clone());
-        out.send_once_durable(successor, self.message(Body::Forward { slot, frontier, value }));
+        if !self.linked {
+            let membership = self.membership.clone();
+            out.send_once_durable(successor, self.message(Body::Newest { membership }));
+        } else if let Some((slot, value)) = self.history.last() {
+            let (frontier, value) = (self.history.decided(), value.clone());
+            out.send_once_durable(successor, self.message(Body::Forward { slot, frontier, value }));
+        }
     }
 }

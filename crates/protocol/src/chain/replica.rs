@@ -132,8 +132,6 @@ impl Chain {
         self.ordered_from = self.history.received();
         self.floor = self.history.received();
         self.fresh = true;
-        // Whether a member lacks something it will say; who is joining may never have heard of it.
-        self.linked = matches!(self.place, Place::Member(_)) && !self.is_tail();
     }
 
     pub fn membership(&self) -> &Arc<Membership> {
@@ -269,7 +267,7 @@ impl Chain {
         if !self.connected {
             self.connect(cx, out);
         }
-        self.probe(out);
+        self.prompt(out);
     }
 
     fn receive(&mut self, cx: &mut Cx<'_>, from: NodeId, message: Message, out: &mut Effects<Chain>) {
@@ -376,13 +374,7 @@ impl Chain {
         if !self.connected || self.place == Place::Joining {
             self.connect(cx, out);
         }
-        match self.successor() {
-            Some(successor) if !self.linked => {
-                let membership = self.membership.clone();
-                out.send_once_durable(successor, self.message(Body::Newest { membership }));
-            }
-            _ => self.probe(out),
-        }
+        self.prompt(out);
         self.ask_again(cx, out);
         let suspected = |node: Option<NodeId>| node.is_some_and(|node| cx.peers.is_suspected(node));
         let is_alone = suspected(self.predecessor()) || suspected(self.successor());
