@@ -14,6 +14,7 @@ mod client;
 mod failure;
 mod group;
 mod inspect;
+mod lab;
 mod memory;
 mod namespace;
 mod node;
@@ -56,6 +57,7 @@ enum Command {
     Cli(cli::Options),
     Bench(Box<bench::Options>),
     Sim(sim::Options),
+    Lab(lab::Options),
     Inspect(inspect::Options),
 }
 
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         Command::Cli(options) => cli::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Sim(options) => sim::run(&options),
+        Command::Lab(options) => lab::run(&options),
         Command::Inspect(options) => inspect::run(&options),
     };
     result.unwrap_or_else(|Failure(message)| {

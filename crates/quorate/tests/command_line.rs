@@ -247,3 +247,22 @@ fn a_secure_cluster_lets_in_who_has_what_it_asks_for() {
     assert_eq!(refused.stdout, b"NOAUTH Authentication required.\n");
     assert!(refusal(&plain).contains("is an encrypted port: give --tls and --cacert"), "{plain:?}");
 }
+
+#[test]
+fn the_lab_prints_and_draws_what_it_measured() {
+    let scratch = Scratch::new("lab");
+    std::fs::create_dir_all(scratch.path()).expect("made");
+    let drawing = scratch.0.join("figure-4.svg");
+    let path = drawing.to_str().expect("plain text");
+    let output = run(&["lab", "chain-throughput", "--seconds", "1", "--json", "--svg", path]);
+    assert!(output.status.success(), "{output:?}");
+    let printed: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(printed["chain_latencies"][1]["update_us"], 94_000);
+    assert_eq!(printed["curves"].as_array().map(Vec::len), Some(12));
+    assert!(std::fs::read_to_string(&drawing).expect("drawn").contains("requests per second"));
+    let output = run(&["lab", "chain-throughput", "--seconds", "1", "--svg", scratch.path()]);
+    assert!(refusal(&output).contains("cannot write"));
+    let output = run(&["lab", "chain-outage", "--messages"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("n3 -> n1: e2 Connect"), "{text}");
+}

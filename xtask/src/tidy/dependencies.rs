@@ -10,7 +10,7 @@ const OURS: &str = "quorate-";
 const EXPLAINED_IN: &str = "docs/decisions/0009-dependencies.md";
 
 /// Every crate with those of ours that it may depend on, also in its tests. What is not listed may depend on none.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("crates/protocol", &[]),
     ("crates/object", &[]),
     ("crates/resp", &[]),
@@ -19,8 +19,9 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("crates/front", &["resp", "object"]),
     ("crates/node", &["protocol", "object", "wal", "checkpoint"]),
     ("crates/sim", &["node", "protocol", "object", "wal", "checkpoint"]),
+    ("crates/lab", &["protocol"]),
     ("crates/server", &["node", "front", "protocol", "object", "wal", "checkpoint", "resp"]),
-    ("crates/quorate", &["server", "sim", "node", "resp"]),
+    ("crates/quorate", &["server", "sim", "lab", "node", "resp"]),
     ("fuzz", &["server", "node", "resp", "protocol", "object", "wal"]),
     ("xtask", &[]),
 ];

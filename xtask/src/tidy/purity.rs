@@ -5,13 +5,14 @@ use super::Finding;
 use super::source::{Source, find_words, line_of};
 
 /// Folders of pure code.
-const PURE: [&str; 6] = [
+const PURE: [&str; 7] = [
     "crates/protocol/src/",
     "crates/object/src/",
     "crates/node/src/",
     "crates/front/src/",
     "crates/resp/src/",
     "crates/wal/src/",
+    "crates/lab/src/",
 ];
 
 /// Where pure crates touch the world: the log's files.
@@ -35,13 +36,14 @@ const FORBIDDEN: [(&str, &str); 12] = [
 
 /// Crates whose first file must say so to the compiler.
 const NO_STD: [&str; 1] = ["crates/protocol/src/lib.rs"];
-const NO_UNSAFE: [&str; 6] = [
+const NO_UNSAFE: [&str; 7] = [
     "crates/protocol/src/lib.rs",
     "crates/node/src/lib.rs",
     "crates/front/src/lib.rs",
     "crates/resp/src/lib.rs",
     "crates/wal/src/lib.rs",
     "crates/checkpoint/src/lib.rs",
+    "crates/lab/src/lib.rs",
 ];
 
 pub(crate) fn check(source: &Source) -> Vec<Finding> {

@@ -1,0 +1,12 @@
+//! The papers' experiments, run on the protocols' cores in an imagined world.
+//!
+//! Promises: the same arguments give the same figures, on every machine. What is simulated is what the paper says, the
+//! latencies of messages and of work, and nothing else: no disks, no losses, no bandwidth. Baselines that exist only to be
+//! compared with are models of a few lines beside the core that they are compared with.
+#![forbid(unsafe_code)]
+
+pub mod outage;
+pub mod plot;
+mod queue;
+mod random;
+pub mod throughput;

@@ -1,0 +1,51 @@
+//! What is to happen, in the order of time and, at one time, in the order in which it was planned.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+pub(crate) struct Queue<E> {
+    now: u64,
+    planned_count: u64,
+    due: BinaryHeap<Reverse<(u64, u64)>>,
+    events: BTreeMap<u64, E>,
+}
+
+impl<E> Queue<E> {
+    pub(crate) fn new() -> Queue<E> {
+        Queue { now: 0, planned_count: 0, due: BinaryHeap::new(), events: BTreeMap::new() }
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.now
+    }
+
+    pub(crate) fn plan(&mut self, delay: u64, event: E) {
+        self.due.push(Reverse((self.now + delay, self.planned_count)));
+        self.events.insert(self.planned_count, event);
+        self.planned_count += 1;
+    }
+
+    /// The next event, whose time it is then.
+    pub(crate) fn pop(&mut self) -> Option<E> {
+        let Reverse((at, number)) = self.due.pop()?;
+        self.now = at;
+        self.events.remove(&number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_in_order_of_time_and_then_of_planning() {
+        let mut queue = Queue::new();
+        queue.plan(5, 'c');
+        queue.plan(3, 'a');
+        queue.plan(3, 'b');
+        assert_eq!((queue.pop(), queue.now()), (Some('a'), 3));
+        queue.plan(2, 'd');
+        let rest: String = std::iter::from_fn(|| queue.pop()).collect();
+        assert_eq!((rest.as_str(), queue.now()), ("bcd", 5));
+    }
+}
