@@ -50,6 +50,16 @@ pub enum Planted {
     ChainRejoinKeepsSuffix = 108,
     /// A joining node counts as complete when it has only begun.
     ChainJoinedTooEarly = 109,
+    /// A configuration is acted on without a record of it.
+    ChainAdoptedNotPersisted = 110,
+    /// A tail forgets at a restart that it decides nothing without the joining node.
+    ChainJoinedNotPersisted = 111,
+    /// A joining node counts as complete without what the tail before may have answered.
+    ChainJoinedBelowFloor = 112,
+    /// A removed member forgets at a restart what it knew as decided.
+    ChainRemovalForgetsDecided = 113,
+    /// A tail decides what is not on its disk.
+    ChainDecidesBeforeDurable = 114,
 }
 
 impl Planted {
@@ -71,7 +81,7 @@ impl Planted {
     ];
 
     /// In chains, which the simulator of nodes does not run yet: found by the random runs of the protocol's own tests.
-    pub const IN_CHAIN: [Planted; 9] = [
+    pub const IN_CHAIN: [Planted; 14] = [
         Planted::ChainLeaseIgnored,
         Planted::ChainRepairTooShort,
         Planted::ChainAcknowledgementOvertakes,
@@ -81,6 +91,11 @@ impl Planted {
         Planted::ChainReadsBeforeLevel,
         Planted::ChainRejoinKeepsSuffix,
         Planted::ChainJoinedTooEarly,
+        Planted::ChainAdoptedNotPersisted,
+        Planted::ChainJoinedNotPersisted,
+        Planted::ChainJoinedBelowFloor,
+        Planted::ChainRemovalForgetsDecided,
+        Planted::ChainDecidesBeforeDurable,
     ];
 }
 

@@ -53,7 +53,9 @@ impl Chain {
             *cx.nonsense_count += 1;
             return;
         }
-        out.persist(Record::Adopted { membership: membership.clone(), decided: self.history.decided() });
+        if !planted::is(Planted::ChainAdoptedNotPersisted) {
+            out.persist(Record::Adopted { membership: membership.clone(), decided: self.history.decided() });
+        }
         let was_head = self.is_head();
         if was_head && membership.place(self.me) == Place::Outside {
             self.refuse_in_flight(membership.head(), out);

@@ -30,8 +30,11 @@ impl Chain {
     /// Whoever decides, or is waited for, wants to know what it has on disk.
     pub(super) fn keep(&mut self, out: &mut Effects<Chain>) {
         if self.is_tail() || self.place == Place::Joining {
-            let kept = Body::Kept { next_slot: self.history.received(), joined: false };
-            out.send_once_durable(self.me, self.message(kept));
+            let kept = self.message(Body::Kept { next_slot: self.history.received(), joined: false });
+            match planted::is(Planted::ChainDecidesBeforeDurable) {
+                true => out.send(self.me, kept),
+                false => out.send_once_durable(self.me, kept),
+            }
         }
     }
 

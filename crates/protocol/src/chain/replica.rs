@@ -408,14 +408,16 @@ impl Replica for Chain {
     fn restore(&mut self, record: Record) {
         match record {
             Record::Adopted { membership, decided } => {
-                self.history.decide_below(decided);
+                if !planted::is(Planted::ChainRemovalForgetsDecided) {
+                    self.history.decide_below(decided);
+                }
                 if membership.epoch > self.epoch() {
                     self.change_to(membership);
                 }
             }
             Record::Update { epoch, slot, value, frontier } => self.restore_update(epoch, slot, value, frontier),
             Record::Joined { epoch } => {
-                if epoch == self.epoch() {
+                if epoch == self.epoch() && !planted::is(Planted::ChainJoinedNotPersisted) {
                     self.extension = Extension::Joined { durable: true };
                 }
             }

@@ -26,18 +26,16 @@ impl Chain {
         if !self.is_tail() || !self.established {
             return;
         }
-        let frontier = match self.extension {
-            _ if self.membership.joining.is_none() => self.durable,
-            Extension::Copying => self.durable,
-            Extension::Closing | Extension::Joined { .. } => self.durable.min(self.joiner_held),
-        };
+        let is_alone = self.membership.joining.is_none() || self.extension == Extension::Copying;
+        let frontier = if is_alone { self.durable } else { self.durable.min(self.joiner_held) };
         if self.history.decide_below(frontier) {
             self.retry_at = Some(cx.now.after_us(RETRY_US));
             self.advance(out);
             self.tell_decided(out);
         }
         // What it took over from a tail before it may have been answered, too.
-        let answered = self.history.decided().max(self.floor);
+        let floor = if planted::is(Planted::ChainJoinedBelowFloor) { Slot(0) } else { self.floor };
+        let answered = self.history.decided().max(floor);
         if self.extension == Extension::Closing && self.joiner_held >= answered {
             self.extension = Extension::Joined { durable: false };
             out.persist(Record::Joined { epoch: self.epoch() });
