@@ -1,12 +1,13 @@
 //! What section 5.1 of the chain replication paper says of its figure 4.
 
+use std::path::Path;
 use std::sync::OnceLock;
 
 use quorate_lab::throughput::{Curve, REPLICATION_FACTORS, System, UPDATE_PERCENTS, figure_4, latency_us};
 
 fn curves() -> &'static [Curve] {
     static CURVES: OnceLock<Vec<Curve>> = OnceLock::new();
-    CURVES.get_or_init(|| figure_4(60_000_000, 1))
+    CURVES.get_or_init(|| figure_4(100_000_000, 1))
 }
 
 fn curve(system: System, servers: usize) -> &'static Curve {
@@ -92,4 +93,15 @@ fn throughput_of_chain_and_primary_backup_hardly_depends_on_the_number_of_server
             assert!(most / least < 1.1, "{system:?}, {percent} %: {all:?}");
         }
     }
+}
+
+/// `UPDATE=1` draws it anew.
+#[test]
+fn the_drawing_in_the_documents_is_of_these_figures() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocols/chain-throughput.svg");
+    let drawn = quorate_lab::plot::svg(curves());
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, &drawn).expect("the drawing can be written");
+    }
+    assert!(std::fs::read_to_string(&path).expect("there is a drawing") == drawn, "UPDATE=1 draws it anew");
 }
