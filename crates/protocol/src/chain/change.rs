@@ -98,6 +98,7 @@ impl Chain {
         self.lease_until = Instant(0);
         self.extension = Extension::Copying;
         self.joiner_held = Slot(0);
+        self.served = None;
         self.connected = self.predecessor().is_none();
         self.linked = false;
         self.asked = None;

@@ -24,7 +24,6 @@ impl Chain {
                 false => out.send_once_durable(successor, message),
             }
         }
-        self.keep(out);
     }
 
     /// Whoever decides, or is waited for, wants to know what it has on disk.
@@ -54,6 +53,7 @@ impl Chain {
             self.tell_progress(out);
         } else if !self.has_stop() {
             self.receive_update(value, out);
+            self.keep(out);
         }
         self.learn(cx, frontier, out);
     }
@@ -68,6 +68,7 @@ impl Chain {
         self.on_connected(cx, out);
         // News for who sent it, unless it only says that it is there.
         let wants_news = slots.is_empty() && (self.place == Place::Joining || frontier < self.history.decided());
+        let received = self.history.received();
         for (slot, value) in slots {
             if slot > self.history.received() {
                 self.ask(cx, out);
@@ -76,6 +77,9 @@ impl Chain {
             if slot == self.history.received() && !self.has_stop() {
                 self.receive_update(value, out);
             }
+        }
+        if self.history.received() > received {
+            self.keep(out);
         }
         self.learn(cx, frontier, out);
         if wants_news {

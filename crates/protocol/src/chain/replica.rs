@@ -42,6 +42,8 @@ pub struct Chain {
     pub(super) extension: Extension,
     /// At the tail: slots below are on the joining node's disk.
     pub(super) joiner_held: Slot,
+    /// At the tail: from which slot on the joining node was sent what the log has, and when.
+    pub(super) served: Option<(Slot, Instant)>,
     /// The predecessor has spoken at this epoch, or nothing is expected of it.
     pub(super) connected: bool,
     /// The successor's position is known: updates go to it as they come.
@@ -117,6 +119,7 @@ impl Chain {
             lease_until: Instant(0),
             extension: Extension::Copying,
             joiner_held: Slot(0),
+            served: None,
             connected: is_member,
             linked: is_member,
             asked: None,
@@ -340,7 +343,10 @@ impl Chain {
             }
         };
         match self.order(cx) {
-            Ok(Order { stamp, seed, .. }) => self.take(Value { stamp, seed, content }, out),
+            Ok(Order { stamp, seed, .. }) => {
+                self.take(Value { stamp, seed, content }, out);
+                self.keep(out);
+            }
             Err(why) => refuse(proposal, why, out),
         }
     }

@@ -53,12 +53,12 @@ impl Chain {
         }
         self.joiner_held = self.joiner_held.max(next_slot);
         if !self.linked {
-            self.serve_joining(from, next_slot, out);
+            self.serve_joining(cx, from, next_slot, out);
         }
         self.try_decide(cx, out);
     }
 
-    fn serve_joining(&mut self, joining: NodeId, next_slot: Slot, out: &mut Effects<Chain>) {
+    fn serve_joining(&mut self, cx: &Cx<'_>, joining: NodeId, next_slot: Slot, out: &mut Effects<Chain>) {
         let lacks = self.history.next_slot().0.saturating_sub(next_slot.0);
         let holds_little = lacks <= CLOSE_SLOTS || planted::is(Planted::ChainJoinedTooEarly);
         if self.extension == Extension::Copying && holds_little {
@@ -67,10 +67,14 @@ impl Chain {
                 false => Extension::Closing,
             };
         }
-        if lacks > 0 {
+        if lacks == 0 {
+            return self.send_suffix(joining, next_slot, out);
+        }
+        // It says several times where it is; once is enough until it should be elsewhere.
+        let is_served = self.served.is_some_and(|(slot, at)| slot == next_slot && cx.now < at.after_us(RETRY_US));
+        if !is_served {
+            self.served = Some((next_slot, cx.now));
             out.list.push(Effect::CatchUp { peer: joining, from: next_slot });
-        } else {
-            self.send_suffix(joining, next_slot, out);
         }
     }
 }
