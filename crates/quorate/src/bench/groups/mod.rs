@@ -172,13 +172,14 @@ pub(super) fn run(endpoint: &Endpoint, options: &Options) -> Result<(), Failure>
         Cluster::find(&endpoint, &[])
     });
     let bench = Bench { options, cluster, empty: empty.transpose()? };
-    let measured = bench.make_namespaces().and_then(|()| bench.measure());
+    let Options { groups, size, json, .. } = *options;
+    let mut report = Report { groups, size_bytes: size, name_bytes: load::key(0).len(), rows: Vec::new() };
+    let measured = bench.make_namespaces().and_then(|()| bench.measure(&mut report.rows));
     let dropped = bench.drop_namespaces();
-    let report = measured?;
-    if options.json {
+    if json && !report.rows.is_empty() {
         say(serde_json::to_string_pretty(&report).context("cannot print the measurements")?);
     }
-    dropped
+    measured.and(dropped)
 }
 
 struct Bench<'a> {
@@ -206,7 +207,11 @@ impl Bench<'_> {
                 Place::Record => &[],
             };
             let made = self.cluster.make_namespace(self.number(place), settings);
-            made.map_err(|Failure(why)| Failure(format!("{why} (-n chooses another namespace)")))?;
+            made.map_err(|Failure(why)| {
+                Failure(format!(
+                    "{why} (-n chooses another namespace; one that was left by an interrupted run can be dropped)"
+                ))
+            })?;
         }
         if let Some(empty) = &self.empty {
             empty.make_namespace(self.number(Place::Busy), &["GROUPS", "own"])?;
@@ -224,14 +229,14 @@ impl Bench<'_> {
         outcome
     }
 
-    fn measure(&self) -> Result<Report, Failure> {
-        let Options { groups, size, idle_seconds, settle, .. } = *self.options;
-        let mut report = Report { groups, size_bytes: size, name_bytes: load::key(0).len(), rows: Vec::new() };
+    fn measure(&self, rows: &mut Vec<Figures>) -> Result<(), Failure> {
+        let Options { groups, idle_seconds, settle, .. } = *self.options;
+        let member = if self.wants(Kind::Record) { Some(self.member_for_record()?) } else { None };
         let mut tell = |figures: Figures| {
             if !self.options.json {
                 print::figures(groups, &figures);
             }
-            report.rows.push(figures);
+            rows.push(figures);
         };
         note("what there is without groups");
         let busy_before = if self.wants(Kind::Busy) && self.empty.is_none() { self.busy_alone()? } else { Vec::new() };
@@ -263,10 +268,10 @@ impl Bench<'_> {
         if self.wants(Kind::Active) {
             tell(Figures::Active { compared: self.active()? });
         }
-        if self.wants(Kind::Record) {
-            tell(Figures::Record { nodes: self.record()? });
+        if let Some(member) = member {
+            tell(Figures::Record { nodes: self.record(&member)? });
         }
-        Ok(report)
+        Ok(())
     }
 
     fn settle(&self) {
@@ -356,22 +361,24 @@ impl Bench<'_> {
     }
 
     /// Groups of one member each: on the other nodes there is nothing of them but what their volumes know.
-    fn record(&self) -> Result<Vec<NodeMemory>, Failure> {
-        let number = self.number(Place::Record);
-        let member = match &self.cluster.nodes[..] {
-            [first, _, ..] if self.cluster.holds_everywhere(number)? => first.name.clone(),
-            _ => {
-                let why = "record: it needs more than one node, and namespaces whose volumes all nodes hold";
-                return Err(Failure(format!("{why}; choose other rows with --rows")));
-            }
-        };
+    fn record(&self, member: &str) -> Result<Vec<NodeMemory>, Failure> {
         note("making groups of one member");
         let before = self.cluster.memory()?;
-        self.create(Place::Record, Some(&member))?;
+        self.create(Place::Record, Some(member))?;
         self.settle();
         let mut nodes = self.cluster.memory_since(&before, self.options.groups)?;
         nodes.retain(|node| node.node != member);
         Ok(nodes)
+    }
+
+    fn member_for_record(&self) -> Result<String, Failure> {
+        match &self.cluster.nodes[..] {
+            [first, _, ..] if self.cluster.holds_everywhere(self.number(Place::Record))? => Ok(first.name.clone()),
+            _ => {
+                let why = "record: it needs more than one node, and namespaces whose volumes all nodes hold";
+                Err(Failure(format!("{why}; choose other rows with --rows")))
+            }
+        }
     }
 }
 
