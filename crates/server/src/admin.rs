@@ -27,7 +27,7 @@ use mio::Waker;
 use quorate_node::{AdminReply, Answer, Failure};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::{Mutex, Semaphore, oneshot};
 
 use crate::auth::secrets::PasswordHash;
 use crate::log;
@@ -97,6 +97,8 @@ struct Admin {
     pulse: Arc<Pulse>,
     /// What was last told to a scraper, and when.
     latest: Arc<Mutex<Option<(Instant, Bytes)>>>,
+    /// Held while a request with a body is read and answered.
+    bodies: Arc<Semaphore>,
 }
 
 impl Pulse {
@@ -134,7 +136,13 @@ impl Port {
         tls: Option<Arc<Store>>,
     ) -> io::Result<Port> {
         let (sender, requests) = sync_channel(REQUESTS_MAX);
-        let admin = Admin { requests: sender.clone(), waker, pulse, latest: Arc::default() };
+        let admin = Admin {
+            requests: sender.clone(),
+            waker,
+            pulse,
+            latest: Arc::default(),
+            bodies: Arc::new(Semaphore::new(groups::BODIES_MAX)),
+        };
         let router = token::require(router(admin), token);
         listener.set_nonblocking(true)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;

@@ -14,6 +14,9 @@ use crate::volume::{NAMES_MAX, Record, VolumeCommand, own_group};
 /// Names in one administrative command.
 pub const BATCH_NAMES_MAX: usize = 10_000;
 
+/// Bytes of the strings that one command makes, unless it makes but one.
+const MADE_BYTES_MAX: usize = 32 << 20;
+
 /// What is asked for the own groups of some names.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct GroupRequest {
@@ -65,6 +68,17 @@ impl Host {
         let Some(volumes) = root.namespaces.get(&namespace).map(|namespace| namespace.volumes.len()) else {
             return self.answers.push((operation, Answer::Failed(Failure::NoNamespace)));
         };
+        if let GroupAction::Create { value } = &request.action {
+            if self.out_of_memory {
+                return self.answers.push((operation, Answer::Failed(Failure::OutOfMemory)));
+            }
+            // A short command must not become long work: each name has a copy of the value.
+            if request.names.len() > 1 && value.len() > MADE_BYTES_MAX / request.names.len() {
+                let line =
+                    format!("ERR the strings have more than {MADE_BYTES_MAX} bytes together: create fewer at once");
+                return self.refuse_request(operation, line);
+            }
+        }
         let mut members = Vec::new();
         for name in &request.members {
             match root.nodes.iter().find(|node| node.name == *name) {

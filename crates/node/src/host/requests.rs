@@ -9,6 +9,7 @@ use crate::clock::WALLS_APART_MAX_MS;
 use crate::envelope::{ENVELOPE_BYTES_MAX, Envelope, Ticket};
 use crate::frame::{Access, Bounce, Message, Position, encode_reply};
 use crate::machine::{Content, ReadAnswer};
+use crate::volume::VolumeCommand;
 
 /// Commands are proposed in slots of at most about this size.
 pub const SLOT_BYTES_MAX: usize = 1 << 20;
@@ -100,7 +101,8 @@ impl Host {
         let machine = &self.groups[index as usize].machine;
         self.out_of_memory
             && matches!(machine.content(), Content::Objects(_))
-            && Command::decode(envelope.command).is_ok_and(|command| command.growth_bytes_max().is_some())
+            && (Command::decode(envelope.command).is_ok_and(|command| command.growth_bytes_max().is_some())
+                || matches!(VolumeCommand::decode(envelope.command), Some(VolumeCommand::Create { .. })))
             && !machine.results().contains(envelope.ticket)
     }
 

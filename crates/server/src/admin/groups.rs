@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{Path, State};
+use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
@@ -21,6 +20,8 @@ use super::{Admin, NoReply, refuse, respond, to_json, words_of};
 const PREFIX: &str = "/groups/";
 /// The body of one request, as much as one of a Redis client may be.
 pub(super) const BODY_BYTES_MAX: usize = 32 << 20;
+/// Requests with a body that are in memory at once.
+pub(super) const BODIES_MAX: usize = 4;
 /// Keys in one request, as in one command.
 const KEYS_MAX: usize = 10_000;
 /// Longer than a node takes to say of each key that it has no answer.
@@ -103,9 +104,11 @@ pub(super) async fn show_group(State(admin): State<Admin>, uri: Uri) -> Response
 pub(super) async fn change_groups(
     State(admin): State<Admin>,
     Path(namespace): Path<String>,
-    body: Result<Bytes, BytesRejection>,
+    request: Request,
 ) -> Response {
-    let body = match body {
+    // It is never closed.
+    let _place = admin.bodies.acquire().await;
+    let body = match Bytes::from_request(request, &()).await {
         Ok(body) => body,
         Err(why) => {
             return refuse(why.status(), format!("{}; a body has at most {BODY_BYTES_MAX} bytes", why.body_text()));

@@ -113,6 +113,7 @@ impl Backend for Entry<'_> {
         *self.in_flight += 1;
         let (target, command) = match target {
             FrontTarget::Admin { words } => {
+                self.host.set_out_of_memory(self.memory.is_exceeded());
                 return self.host.submit_admin(operation.0, namespace, words.get(1..).unwrap_or_default());
             }
             FrontTarget::Object { slot, command, .. } => (Target::Slot { namespace, slot }, command),

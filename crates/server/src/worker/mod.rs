@@ -348,6 +348,7 @@ impl Worker {
                     self.state.admins.retain(|_, waiting| !waiting.is_closed());
                     self.state.admin_next += 1;
                     self.state.admins.insert(self.state.admin_next, answer);
+                    self.host.set_out_of_memory(self.memory.is_exceeded());
                     self.host.submit_admin(self.state.admin_next, namespace, &words);
                 }
                 admin::Request::Figures { answer } => {

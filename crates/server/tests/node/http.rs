@@ -202,6 +202,11 @@ fn own_groups_are_made_shown_and_ended_over_http() {
     assert_eq!((answers.len(), answers.iter().filter(|answer| answer["ok"] == true).count()), (10_000, 10_000));
     let (status, refusal) = nodes.http_sending(0, "POST /groups/0", "", &many(10_001));
     assert!(status == 400 && refusal.contains("not 10001"), "{status}: {refusal}");
+    // A short request must not make much: 10,000 strings of 4 KiB are too much.
+    let much = many(10_000).replace("many:", "much:").replace("}", &format!(",\"value\":\"{}\"}}", "x".repeat(4096)));
+    let (status, refusal) = nodes.http_sending(0, "POST /groups/0", "", &much);
+    assert!(status == 400 && refusal.contains("create fewer at once"), "{status}: {refusal}");
+    assert_eq!(nodes.http(0, "GET /groups/0/much:0").0, 404);
     let (status, refusal) = nodes.http_sending(0, "POST /groups/0", "", &" ".repeat((32 << 20) + 1));
     assert!(status == 413 && refusal.contains("at most 33554432 bytes"), "{status}: {refusal}");
 }

@@ -52,6 +52,8 @@ fn writes_that_may_grow_are_refused_beyond_the_limit_and_served_again_below_it()
     ] {
         assert_eq!(client.call(words), OOM, "{words:?}");
     }
+    assert_eq!(client.call(&["QUORATE", "GROUP", "CREATE", "new"]), OOM);
+    assert_eq!(nodes.http_sending(0, "POST /groups/0", "", r#"{"action": "create", "keys": ["new"]}"#).0, 503);
     assert_eq!(client.call(&["GET", "kept"]), "1", "nothing of it was executed");
     assert_eq!(client.call(&["EXPIRE", "kept", "1000"]), ":1");
     assert_eq!(client.call(&["PERSIST", "kept"]), ":1");
