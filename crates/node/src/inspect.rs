@@ -1,11 +1,12 @@
 //! What a host's records say, for whoever looks at the disk of a stopped node.
 
-use quorate_protocol::wire::Wire;
+use quorate_protocol::wire::{Malformed, Reader, Wire};
 use quorate_protocol::{GroupId, paxos};
 
 use crate::host::GroupState;
 use crate::host::checkpoints::{Name, decode_meta, take_name};
 use crate::host::is_birth;
+use crate::rest::{Rest, StoredHead, is_rest};
 
 /// A group's meta record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,20 +24,42 @@ pub struct CheckpointFacts {
 
 /// Takes a meta record apart; says why not.
 pub fn checkpoint_facts(group: u64, meta: &[u8]) -> Result<CheckpointFacts, String> {
+    if is_rest(meta) {
+        return facts_at_rest(meta).map_err(|malformed| malformed.to_string());
+    }
     let meta = decode_meta(GroupId(group), meta).map_err(|malformed| malformed.to_string())?;
     Ok(CheckpointFacts {
         namespace: meta.namespace,
         epoch: meta.configuration.epoch.0,
         members: meta.configuration.members.iter().map(|member| member.0).collect(),
         durability: meta.durability.word(),
-        silent: match meta.state {
-            GroupState::Forgetful => Some("forgetful"),
-            GroupState::Damaged => Some("damaged"),
-            _ => None,
-        },
+        silent: silence(meta.state),
         next_slot: meta.position.next_slot.0,
         promised: ballot(meta.position.promised),
     })
+}
+
+fn facts_at_rest(record: &[u8]) -> Result<CheckpointFacts, Malformed> {
+    let mut reader = Reader::new(record);
+    let StoredHead { kin, .. } = StoredHead::take(&mut reader)?;
+    let rest = Rest::decode(kin.hash_key, reader)?;
+    Ok(CheckpointFacts {
+        namespace: kin.namespace,
+        epoch: kin.epoch.0,
+        members: kin.members.iter().map(|member| member.0).collect(),
+        durability: kin.durability.word(),
+        silent: silence(rest.state),
+        next_slot: rest.position.next_slot.0,
+        promised: ballot(rest.position.promised),
+    })
+}
+
+fn silence(state: GroupState) -> Option<&'static str> {
+    match state {
+        GroupState::Forgetful => Some("forgetful"),
+        GroupState::Damaged => Some("damaged"),
+        _ => None,
+    }
 }
 
 /// What a name in the store names: an object, or some of the results that are kept.

@@ -15,9 +15,11 @@ mod hash;
 pub mod host;
 pub mod inspect;
 mod machine;
+mod number;
 mod outbox;
 mod own_groups;
 pub mod planted;
+mod rest;
 mod results;
 pub mod root;
 mod seen;
@@ -31,6 +33,6 @@ pub use entry::Target;
 pub use envelope::Ticket;
 pub use host::{
     Answer, Counters, Failure, Fault, Forgotten, Group, GroupState, Host, HostSettings, ObjectCount, OpenError,
-    OpenReport, PanicIn, Submission,
+    OpenReport, OwnCounts, PanicIn, Paused, Submission, read_paused,
 };
 pub use outbox::Carrier;

@@ -29,10 +29,14 @@ pub enum Planted {
     BornTooEarly,
     /// What was executed in an own group is forgotten when its object comes back.
     ReturnLosesResults,
+    /// An own group comes to rest although the store holds an older state of it.
+    RestsBeforeItIsStored,
+    /// A group that was paused does not know what it has promised when it wakes.
+    WakeForgetsPromise,
 }
 
 impl Planted {
-    pub const ALL: [Planted; 12] = [
+    pub const ALL: [Planted; 14] = [
         Planted::SessionForgotten,
         Planted::PipelineOrderIgnored,
         Planted::DurableSentAtOnce,
@@ -45,6 +49,8 @@ impl Planted {
         Planted::PromoteLosesResults,
         Planted::BornTooEarly,
         Planted::ReturnLosesResults,
+        Planted::RestsBeforeItIsStored,
+        Planted::WakeForgetsPromise,
     ];
 }
 

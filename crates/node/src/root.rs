@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use quorate_object::Outcome;
 use quorate_protocol::quorum::QuorumSystem;
+use quorate_protocol::wire::Malformed;
 use quorate_protocol::{Configuration, Epoch, GroupId, NodeId};
 use serde::{Deserialize, Serialize};
 
@@ -81,7 +82,7 @@ impl Default for Settings {
 }
 
 /// What has happened to a write when it is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
     /// On the disks of a write quorum.
@@ -134,6 +135,16 @@ impl Durability {
             Durability::Interval => "interval",
             Durability::Memory => "memory",
         }
+    }
+
+    /// As records on disk name it.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+
+    pub fn of_code(code: u8) -> Result<Durability, Malformed> {
+        let all = [Durability::Sync, Durability::Interval, Durability::Memory];
+        all.get(code as usize).copied().ok_or(Malformed::UnknownTag { of: "durability", tag: code })
     }
 
     pub fn parse(word: &str) -> Option<Durability> {

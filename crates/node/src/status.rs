@@ -47,9 +47,26 @@ pub struct NodeOwnStatus {
     pub uptime_s: u64,
     pub clients: u64,
     pub log: LogStatus,
+    pub own_groups: OwnGroupsStatus,
     /// What is wrong with the node, a sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub alarms: Vec<String>,
+}
+
+/// Where a node's replicas of groups with one object are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OwnGroupsStatus {
+    /// With something in hand, or used a moment ago.
+    pub active: u64,
+    /// With nothing in hand, in memory.
+    pub idle: u64,
+    /// What those at rest among them take in memory.
+    pub idle_bytes: u64,
+    /// In the checkpoint store only.
+    pub paused: u64,
+    /// How often one was woken, since the node's start.
+    pub wakeups: u64,
 }
 
 /// The logs of a node, summed.

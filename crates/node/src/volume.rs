@@ -9,6 +9,8 @@ use quorate_protocol::wire::{Malformed, Reader};
 use quorate_protocol::{GroupId, NodeId, Slot, Stamp};
 use serde::{Deserialize, Serialize};
 
+use crate::number::{put_number, take_number, take_u32};
+
 /// Commands on a volume that are not commands on its objects begin with this byte, which is no object command's.
 const VOLUME_COMMAND: u8 = 0x80;
 
@@ -82,31 +84,6 @@ impl Record {
         let first = (self.number % volume.len() as u64) as usize;
         volume[first..].iter().chain(&volume[..first]).copied().collect()
     }
-}
-
-/// Seven bits a byte, the lowest first; the last byte has its high bit clear.
-fn put_number(mut number: u64, out: &mut Vec<u8>) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-fn take_number(reader: &mut Reader<'_>) -> Result<u64, Malformed> {
-    let mut number = 0;
-    for shift in (0..64).step_by(7) {
-        let byte = reader.u8()?;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Ok(number);
-        }
-    }
-    Err(Malformed::TooLong { of: "number in a record" })
-}
-
-fn take_u32(reader: &mut Reader<'_>) -> Result<u32, Malformed> {
-    u32::try_from(take_number(reader)?).map_err(|_| Malformed::TooLong { of: "number in a record" })
 }
 
 /// A command on a volume that concerns own groups.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use clap::Args;
-use quorate_node::status::{NamespaceStatus, NodeState, NodeStatus, Status, VolumeStatus};
+use quorate_node::status::{NamespaceStatus, NodeState, NodeStatus, OwnGroupsStatus, Status, VolumeStatus};
 use quorate_resp::Value;
 
 use crate::client::{Client, Endpoint};
@@ -54,8 +54,9 @@ fn render(status: &Status, all_volumes: bool) -> String {
         status.answered_by
     );
     let volumes = if all_volumes { volume_table(status) } else { String::new() };
-    let parts = [summary, node_table(status), namespace_table(status), volumes, silence(status), alarms(status)];
-    let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    let tables = [summary, node_table(status), namespace_table(status), own_group_table(status), volumes];
+    let parts = tables.into_iter().chain([silence(status), alarms(status)]);
+    let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
     parts.join("\n\n")
 }
 
@@ -102,6 +103,26 @@ fn node_table(status: &Status) -> String {
         ]);
     }
     align_right(&mut table, 6..10);
+    trimmed(table)
+}
+
+/// Nothing where no object has a group of its own.
+fn own_group_table(status: &Status) -> String {
+    let owns = |node: &&NodeStatus| {
+        node.own.as_ref().is_some_and(|own| own.own_groups.active + own.own_groups.idle + own.own_groups.paused > 0)
+    };
+    if !status.nodes.iter().any(|node| owns(&node)) {
+        return String::new();
+    }
+    let mut table = table(&["own groups on", "active", "idle", "memory", "paused", "woken"]);
+    for node in status.nodes.iter().filter(owns) {
+        let own = node.own.as_ref().map(|own| own.own_groups).unwrap_or_default();
+        let count = |count: u64| count.to_string();
+        let memory = size(own.idle_bytes);
+        let OwnGroupsStatus { active, idle, paused, wakeups, .. } = own;
+        table.add_row([node.name.clone(), count(active), count(idle), memory, count(paused), count(wakeups)]);
+    }
+    align_right(&mut table, 1..6);
     trimmed(table)
 }
 
@@ -210,8 +231,15 @@ mod tests {
 
     fn status() -> Status {
         let log = LogStatus { segments: 2, bytes: 128 << 20, live_bytes: 1536, ..LogStatus::default() };
-        let own =
-            NodeOwnStatus { version: "0.1.0".to_owned(), pid: 7, uptime_s: 61, clients: 1, log, alarms: Vec::new() };
+        let own = NodeOwnStatus {
+            version: "0.1.0".to_owned(),
+            pid: 7,
+            uptime_s: 61,
+            clients: 1,
+            log,
+            alarms: Vec::new(),
+            own_groups: OwnGroupsStatus::default(),
+        };
         let member = |node, lag| MemberStatus { node, lag, silent: None };
         let volume = |index, coordinator| VolumeStatus {
             namespace: 0,
@@ -252,6 +280,17 @@ mod tests {
         );
         let all = render(&status(), true);
         assert_eq!(all.lines().filter(|line| line.ends_with("n1 (0), n2 (?)")).count(), 3, "{all}");
+    }
+
+    #[test]
+    fn own_groups_are_counted_where_there_are_any() {
+        let mut status = status();
+        let own = status.nodes[0].own.as_mut().expect("live");
+        own.own_groups = OwnGroupsStatus { active: 3, idle: 20_000, idle_bytes: 2 << 20, paused: 1, wakeups: 7 };
+        assert!(render(&status, false).contains(
+            "OWN GROUPS ON  ACTIVE   IDLE   MEMORY  PAUSED  WOKEN\n\
+             n1                  3  20000  2.0 MiB       1      7"
+        ));
     }
 
     #[test]

@@ -21,12 +21,14 @@ use unknown::Unknown;
 
 mod auth;
 mod bytes;
+mod groups;
 mod storage;
 mod tls;
 mod unknown;
 
 pub use auth::Auth;
 pub use bytes::Bytes;
+pub use groups::OwnGroups;
 pub use storage::Storage;
 pub use tls::Tls;
 
@@ -58,6 +60,8 @@ pub struct Config {
     pub limits: Limits,
     #[serde(default)]
     pub storage: Storage,
+    #[serde(default)]
+    pub groups: OwnGroups,
     #[serde(default)]
     pub log: Log,
 }
@@ -262,6 +266,7 @@ impl Config {
         self.timing.check()?;
         self.limits.check()?;
         self.storage.check()?;
+        self.groups.check()?;
         self.log.check()
     }
 

@@ -1,7 +1,7 @@
 //! From a configuration to a node that serves.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use mio::net::TcpListener;
 use mio::{Interest, Poll, Waker};
@@ -20,7 +20,7 @@ use crate::links::Links;
 use crate::reload::Reloader;
 use crate::supervisor::Supervisor;
 use crate::tls::{Store, Watch};
-use crate::worker::{Checkpointer, Clients, Clocks, Disk, Facts, Memory, Orders, Pace, Source, State, Worker};
+use crate::worker::{Checkpointer, Clients, Clocks, Disk, Facts, Lookups, Memory, Orders, Pace, Source, State, Worker};
 use crate::{Meter, Node, ServerError, Stopper};
 
 /// File descriptors that are not for clients: log, checkpoints, links, HTTP.
@@ -39,8 +39,16 @@ pub(crate) fn start(mut config: Config, meter: Meter) -> Result<Node, ServerErro
     let storage = open_storage(&config, &directory)?;
     let store_path = directory.checkpoint_path();
     let store_settings = FjallSettings { cache_bytes: config.storage.cache_bytes.0, ..FjallSettings::default() };
-    let open_store = move || FjallStore::open(&store_path, &store_settings);
-    let store = open_store()?;
+    let store = FjallStore::open(&store_path, &store_settings)?;
+    let shelf = Arc::new(Mutex::new(Some(store.clone())));
+    let readers = shelf.clone();
+    let open_again = move || {
+        let mut shelf = readers.lock().unwrap_or_else(PoisonError::into_inner);
+        // It is in use for as long as somebody reads it.
+        *shelf = None;
+        let store = FjallStore::open(&store_path, &store_settings)?;
+        Ok(shelf.insert(store).clone())
+    };
     let seed = random()?;
     let (mut host, report) = Host::open(settings(&config, &directory, seed), &storage, &store, clocks.read())?;
     tell_of_start(&config, &directory, &report);
@@ -58,7 +66,8 @@ pub(crate) fn start(mut config: Config, meter: Meter) -> Result<Node, ServerErro
     let links =
         Links::new(&config, directory.identity(), data_dir, peer_listener, registry()?, waker.clone(), tls.clone())?;
     let clients = Clients::new(client_listener, registry()?, config.limits, tls.clone().filter(|_| config.tls.client));
-    let checkpointer = Checkpointer::start(store, open_store, waker.clone()).map_err(io("start a thread"))?;
+    let checkpointer = Checkpointer::start(store, open_again, waker.clone()).map_err(io("start a thread"))?;
+    let lookups = Lookups::start(shelf, waker.clone()).map_err(io("start a thread"))?;
     info!(clients = %config.listen.client, peers = %config.listen.peer, admin = %config.listen.admin, "listening");
 
     let front_limits = quorate_front::Limits {
@@ -88,6 +97,7 @@ pub(crate) fn start(mut config: Config, meter: Meter) -> Result<Node, ServerErro
         watch,
         disk,
         checkpointer,
+        lookups,
         clients,
         links,
         memory: Memory::new(meter, config.limits.maxmemory.0),
@@ -179,6 +189,9 @@ fn settings(config: &Config, directory: &Directory, seed: u64) -> HostSettings {
         seed,
         checkpoint_bytes: config.storage.checkpoint_bytes.0,
         checkpoint_slots: config.storage.checkpoint_slots,
+        rest_after_us: config.groups.rest_after_ms.saturating_mul(1000),
+        awake_max: config.groups.awake_max as usize,
+        resting_bytes_max: config.groups.resting_bytes.0 as usize,
         forgotten: directory.forgotten(),
         is_new: directory.is_new(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

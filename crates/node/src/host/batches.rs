@@ -200,7 +200,10 @@ impl Host {
         let text = |text: &str| AdminReply::Text(text.into());
         let (group, epoch, members, kind, state) = match Record::decode(line) {
             Ok(record) => {
-                let state = if record.stopping { "stopping" } else { "active" };
+                let state = match record.stopping {
+                    true => "stopping",
+                    false => self.state_of_own(own_group(place.group, record.number)),
+                };
                 let members = record.member_ids(&place.members);
                 (own_group(place.group, record.number), record.epoch, members, "own", state)
             }
@@ -208,7 +211,8 @@ impl Host {
         };
         let name = |node: NodeId| self.node_name(node).unwrap_or("?").to_owned();
         let here = self.find(group).map(|index| &self.groups[index as usize]);
-        let coordinator = here.map_or(members[0], |group| group.replica.coordinator());
+        let rests = self.here.resting.coordinator(group);
+        let coordinator = here.map(|group| group.replica.coordinator()).or(rests).unwrap_or(members[0]);
         let members: Vec<AdminReply> = members.into_iter().map(|node| AdminReply::Text(name(node))).collect();
         let mut entries = vec![
             ("group".to_owned(), AdminReply::Int(group.0 as i64)),

@@ -11,8 +11,10 @@ use quorate_wal::Lsn;
 use super::Host;
 use super::group::{Group, GroupState};
 use super::quarantine::isolate;
+use super::resting::kin_of;
 use crate::machine::{Content, Machine};
 use crate::planted::{self, Planted};
+use crate::rest::{INLINE_BYTES_MAX, RestOf, StoredHead};
 use crate::root::Durability;
 
 /// The layout of a group's meta record.
@@ -93,6 +95,7 @@ impl Host {
             self.wal.release(group.0, next_slot.0, appended);
             self.counters.checkpoints += 1;
             self.forget_dead(index, next_slot);
+            self.rest_once_stored(index);
         }
     }
 
@@ -170,6 +173,8 @@ impl Host {
         }
         group.checkpoint.urgent = false;
         group.checkpoint.under_way = true;
+        group.checkpoint.changed = false;
+        group.checkpoint.coordinating = group.replica.is_coordinating();
         let id = group.id();
         let appended = self.wal.appended();
         let in_flight = self.wal.slots(id.0).is_some_and(|slots| slots.end > group.replica.next_slot().0);
@@ -177,7 +182,8 @@ impl Host {
             // Not what was merely appended: a crash may take that away, and other records may come to lie there.
             group.checkpoint.covered_below = self.wal.durable();
         }
-        let batch = match isolate(|| checkpoint_of(group)) {
+        let start = self.settings.start;
+        let batch = match isolate(|| checkpoint_of(group, start)) {
             Ok(batch) => batch,
             Err(words) => {
                 self.quarantine(index, "making a checkpoint", words);
@@ -192,9 +198,13 @@ impl Host {
     }
 }
 
-fn checkpoint_of(group: &mut Group) -> Batch {
+fn checkpoint_of(group: &mut Group, start: u32) -> Batch {
     let id = group.id();
     let mut batch = Batch::new();
+    if group.own.is_some() {
+        put_own(group, start, &mut batch);
+        return batch;
+    }
     match std::mem::take(&mut group.checkpoint.whole) {
         true => put_content(&mut group.machine, id, &mut batch),
         false => put_changes(group, &mut batch),
@@ -203,6 +213,43 @@ fn checkpoint_of(group: &mut Group) -> Batch {
     encode_meta(group, &mut meta);
     batch.put_meta(id.0, meta);
     batch
+}
+
+/// All of an own group, in one record unless its object is large.
+fn put_own(group: &mut Group, start: u32, batch: &mut Batch) {
+    let (id, mut position, state) = (group.id(), group.replica.position(), group.state);
+    if planted::is(Planted::CheckpointAhead) {
+        position.next_slot = position.next_slot.next();
+    }
+    let Some(own) = &group.own else { return };
+    // What is there is of another state.
+    if std::mem::take(&mut group.checkpoint.whole) {
+        batch.clear_objects(id.0);
+    } else if group.checkpoint.apart {
+        batch.delete_object(id.0, &name_of(&own.name));
+    }
+    if let Some(objects) = group.machine.objects_mut() {
+        objects.take_dirty(|_, _| {});
+    }
+    let kin = kin_of(group);
+    let head = StoredHead { kin, start, covered_below: group.checkpoint.covered_below };
+    let coordinating = group.checkpoint.coordinating;
+    let rest = RestOf { position, coordinating, state, name: &own.name, machine: &group.machine };
+    group.checkpoint.apart = put_rest(id, &head, &rest, batch);
+}
+
+/// Whether the object has a place of its own.
+pub(super) fn put_rest(group: GroupId, head: &StoredHead, rest: &RestOf<'_>, batch: &mut Batch) -> bool {
+    let object = rest.machine.objects().and_then(|objects| objects.encoded(rest.name));
+    let is_apart = object.as_ref().is_some_and(|object| object.len() > INLINE_BYTES_MAX);
+    let mut record = Vec::new();
+    head.encode(&mut record);
+    rest.encode(object.as_deref(), is_apart, &mut record);
+    batch.put_meta(group.0, record);
+    if is_apart && let Some(object) = object {
+        batch.put_object(group.0, &name_of(rest.name), object);
+    }
+    is_apart
 }
 
 fn put_changes(group: &mut Group, batch: &mut Batch) {
@@ -266,11 +313,30 @@ const OBJECT_NAME: u8 = 0;
 const RUN_NAME: u8 = 1;
 const CHILDREN_NAME: u8 = 2;
 
-fn name_of(key: &[u8]) -> Vec<u8> {
+pub(super) fn name_of(key: &[u8]) -> Vec<u8> {
     let mut name = Vec::with_capacity(key.len() + 1);
     name.push(OBJECT_NAME);
     name.extend_from_slice(key);
     name
+}
+
+/// A peer's snapshot, as what this group will be once it is stored.
+pub(super) fn put_snapshot(group: &Group, start: u32, position: Position, machine: &mut Machine, batch: &mut Batch) {
+    let id = group.id();
+    match &group.own {
+        Some(own) => {
+            batch.clear_objects(id.0);
+            let head = StoredHead { kin: kin_of(group), start, covered_below: group.checkpoint.covered_below };
+            let rest = RestOf { position, coordinating: false, state: group.state, name: &own.name, machine };
+            put_rest(id, &head, &rest, batch);
+        }
+        None => {
+            put_content(machine, id, batch);
+            let mut meta = Vec::new();
+            encode_meta_of(group, position, machine, &mut meta);
+            batch.put_meta(id.0, meta);
+        }
+    }
 }
 
 /// What a name in the store names.
@@ -305,11 +371,7 @@ pub(super) fn encode_meta_of(group: &Group, mut position: Position, machine: &Ma
     out.push(META_VERSION);
     out.extend_from_slice(&group.configuration.epoch.0.to_le_bytes());
     out.extend_from_slice(&group.namespace.to_le_bytes());
-    out.push(match group.durability {
-        Durability::Sync => 0,
-        Durability::Interval => 1,
-        Durability::Memory => 2,
-    });
+    out.push(group.durability.code());
     out.push(match group.state {
         GroupState::Unborn | GroupState::Alive | GroupState::Quarantined | GroupState::Closed => 0,
         GroupState::Forgetful => 1,
@@ -357,12 +419,7 @@ pub(crate) fn decode_meta(group: GroupId, bytes: &[u8]) -> Result<Meta, Malforme
     }
     let epoch = Epoch(reader.u32()?);
     let namespace = reader.u32()?;
-    let durability = match reader.u8()? {
-        0 => Durability::Sync,
-        1 => Durability::Interval,
-        2 => Durability::Memory,
-        tag => return Err(Malformed::UnknownTag { of: "durability", tag }),
-    };
+    let durability = Durability::of_code(reader.u8()?)?;
     let state = match reader.u8()? {
         0 => GroupState::Alive,
         1 => GroupState::Forgetful,

@@ -268,7 +268,7 @@ impl Host {
         super::checkpoints::encode_meta(&group, &mut meta);
         batch.put_meta(id.0, meta);
         super::checkpoints::put_content(&mut group.machine, id, batch);
-        let index = self.groups.insert(group) as u32;
+        let index = self.groups.insert(Box::new(group)) as u32;
         self.index.insert(id, index);
         index
     }

@@ -35,6 +35,12 @@ pub struct Group {
     pub(super) used_at: Instant,
     pub(super) expiry_timer: Option<Instant>,
     pub(super) forget_timer: bool,
+    /// Of an own group: it is in the list of those with nothing in hand.
+    pub(super) is_quiet: bool,
+    /// It was to rest, and waits for a checkpoint.
+    pub(super) rests_once_stored: bool,
+    /// It is in the list of those that this node coordinates for others.
+    pub(super) is_displaced: bool,
     /// Of an own group.
     pub(super) own: Option<Box<Own>>,
     /// Of a volume: the log holds births up to here that its replica must not speak of before they are on disk.
@@ -97,6 +103,12 @@ pub(super) struct CheckpointState {
     pub(super) whole: bool,
     /// The log is running out of room for old records.
     pub(super) urgent: bool,
+    /// Something was said since the last one that it does not hold.
+    pub(super) changed: bool,
+    /// The last one holds that this replica coordinates.
+    pub(super) coordinating: bool,
+    /// Of an own group: the store has its object in a place of its own.
+    pub(super) apart: bool,
 }
 
 impl Group {
@@ -124,6 +136,9 @@ impl Group {
             used_at: Instant(0),
             expiry_timer: None,
             forget_timer: false,
+            is_quiet: false,
+            rests_once_stored: false,
+            is_displaced: false,
             own: None,
             births_lsn: Lsn(0),
             dead: Vec::new(),

@@ -21,6 +21,7 @@ mod directory;
 mod dispatch;
 mod flush;
 mod group;
+mod losses;
 mod open;
 mod own;
 mod perform;
@@ -28,6 +29,7 @@ mod quarantine;
 mod relief;
 mod replay;
 mod requests;
+mod resting;
 mod routes;
 mod status;
 mod transfer;
@@ -48,6 +50,7 @@ pub use group::{Group, GroupState, ROOT_NAMESPACE};
 pub use open::{OpenError, OpenReport};
 pub(crate) use own::is_birth;
 pub use quarantine::{Fault, PanicIn};
+pub use resting::{OwnCounts, Paused, read_paused};
 pub use routes::OwnPlace;
 pub use transfer::check_snapshot;
 
@@ -84,6 +87,12 @@ pub struct HostSettings {
     /// A group is checkpointed after this many bytes of its records, or this many slots.
     pub checkpoint_bytes: u64,
     pub checkpoint_slots: u64,
+    /// An own group with nothing in hand comes to rest after this,
+    pub rest_after_us: u64,
+    /// ... and if more than this are awake, at once.
+    pub awake_max: usize,
+    /// What own groups at rest may take in memory; the others are in the checkpoint store only.
+    pub resting_bytes_max: usize,
     /// What the last stop may have lost.
     pub forgotten: Forgotten,
     /// The data directory is new, and not all other nodes have accepted it yet: until [`Host::admit`] its replicas say
@@ -146,11 +155,12 @@ pub enum Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
     Group { index: u32, group: GroupId },
-    Expiry { index: u32, group: GroupId },
+    Expiry { group: GroupId },
     Forget { index: u32, group: GroupId },
     Retry { number: u64 },
     Status { nonce: u64 },
     Settle,
+    Rest,
     Directory,
     Heartbeat,
     Resend,
@@ -173,7 +183,8 @@ pub struct Host {
     client_count: u64,
     /// When each node was last found to be suspected no more: coordination returns to it only after a while.
     recovered_at: HashMap<NodeId, Instant, FixedState>,
-    groups: Slab<Group>,
+    /// In boxes, so that places which are free cost little.
+    groups: Slab<Box<Group>>,
     index: HashMap<GroupId, u32, FixedState>,
     directory: directory::Directory,
     clients: Operations,
@@ -202,6 +213,9 @@ pub struct Host {
     catch_ups: Vec<(u32, NodeId, quorate_protocol::Slot)>,
     transfers: transfer::Transfers,
     own: own::OwnGroups,
+    here: resting::OwnHere,
+    /// Groups that this node coordinates though it is not the member they were born with.
+    displaced: VecDeque<(u32, GroupId)>,
     sweep: VecDeque<(u32, NodeId)>,
     timers: Timers<Timer>,
     wal: Wal,
@@ -263,6 +277,10 @@ pub struct Counters {
     pub reads_failed: u64,
     pub own_groups_born: u64,
     pub own_groups_ended: u64,
+    /// Own groups that came to rest, and that were woken.
+    pub rested: u64,
+    pub woken_from_memory: u64,
+    pub woken_from_store: u64,
 }
 
 impl Host {
@@ -326,6 +344,7 @@ impl Host {
         self.fail_overdue();
         self.serve_catch_ups(storage);
         self.relieve_log(storage);
+        self.rest_some();
         self.start_checkpoints();
     }
 
@@ -428,7 +447,7 @@ impl Host {
     }
 
     pub fn groups(&self) -> impl Iterator<Item = &Group> {
-        self.groups.iter().map(|(_, group)| group)
+        self.groups.iter().map(|(_, group)| &**group)
     }
 
     fn handle_message(&mut self, header: &Header, message: Message<'_>) {
@@ -440,7 +459,7 @@ impl Host {
             }
             Message::Reply { start, number, position, outcome } => self.handle_reply(start, number, position, outcome),
             Message::Bounced { start, number, why } => self.handle_bounced(from, start, number, why),
-            Message::Replica { group, epoch, message } => match self.find(group) {
+            Message::Replica { group, epoch, message } => match self.rouse(group) {
                 Some(index) if self.groups[index as usize].configuration.epoch == epoch => {
                     match self.groups[index as usize].state {
                         GroupState::Alive => self.plan(index, Event::Received { from, message }),
@@ -449,7 +468,7 @@ impl Host {
                     }
                 }
                 None if self.is_kept_from_birth(group) => self.tell_kept_from_birth(group, epoch),
-                _ if self.keep_message(from, group, epoch, message) => {}
+                _ if self.keep_message(from, group, epoch, message) || self.is_sought(group) => {}
                 _ => self.meet_unknown_group(),
             },
             Message::Snapshot { group, epoch, next_slot, part, last, bytes } => {
@@ -534,7 +553,11 @@ impl Host {
             group.replica.step(&mut cx, event, effects);
         });
         match stepped {
-            Ok(()) => self.perform(index),
+            Ok(()) => {
+                self.perform(index);
+                self.note_role(index);
+                self.note_quiet(index);
+            }
             Err(words) => {
                 self.effects.list.clear();
                 self.quarantine(index, "taking a step", words);

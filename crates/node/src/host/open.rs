@@ -6,25 +6,31 @@ use hashbrown::HashMap;
 use quorate_checkpoint::{Store, StoreError};
 use quorate_protocol::peers::Peers;
 use quorate_protocol::quorum::QuorumSystem;
-use quorate_protocol::{Configuration, Effects, GroupId, NodeId, Replica, paxos};
+use quorate_protocol::{Configuration, Effects, GroupId, NodeId, Replica, Stamp, paxos};
 use quorate_wal::{Lsn, Storage, Wal};
+use roaring::RoaringTreemap;
 use slab::Slab;
 
 use super::checkpoints::{Meta, Name, Stored, decode_meta, encode_meta, take_name};
 use super::directory::{Directory, RECORD};
 use super::dispatch::{INTERNAL, ROOT_EPOCH};
-use super::group::{CheckpointState, Group, GroupState, Own, ROOT_NAMESPACE};
+use super::group::{CheckpointState, Group, GroupState, ROOT_NAMESPACE};
+use super::losses::{self, Losses};
 use super::quarantine::{self, decode_given_up, isolate};
 use super::replay::{Replay, Rest};
+use super::resting::read_paused;
 use super::transfer::{empty_content, restore_object};
 use super::{Counters, Fault, Forgotten, Host, HostSettings};
 use crate::clock::{HybridClock, Moment, WallClocks};
 use crate::entry::Operations;
+use crate::hash::FixedState;
 use crate::machine::{Content, Machine};
 use crate::outbox::Outbox;
+use crate::rest::{Glance, glance};
 use crate::results::Results;
 use crate::root::{Durability, ROOT, RootState, root_members};
 use crate::timers::Timers;
+use crate::volume::volume_of;
 
 /// What was found on opening, for the log of the process and for status.
 #[derive(Clone, Debug, Default)]
@@ -70,18 +76,26 @@ impl Host {
         let mut report = OpenReport::default();
         let mut faults = Vec::new();
         let directory = restore_directory(&settings, store, &mut report)?;
-        let mut groups = restore_checkpoints(&settings, store, &directory, &mut report, &mut faults)?;
-        let (wal, lost) = replay_log(&settings, storage, &mut groups, &mut report, &mut faults)?;
+        let mut own = Sleeping::new(&settings, store);
+        let mut groups = restore_checkpoints(&settings, store, &directory, &mut own, &mut report, &mut faults)?;
+        let (wal, mut lost) = replay_log(&settings, storage, &mut groups, &mut own, &mut report, &mut faults)?;
         let damage_end = wal.report().damage.iter().map(|damage| damage.end()).max().unwrap_or_default();
         let mut host = Host::with_nothing(settings, moment, wal, directory);
         let given_up = store.node_record(quarantine::RECORD)?.unwrap_or_default();
         let given_up: Vec<GroupId> = decode_given_up(&given_up).collect();
+        groups.extend(given_up.iter().filter_map(|group| own.load(*group, &mut faults)));
+        lost.append(&mut own.lost);
+        host.note_losses(store, damage_end)?;
         for mut group in groups {
             if group.state != GroupState::Quarantined {
                 group.replica.restored();
             }
-            if group.state == GroupState::Alive {
-                group.state = state_after_stop(&group, &host.settings, damage_end);
+            match own.stored_in.get(&group.id()) {
+                Some(&start) => host.here.losses.judge(&mut group, start),
+                None if group.state == GroupState::Alive => {
+                    group.state = state_after_stop(&group, &host.settings, damage_end);
+                }
+                None => {}
             }
             if group.state == GroupState::Alive && given_up.contains(&group.id()) {
                 group.state = GroupState::Forgetful;
@@ -91,11 +105,12 @@ impl Host {
             host.adopt(group);
         }
         host.keep_from_birth(lost);
+        host.leave_sleeping(own.all, own.expiries);
         host.damage = report.damage.clone();
         host.remember_silent();
         host.counters.quarantined = faults.len() as u64;
         host.faults = faults;
-        report.group_count = host.groups.len();
+        report.group_count = host.groups.len() + host.own_counts().paused;
         host.bear_root();
         for node in host.settings.nodes.iter().map(|node| NodeId(node.id)).collect::<Vec<_>>() {
             host.meet_node(node);
@@ -144,6 +159,8 @@ impl Host {
             catch_ups: Vec::new(),
             transfers: super::transfer::Transfers::default(),
             own: super::own::OwnGroups::default(),
+            here: super::resting::OwnHere::default(),
+            displaced: VecDeque::new(),
             sweep: VecDeque::new(),
             timers: Timers::default(),
             wal,
@@ -169,14 +186,40 @@ impl Host {
     fn adopt(&mut self, group: Group) {
         let (id, is_unborn) = (group.id(), group.state == GroupState::Unborn);
         let (released, lsn) = (group.checkpoint.next_slot, Lsn(0));
-        let index = self.groups.insert(group) as u32;
+        let index = self.groups.insert(Box::new(group)) as u32;
         self.index.insert(id, index);
+        self.note_awake(index);
         if is_unborn {
             return self.births_waiting.push(index);
         }
         self.wal.release(id.0, released.0, lsn);
         self.plan(index, quorate_protocol::Event::Woken);
         self.arm_timers_after_apply(index);
+    }
+
+    /// What this start has found lost is known from now on, also of groups that are read only later.
+    fn note_losses(&mut self, store: &impl Store, damage_end: Lsn) -> Result<(), StoreError> {
+        let known = store.node_record(losses::RECORD)?.and_then(|record| Losses::decode(&record)).unwrap_or_default();
+        self.here.losses = known;
+        if let Some(losses) = known.after_start(&self.settings, damage_end) {
+            self.here.losses = losses;
+            let mut batch = quorate_checkpoint::Batch::new();
+            losses.put(&mut batch);
+            self.store(batch, Stored::Directory { births: Vec::new(), dropped: Vec::new() });
+        }
+        Ok(())
+    }
+
+    /// Own groups that the log says nothing of stay where they are.
+    fn leave_sleeping(&mut self, all: RoaringTreemap, expiries: Vec<(GroupId, Stamp)>) {
+        self.here.all |= all;
+        let (now, stamp) = (self.clock.now(), self.clock.stamp());
+        for (group, expiry) in expiries {
+            if self.find(group).is_none() {
+                let wait_ms = expiry.0.saturating_sub(stamp.0);
+                self.arm_expiry_of_paused(group, now.after_us(wait_ms.saturating_mul(1000)));
+            }
+        }
     }
 
     /// What a replica may have forgotten stays forgotten, however the node is stopped from now on.
@@ -240,15 +283,70 @@ fn state_after_stop(group: &Group, settings: &HostSettings, damage_end: Lsn) -> 
     }
 }
 
-fn restore_checkpoints(
+/// Own groups in the store, which are not read before something comes for them.
+pub(super) struct Sleeping<'a, S> {
+    me: NodeId,
+    store: &'a S,
+    all: RoaringTreemap,
+    expiries: Vec<(GroupId, Stamp)>,
+    /// Those that were read after all, with the starts in which they were stored.
+    stored_in: HashMap<GroupId, u32, FixedState>,
+    /// They are there, and cannot be read.
+    lost: Vec<GroupId>,
+}
+
+impl<'a, S: Store> Sleeping<'a, S> {
+    fn new(settings: &HostSettings, store: &'a S) -> Sleeping<'a, S> {
+        let (stored_in, lost) = (HashMap::default(), Vec::new());
+        Sleeping { me: settings.node, store, all: RoaringTreemap::new(), expiries: Vec::new(), stored_in, lost }
+    }
+
+    fn note(&mut self, group: GroupId, record: &[u8]) {
+        self.all.insert(group.0);
+        if let Ok(Glance { expiry: Some(expiry), .. }) = glance(record) {
+            self.expiries.push((group, expiry));
+        }
+    }
+
+    /// A group that the log has something of, if it is in the store.
+    pub(super) fn load(&mut self, group: GroupId, faults: &mut Vec<Fault>) -> Option<Group> {
+        if !self.all.contains(group.0) || self.stored_in.contains_key(&group) || self.lost.contains(&group) {
+            return None;
+        }
+        let revived = match read_paused(self.store, group) {
+            Ok(Some(paused)) => isolate(|| paused.revive(group, self.me))
+                .and_then(|revived| revived.map_err(|malformed| malformed.to_string())),
+            Ok(None) => Err("it is not there".to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        match revived {
+            Ok((revived, start, _)) => {
+                self.stored_in.insert(group, start);
+                Some(revived)
+            }
+            Err(words) => {
+                self.lost.push(group);
+                let (doing, namespace) = ("reading its checkpoint", ROOT_NAMESPACE);
+                faults.push(Fault { group, namespace, doing, words, is_panic: false, is_quarantined: true });
+                None
+            }
+        }
+    }
+}
+
+fn restore_checkpoints<S: Store>(
     settings: &HostSettings,
-    store: &impl Store,
+    store: &S,
     directory: &Directory,
+    own: &mut Sleeping<'_, S>,
     report: &mut OpenReport,
     faults: &mut Vec<Fault>,
 ) -> Result<Vec<Group>, OpenError> {
     let mut metas = Vec::new();
-    store.groups(&mut |group, meta| metas.push((GroupId(group), meta.to_vec())))?;
+    store.groups(&mut |group, meta| match volume_of(GroupId(group)) {
+        Some(_) => own.note(GroupId(group), meta),
+        None => metas.push((GroupId(group), meta.to_vec())),
+    })?;
     let restore = |(id, bytes): (GroupId, Vec<u8>)| match decode_meta(id, &bytes) {
         Ok(meta) if meta.configuration.contains(settings.node) => {
             Ok(restore_group(settings.node, id, meta, store, report, faults))
@@ -337,7 +435,6 @@ fn restore_group(
         }
     };
     let mut group = Group::new(meta.configuration, meta.namespace, meta.durability, meta.hash_key, machine, me);
-    group.own = Own::of(id, &meta.name);
     group.state = state;
     group.replica.restore(paxos::Record::Checkpoint(position));
     group.checkpoint = CheckpointState { next_slot: position.next_slot, covered_below, ..CheckpointState::default() };
@@ -375,10 +472,11 @@ fn replay_log(
     settings: &HostSettings,
     storage: &impl Storage,
     groups: &mut Vec<Group>,
+    own: &mut Sleeping<'_, impl Store>,
     report: &mut OpenReport,
     faults: &mut Vec<Fault>,
 ) -> Result<(Wal, Vec<GroupId>), OpenError> {
-    let mut replay = Replay::new(settings.node, groups, faults);
+    let mut replay = Replay::new(settings.node, groups, own, faults);
     let mut wal = Wal::open(storage, settings.log.clone(), |recovered| replay.take(&recovered))?;
     let Rest { strangers, lost } = replay.finish();
     strangers.into_iter().for_each(|group| wal.forget(group));

@@ -10,6 +10,7 @@ use quorate_protocol::{
     Configuration, Epoch, Event, GroupId, Instant, NodeId, Payload, Proposal, Replica, Slot, paxos,
 };
 use quorate_wal::{Kind, Lsn};
+use roaring::RoaringTreemap;
 
 use super::group::{Group, GroupState, Own};
 use super::transfer::{decode_snapshot, encode_snapshot};
@@ -49,12 +50,12 @@ pub(super) struct OwnGroups {
     /// Volumes of which own groups begin or end.
     unsettled: BTreeSet<u32>,
     /// Born later than the other members: what they have executed has to be fetched. How often that was asked for.
-    late: BTreeMap<GroupId, u32>,
+    pub(super) late: BTreeMap<GroupId, u32>,
     is_timer_set: bool,
     /// Asked to stop, for a volume that this node coordinates: when, and how often.
     asked: HashMap<GroupId, (Instant, u32), FixedState>,
     /// Born here once, and nobody can read as what: they may have spoken, and must not be born again.
-    lost: BTreeSet<GroupId>,
+    pub(super) lost: BTreeSet<GroupId>,
 }
 
 struct Mail {
@@ -86,6 +87,7 @@ pub(super) fn decode_birth(group: GroupId, record: &[u8], me: NodeId) -> Result<
     born.state = GroupState::Alive;
     // No checkpoint has anything of it yet.
     born.checkpoint.whole = true;
+    born.checkpoint.changed = true;
     born.replica.restore(paxos::Record::Checkpoint(meta.position));
     Ok(born)
 }
@@ -106,8 +108,8 @@ impl Host {
 
     /// Notes that a volume has own groups that begin or end, so that its coordinator looks after them.
     pub(super) fn watch_children(&mut self, volume: u32) {
-        let unsettled = |group: &Group| group.machine.children().is_some_and(|children| !children.is_settled());
-        if self.groups.get(volume as usize).is_some_and(unsettled) {
+        let children = self.groups.get(volume as usize).and_then(|group| group.machine.children());
+        if children.is_some_and(|children| !children.is_settled()) {
             self.own.unsettled.insert(volume);
         }
         self.set_settle_timer(0);
@@ -120,7 +122,7 @@ impl Host {
         let (volume_id, me) = (parent.id(), self.settings.node);
         let id = own_group(volume_id, birth.record.number);
         let members = birth.record.member_ids(&parent.configuration.members);
-        if !members.contains(&me) || self.find(id).is_some() || self.own.lost.contains(&id) {
+        if !members.contains(&me) || self.here.all.contains(id.0) || self.own.lost.contains(&id) {
             return;
         }
         let configuration = Configuration {
@@ -142,8 +144,10 @@ impl Host {
         group.own = Own::of(id, &birth.name);
         let record = encode_birth(&group);
         group.checkpoint.bytes = record.len() as u64;
-        let index = self.groups.insert(group) as u32;
+        group.checkpoint.changed = true;
+        let index = self.groups.insert(Box::new(group)) as u32;
         self.index.insert(id, index);
+        self.note_awake(index);
         self.counters.own_groups_born += 1;
         if durability == Durability::Memory || planted::is(Planted::BornTooEarly) {
             return self.finish_birth(index, id);
@@ -172,6 +176,12 @@ impl Host {
             group.state = GroupState::Alive;
         }
         self.arm_timers_after_apply(index);
+        self.note_newborn(index, id);
+        self.deliver_mail(index, id);
+    }
+
+    /// What has waited for a group goes to it.
+    pub(super) fn deliver_mail(&mut self, index: u32, id: GroupId) {
         for mail in self.take_mail(id) {
             match mail.content {
                 MailContent::Request { access, envelope } => {
@@ -215,7 +225,7 @@ impl Host {
     }
 
     fn keep_mail(&mut self, from: NodeId, group: GroupId, epoch: Epoch, content: impl FnOnce() -> MailContent) -> bool {
-        if !self.is_unborn(group) || self.own.mail_count >= MAIL_COUNT_MAX {
+        if !(self.is_sought(group) || self.is_unborn(group)) || self.own.mail_count >= MAIL_COUNT_MAX {
             return false;
         }
         let mail = Mail { from, epoch, content: content(), arrived_at: self.clock.now() };
@@ -251,14 +261,17 @@ impl Host {
         let mut old: Vec<GroupId> = Vec::new();
         old.extend(self.own.mail.iter().filter(|(_, mail)| mail.iter().any(is_old)).map(|(group, _)| *group));
         old.sort_unstable();
-        for group in old {
-            for mail in self.take_mail(group) {
-                if let MailContent::Request { envelope, .. } = mail.content
-                    && let Some(envelope) = crate::envelope::Envelope::take(&mut &envelope[..])
-                {
-                    let ticket = envelope.ticket;
-                    self.bounce(ticket.node, ticket.start, ticket.number, Bounce::UnknownGroup);
-                }
+        old.into_iter().for_each(|group| self.return_mail(group));
+    }
+
+    /// Whoever has sent what waits for a group is to ask again.
+    pub(super) fn return_mail(&mut self, group: GroupId) {
+        for mail in self.take_mail(group) {
+            if let MailContent::Request { envelope, .. } = mail.content
+                && let Some(envelope) = crate::envelope::Envelope::take(&mut &envelope[..])
+            {
+                let ticket = envelope.ticket;
+                self.bounce(ticket.node, ticket.start, ticket.number, Bounce::UnknownGroup);
             }
         }
     }
@@ -266,13 +279,16 @@ impl Host {
     /// An own group has ended: its replica is gone at once, and what it said is forgotten once the volume's replica here
     /// cannot come to believe that it never ended.
     fn bury(&mut self, volume: u32, slot: Slot, group: GroupId) {
-        let Some(index) = self.index.remove(&group) else { return };
-        self.groups.remove(index as usize);
+        if !self.remove_own(group) {
+            return;
+        }
         self.counters.own_groups_ended += 1;
         self.transfers.forget(group);
         self.silence_told.remove(&group);
         self.bounce_reads_of(group, Bounce::UnknownGroup);
         self.groups[volume as usize].dead.push((slot, group));
+        // A checkpoint of it, which old records may wait for, will not come; now they wait for its volume's.
+        self.wal.search_again();
     }
 
     /// A checkpoint of the volume holds every slot below `next_slot`.
@@ -291,24 +307,25 @@ impl Host {
         let (id, next_slot) = (group.id(), group.replica.next_slot());
         let (Some(children), Some(objects)) = (group.machine.children(), group.machine.objects()) else { return };
         let last_number = children.last_number;
-        let mut records = std::collections::BTreeMap::new();
+        let mut numbers = RoaringTreemap::new();
+        let mut missing = BTreeMap::new();
         objects.for_each_away(|name, bytes| {
             if let Ok(record) = Record::decode(bytes) {
-                records.insert(record.number, (name.to_vec(), record));
+                numbers.insert(record.number);
+                if !self.here.all.contains(own_group(id, record.number).0) {
+                    missing.insert(record.number, (name.to_vec(), record));
+                }
             }
         });
-        let mut starting: std::collections::BTreeMap<u64, Frozen> =
+        let mut starting: BTreeMap<u64, Frozen> =
             children.starting.values().flatten().map(|starting| (starting.number, frozen(starting))).collect();
-        let of_volume = |group: &Group| group.own().filter(|own| own.volume == id).map(|own| own.number);
-        let mut here: Vec<u64> = self.groups.iter().filter_map(|(_, group)| of_volume(group)).collect();
-        here.sort_unstable();
         let ended_before = Slot(next_slot.0.saturating_sub(1));
-        for number in here {
-            if number <= last_number && !records.contains_key(&number) {
+        for number in self.numbers_here(id) {
+            if number <= last_number && !numbers.contains(number) {
                 self.bury(volume, ended_before, own_group(id, number));
             }
         }
-        for (number, (name, record)) in records {
+        for (number, (name, record)) in missing {
             let state = starting.remove(&number).unwrap_or_default();
             self.bear_own(volume, &Birth { name, record, state }, false);
         }
@@ -352,8 +369,8 @@ impl Host {
         self.own.is_timer_set = false;
         self.fetch_for_late();
         for volume in self.own.unsettled.clone() {
-            let settled = |group: &Group| group.machine.children().is_none_or(|children| children.is_settled());
-            if self.groups.get(volume as usize).is_none_or(settled) {
+            let children = self.groups.get(volume as usize).and_then(|group| group.machine.children());
+            if children.is_none_or(|children| children.is_settled()) {
                 self.own.unsettled.remove(&volume);
             } else if self.groups[volume as usize].replica.is_coordinating() {
                 self.complete_births(volume);
@@ -445,7 +462,7 @@ impl Host {
     }
 
     pub(super) fn handle_stop_group(&mut self, group: GroupId, epoch: Epoch, insist: bool) {
-        let Some(index) = self.find(group) else { return };
+        let Some(index) = self.rouse(group) else { return };
         let found = &self.groups[index as usize];
         if found.configuration.epoch != epoch || !found.is_alive() || found.own.is_none() {
             return;

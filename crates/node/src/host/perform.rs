@@ -48,6 +48,7 @@ impl Host {
         self.scratch.clear();
         record.encode(&mut self.scratch);
         group.checkpoint.bytes += self.scratch.len() as u64;
+        group.checkpoint.changed = true;
         if group.durability == Durability::Memory {
             return;
         }

@@ -1,20 +1,22 @@
 //! Giving the records of the log back to the replicas that they are of.
 
 use hashbrown::HashMap;
+use quorate_checkpoint::Store;
 use quorate_protocol::wire::Wire;
 use quorate_protocol::{GroupId, NodeId, Replica, paxos};
 use quorate_wal::{Kind, Recovered};
 
 use super::Fault;
 use super::group::{Group, GroupState, ROOT_NAMESPACE};
-use super::open::{Unreadable, give_up_unreadable};
+use super::open::{Sleeping, Unreadable, give_up_unreadable};
 use super::own::{decode_birth, is_birth};
 use super::quarantine::isolate;
 use crate::hash::FixedState;
 
-pub(super) struct Replay<'a> {
+pub(super) struct Replay<'a, 'b, S> {
     me: NodeId,
     groups: &'a mut Vec<Group>,
+    own: &'a mut Sleeping<'b, S>,
     by_id: HashMap<u64, usize, FixedState>,
     /// Records of groups that nothing is known of so far. What was carried on stands behind what is newer, so that a
     /// group's birth may come last.
@@ -31,17 +33,22 @@ pub(super) struct Rest {
     pub(super) lost: Vec<GroupId>,
 }
 
-impl<'a> Replay<'a> {
-    pub(super) fn new(me: NodeId, groups: &'a mut Vec<Group>, faults: &'a mut Vec<Fault>) -> Replay<'a> {
+impl<'a, 'b, S: Store> Replay<'a, 'b, S> {
+    pub(super) fn new(
+        me: NodeId,
+        groups: &'a mut Vec<Group>,
+        own: &'a mut Sleeping<'b, S>,
+        faults: &'a mut Vec<Fault>,
+    ) -> Replay<'a, 'b, S> {
         let by_id = groups.iter().enumerate().map(|(at, group)| (group.id().0, at)).collect();
-        Replay { me, groups, by_id, early: HashMap::default(), lost: Vec::new(), faults }
+        Replay { me, groups, own, by_id, early: HashMap::default(), lost: Vec::new(), faults }
     }
 
     pub(super) fn take(&mut self, recovered: &Recovered<'_>) {
         if !recovered.is_needed {
             return;
         }
-        let known = self.by_id.get(&recovered.group).copied();
+        let known = self.by_id.get(&recovered.group).copied().or_else(|| self.load(recovered.group));
         match known {
             // A checkpoint of the group makes up for its birth.
             Some(_) if is_birth(recovered.bytes) => {}
@@ -52,6 +59,14 @@ impl<'a> Replay<'a> {
                 early.push((recovered.kind, recovered.bytes.to_vec()));
             }
         }
+    }
+
+    /// An own group that slept in the store.
+    fn load(&mut self, group: u64) -> Option<usize> {
+        let loaded = self.own.load(GroupId(group), self.faults)?;
+        self.groups.push(loaded);
+        self.by_id.insert(group, self.groups.len() - 1);
+        Some(self.groups.len() - 1)
     }
 
     pub(super) fn finish(self) -> Rest {
@@ -93,5 +108,6 @@ impl<'a> Replay<'a> {
         }
         let covered = matches!(kind, Kind::Slot(slot) if slot < group.checkpoint.next_slot.0);
         group.checkpoint.bytes += if covered { 0 } else { bytes.len() as u64 };
+        group.checkpoint.changed = true;
     }
 }

@@ -46,11 +46,12 @@ impl Host {
             self.counters.stamps_not_believed += 1;
             return self.bounce(from, start, number, Bounce::NotBelieved);
         }
+        let found = self.rouse(group);
         let state = |index: u32| {
             let group = &self.groups[index as usize];
             (group.configuration.epoch == epoch).then_some((index, group.state))
         };
-        let index = match self.find(group).and_then(state) {
+        let index = match found.and_then(state) {
             Some((index, GroupState::Alive)) => index,
             _ if self.keep_request(from, group, epoch, access, bytes) => return,
             Some((index, state)) if state.is_silent() => {

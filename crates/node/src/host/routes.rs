@@ -69,7 +69,7 @@ impl Host {
         let believed = match (told, here) {
             (Some(node), _) => node,
             (None, Some(group)) if group.is_alive() => group.replica.coordinator(),
-            (None, _) => hint.unwrap_or(members[0]),
+            (None, _) => hint.or_else(|| self.here.resting.coordinator(group)).unwrap_or(members[0]),
         };
         let at = members.iter().position(|&member| member == believed).unwrap_or(0);
         // Where the coordinator is gone, the next live member in order takes over.

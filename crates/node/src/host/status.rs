@@ -10,8 +10,8 @@ use crate::frame::Message;
 use crate::hash::FixedState;
 use crate::root::ROOT;
 use crate::status::{
-    GroupReport, LogStatus, MemberStatus, NamespaceStatus, NodeOwnStatus, NodeState, NodeStatus, Report, Status,
-    VolumeStatus,
+    GroupReport, LogStatus, MemberStatus, NamespaceStatus, NodeOwnStatus, NodeState, NodeStatus, OwnGroupsStatus,
+    Report, Status, VolumeStatus,
 };
 
 /// How long a status waits for nodes that are not suspected.
@@ -93,10 +93,12 @@ impl Host {
             uptime_s: (self.clock.now().0 - self.started_at.0) / 1_000_000,
             clients: self.client_count,
             log,
+            own_groups: self.own_groups_status(),
             alarms: self.damage.iter().chain(&self.alarms).cloned().collect(),
         };
         let groups = self
             .groups()
+            .filter(|group| group.own().is_none())
             .map(|group| GroupReport {
                 group: group.id().0,
                 next_slot: group.replica.next_slot().0,
@@ -117,6 +119,17 @@ impl Host {
             })
             .collect();
         Report { node: self.settings.node.0, own, groups }
+    }
+
+    fn own_groups_status(&self) -> OwnGroupsStatus {
+        let counts = self.own_counts();
+        OwnGroupsStatus {
+            active: counts.active as u64,
+            idle: counts.idle as u64,
+            idle_bytes: counts.resting_bytes as u64,
+            paused: counts.paused as u64,
+            wakeups: self.counters.woken_from_memory + self.counters.woken_from_store,
+        }
     }
 
     fn assemble(&self, reports: &[Report]) -> Status {

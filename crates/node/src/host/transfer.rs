@@ -7,7 +7,7 @@ use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId, Replica, Slot, pa
 use quorate_wal::Storage;
 
 use super::Host;
-use super::checkpoints::{Meta, Stored, decode_meta, encode_meta, put_content, root_object};
+use super::checkpoints::{Meta, Stored, decode_meta, encode_meta, put_snapshot, root_object};
 use super::group::{Group, GroupState};
 use super::quarantine::isolate;
 use crate::frame::Message;
@@ -77,6 +77,11 @@ impl Transfers {
     pub(super) fn forget(&mut self, group: GroupId) {
         self.outgoing.retain(|(of, _), _| *of != group);
         self.incoming.remove(&group);
+    }
+
+    /// Whether a snapshot of the group is on its way, from here or to here.
+    pub(super) fn concern(&self, group: GroupId) -> bool {
+        self.incoming.contains_key(&group) || self.outgoing.keys().any(|(of, _)| *of == group)
     }
 
     pub(super) fn give_up_silent(&mut self, now: Instant) {
@@ -206,7 +211,13 @@ impl Host {
     }
 
     pub(super) fn handle_snapshot(&mut self, from: NodeId, group: GroupId, epoch: Epoch, part: Part<'_>) {
-        let Some(index) = self.find(group) else { return self.meet_unknown_group() };
+        let Some(index) = self.rouse(group) else {
+            // It is asked for again, once it is awake.
+            if !self.is_sought(group) {
+                self.meet_unknown_group();
+            }
+            return;
+        };
         let found = &self.groups[index as usize];
         if found.configuration.epoch == epoch && found.state.is_silent() {
             return self.tell_silent(index);
@@ -260,13 +271,10 @@ impl Host {
             return;
         }
         let found = &self.groups[index as usize];
-        let mut meta = Vec::new();
         let mut batch = Batch::new();
-        put_content(&mut machine, group, &mut batch);
         // The promise is this replica's own; the rest of the position is the snapshot's.
         let position = paxos::Position { promised: found.replica.position().promised, ..position };
-        super::checkpoints::encode_meta_of(found, position, &machine, &mut meta);
-        batch.put_meta(group.0, meta);
+        put_snapshot(found, self.settings.start, position, &mut machine, &mut batch);
         let installing = Installing { group, epoch, position, machine };
         self.store(batch, Stored::Snapshot(Box::new(installing)));
     }
@@ -285,6 +293,9 @@ impl Host {
             return self.want_checkpoint_now(index);
         }
         group.machine = installing.machine;
+        // What was promised meanwhile, it does not hold.
+        group.checkpoint.changed = true;
+        group.checkpoint.whole = group.own.is_some();
         group.checkpoint.next_slot = installing.position.next_slot;
         group.replica.restore(paxos::Record::Checkpoint(installing.position));
         self.counters.snapshots_installed += 1;

@@ -2,6 +2,7 @@
 
 use quorate_protocol::{Event, GroupId, Instant, NodeId, Proposal, Stamp};
 
+use super::resting::RESULTS_AT_REST_MAX;
 use super::{Host, Timer};
 use crate::frame::Message;
 
@@ -12,6 +13,8 @@ const RESEND_CHECK_US: u64 = 250_000;
 /// How often coordination is given back to the members that the groups were born with, and how many groups at a time.
 const BALANCE_US: u64 = 1_000_000;
 const BALANCE_COUNT: usize = 16;
+/// Groups looked at for that.
+const BALANCE_SEEN_MAX: usize = 4_096;
 /// A node that came back coordinates again after this long without suspicion.
 const RECOVERY_US: u64 = 3_000_000;
 /// Expired objects are removed in steps of at least this.
@@ -36,12 +39,13 @@ impl Host {
                         self.plan(index, Event::Woken);
                     }
                 }
-                Timer::Expiry { index, group } => self.expire(index, group, at),
+                Timer::Expiry { group } => self.expire(group, at),
                 Timer::Forget { index, group } => self.forget_results(index, group),
                 Timer::Retry { number } => self.retry(number),
                 Timer::Heartbeat => self.beat(),
                 Timer::Directory => self.ask_for_directory(),
                 Timer::Settle => self.settle(),
+                Timer::Rest => self.rest_timer_fired(),
                 Timer::Status { nonce } => self.try_finish_status(nonce, true),
                 Timer::Resend => {
                     self.resend_silent();
@@ -111,16 +115,32 @@ impl Host {
         if self.is_clock_off() {
             return;
         }
-        let away: Vec<(u32, NodeId)> = self
-            .groups
-            .iter()
-            .filter(|(_, group)| group.preferred() != self.settings.node && group.replica.is_coordinating())
-            .filter(|(_, group)| steady(group.preferred()) && group.replica.has_answered(group.preferred()))
-            .map(|(index, group)| (index as u32, group.preferred()))
-            .take(BALANCE_COUNT)
-            .collect();
+        let mut away = Vec::new();
+        for _ in 0..self.displaced.len().min(BALANCE_SEEN_MAX) {
+            let Some((index, id)) = self.displaced.pop_front() else { break };
+            let Some(group) = self.groups.get_mut(index as usize).filter(|group| group.id() == id) else { continue };
+            let to = group.configuration.members[0];
+            if !group.replica.is_coordinating() {
+                group.is_displaced = false;
+                continue;
+            }
+            // Until it has handed over, it is looked at again.
+            self.displaced.push_back((index, id));
+            if away.len() < BALANCE_COUNT && steady(to) && group.replica.has_answered(to) {
+                away.push((index, to));
+            }
+        }
         for (index, to) in away {
             self.plan(index, Event::Proposed(Proposal::HandOver { to }));
+        }
+    }
+
+    /// After a step: a group that this node coordinates for another is given back in time.
+    pub(super) fn note_role(&mut self, index: u32) {
+        let Some(group) = self.groups.get_mut(index as usize) else { return };
+        let is_displaced = group.preferred() != self.settings.node && group.replica.is_coordinating();
+        if is_displaced && !std::mem::replace(&mut group.is_displaced, true) {
+            self.displaced.push_back((index, group.configuration.group));
         }
     }
 
@@ -136,17 +156,20 @@ impl Host {
             let at = now.after_us(wait_ms.saturating_mul(1000));
             if group.expiry_timer.is_none_or(|armed| at.after_us(EXPIRY_STEP_MS * 1000) < armed) {
                 group.expiry_timer = Some(at);
-                self.timers.set(at, Timer::Expiry { index, group: id });
+                self.timers.set(at, Timer::Expiry { group: id });
             }
         }
-        if !group.forget_timer && !group.machine.results().is_empty() {
+        let results = group.machine.results().len();
+        let keeps_many = results > if group.own.is_some() { RESULTS_AT_REST_MAX } else { 0 };
+        if !group.forget_timer && keeps_many {
             group.forget_timer = true;
             self.timers.set(now.after_us(FORGET_US), Timer::Forget { index, group: id });
         }
     }
 
     /// The coordinator moves group time past the next expiry; the others look again later, should it be gone.
-    fn expire(&mut self, index: u32, group: GroupId, at: Instant) {
+    fn expire(&mut self, group: GroupId, at: Instant) {
+        let Some(index) = self.find(group) else { return self.wake_for_expiry(group, at) };
         if !self.is_alive(index, group) {
             return;
         }
@@ -162,7 +185,7 @@ impl Host {
         let wait_ms = expiry.0.saturating_sub(stamp.0).max(if coordinating { EXPIRY_STEP_MS } else { 1000 });
         let at = now.after_us(wait_ms.saturating_mul(1000));
         found.expiry_timer = Some(at);
-        self.timers.set(at, Timer::Expiry { index, group });
+        self.timers.set(at, Timer::Expiry { group });
         if coordinating && expiry <= stamp && !self.is_clock_off() {
             self.plan(index, Event::Proposed(Proposal::Mark));
         }

@@ -172,6 +172,24 @@ impl Paxos {
         matches!(self.life, Life::Idle { .. })
     }
 
+    /// Gives up the active state now, rather than once it has been of no use for long. False if something is in hand that
+    /// would be lost.
+    pub fn rest(&mut self, cx: &Cx<'_>) -> bool {
+        let Life::Working(active) = &self.life else { return true };
+        if active.overtaken.is_empty() && self.is_quiet_now(active, cx) {
+            self.life = Life::Idle { coordinating: matches!(active.duty, Duty::Coordinating(_)) };
+        }
+        self.is_idle()
+    }
+
+    /// A replica that rested elsewhere than in memory goes on where it was, in the same run of its node.
+    pub fn resume(&mut self, coordinating: bool) {
+        assert!(self.is_idle(), "a replica goes on from rest");
+        assert!(!coordinating || self.promised.node == self.me, "who coordinates has promised it itself");
+        self.running = true;
+        self.life = Life::Idle { coordinating };
+    }
+
     pub fn role(&self) -> Role {
         match &self.life {
             Life::Idle { coordinating: true } => Role::Coordinating,
@@ -468,17 +486,22 @@ impl Paxos {
         }
     }
 
+    /// Whether nothing is lost with the active state but who coordinates.
+    fn is_quiet_now(&self, active: &Active, cx: &Cx<'_>) -> bool {
+        active.ledger.is_empty()
+            && match &active.duty {
+                Duty::Following(following) => following.is_quiet(),
+                Duty::Preparing(_) => false,
+                Duty::Coordinating(coordination) => self.is_quiet(coordination, cx),
+            }
+    }
+
     /// Keeps the active state, or gives it up if it has been of no use for long.
     fn settle(&mut self, mut active: Box<Active>, fresh: bool, cx: &Cx<'_>, out: &mut Effects<Paxos>) {
         if let Duty::Following(following) = &mut active.duty {
             following.watch(&active.ledger, cx.now);
         }
-        let quiet = active.ledger.is_empty()
-            && match &active.duty {
-                Duty::Following(following) => following.is_quiet(),
-                Duty::Preparing(_) => false,
-                Duty::Coordinating(coordination) => self.is_quiet(coordination, cx),
-            };
+        let quiet = self.is_quiet_now(&active, cx);
         let coordinating = matches!(active.duty, Duty::Coordinating(_));
         let idle_at = active.used_at.after_us(IDLE_US);
         if quiet && (cx.now >= idle_at || fresh && !coordinating) {

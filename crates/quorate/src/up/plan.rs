@@ -141,6 +141,7 @@ impl Plan {
                 timing: Timing::default(),
                 limits: Limits::default(),
                 storage: Storage::default(),
+                groups: Default::default(),
                 log: Log::default(),
             };
             PlannedNode { directory, config }

@@ -9,7 +9,7 @@ mod process;
 mod text;
 
 use quorate_front::{Counts, Failure, Histogram, Kind};
-use quorate_node::Counters;
+use quorate_node::{Counters, OwnCounts};
 use quorate_wal::{SegmentStatistics, Statistics};
 
 pub(crate) use text::CONTENT_TYPE;
@@ -38,6 +38,7 @@ pub(crate) struct Figures {
     /// Replicas by what they do, or why they do nothing.
     pub(crate) replicas: Vec<(&'static str, u64)>,
     pub(crate) lag_slots_max: u64,
+    pub(crate) own_groups: OwnCounts,
     pub(crate) peers: Vec<PeerFigures>,
     pub(crate) passwords_wrong: u64,
     pub(crate) passwords_refused: u64,
@@ -151,6 +152,24 @@ impl Figures {
             self.lag_slots_max,
         );
         let host = &self.host;
+        let own = &self.own_groups;
+        text.gauges(
+            "quorate_own_groups",
+            "Groups of one object at this node: with something in hand, with nothing, in the checkpoint store only.",
+            "state",
+            [("active", own.active as u64), ("idle", own.idle as u64), ("paused", own.paused as u64)],
+        );
+        text.gauge(
+            "quorate_own_groups_idle_bytes",
+            "What groups of one object that are at rest take in memory.",
+            own.resting_bytes as u64,
+        );
+        text.counters(
+            "quorate_own_group_wakeups_total",
+            "Groups of one object that were woken, by where they were.",
+            "from",
+            [("memory", host.woken_from_memory), ("store", host.woken_from_store)],
+        );
         let counters = [
             ("quorate_slots_applied_total", "Slots that replicas have executed.", host.slots_applied),
             ("quorate_commands_applied_total", "Commands that replicas have executed.", host.commands_applied),

@@ -223,6 +223,7 @@ impl Entry<'_> {
         let (host, worker) = (self.host.counters(), self.counters);
         let groups = self.host.groups().count() as u64;
         let coordinated = self.host.groups().filter(|group| group.replica.is_coordinating()).count() as u64;
+        let own = self.host.own_counts();
         let fields = [
             ("groups", groups),
             ("groups_coordinated", coordinated),
@@ -246,6 +247,11 @@ impl Entry<'_> {
             ("passwords_refused", self.gate.counters.refused),
             ("replicas_quarantined", host.quarantined),
             ("reads_failed", host.reads_failed),
+            ("own_groups_active", own.active as u64),
+            ("own_groups_idle", own.idle as u64),
+            ("own_groups_idle_bytes", own.resting_bytes as u64),
+            ("own_groups_paused", own.paused as u64),
+            ("own_group_wakeups", host.woken_from_memory + host.woken_from_store),
         ];
         let fields = fields.map(|(name, value)| (name.to_owned(), value.to_string()));
         InfoSection { title: "Quorate".to_owned(), fields: fields.into() }

@@ -42,6 +42,7 @@ impl Worker {
             batches_waiting: self.checkpointer.outstanding(),
             checkpoint_stored_ms: state.stored_ms,
             replicas: replicas(host),
+            own_groups: host.own_counts(),
             lag_slots_max: host.groups().map(lag_slots).max().unwrap_or(0),
             peers: peers.collect(),
             passwords_wrong: self.gate.counters.wrong,

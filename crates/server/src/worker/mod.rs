@@ -12,6 +12,7 @@ mod clients;
 mod clock;
 mod disk;
 mod figures;
+mod lookups;
 mod memory;
 mod source;
 
@@ -45,6 +46,7 @@ pub(crate) use checkpointer::Checkpointer;
 pub(crate) use clients::Clients;
 pub(crate) use clock::Clocks;
 pub(crate) use disk::{Disk, Pace};
+pub(crate) use lookups::Lookups;
 pub(crate) use memory::Memory;
 pub(crate) use source::Source;
 
@@ -106,6 +108,7 @@ pub(crate) struct Worker {
     pub(crate) watch: Option<Watch>,
     pub(crate) disk: Disk<FileStorage>,
     pub(crate) checkpointer: Checkpointer,
+    pub(crate) lookups: Lookups,
     pub(crate) clients: Clients,
     pub(crate) links: Links,
     pub(crate) memory: Memory,
@@ -238,6 +241,7 @@ impl Worker {
         self.take_clients(now, moment.wall.0);
         self.take_admin();
         self.take_stored()?;
+        self.take_found();
         self.begin_stop(now);
         self.links.tick(&mut self.host, now);
         self.try_admit()?;
@@ -245,6 +249,7 @@ impl Worker {
         self.host.end(self.disk.storage());
         self.follow_directory();
         self.checkpointer.hand_over(self.host.take_batches());
+        self.lookups.ask(self.host.take_lookups());
         if self.state.writes_before_speaking {
             self.flush(now)?;
             self.speak(now);
@@ -373,6 +378,12 @@ impl Worker {
             self.disk.trim(self.host.log_mut())?;
         }
         Ok(())
+    }
+
+    fn take_found(&mut self) {
+        while let Some((group, found)) = self.lookups.take_found() {
+            self.host.found(group, found);
+        }
     }
 
     /// A new directory counts once every other node has accepted it: one of them may know an older one of this node's.
@@ -561,6 +572,7 @@ impl Worker {
         }
         self.host.close();
         self.checkpointer.hand_over(self.host.take_batches());
+        self.lookups.end();
         self.checkpointer.end()?;
         if !self.disk.has_space() {
             info!("stopped; the next start takes what was not stored for forgotten");

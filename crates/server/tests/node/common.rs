@@ -56,6 +56,7 @@ impl Nodes {
             timing: Timing::default(),
             limits: Limits::default(),
             storage: Storage::default(),
+            groups: Default::default(),
             log: Log::default(),
         };
         let configs = listens.iter().enumerate().map(config).collect();

@@ -208,6 +208,9 @@ impl World {
                 self.resume_node(node);
             }
         }
+        for node in 0..self.nodes.len() {
+            self.wake_all(node);
+        }
         self.clients.finish(self.nodes.len());
     }
 

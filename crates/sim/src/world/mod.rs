@@ -47,6 +47,7 @@ pub struct Settings {
     pub partitions_min: u32,
     /// Slots of a group after which it is checkpointed.
     pub checkpoint_slots: u64,
+    pub rest: Rest,
     pub groups: Groups,
     /// The mean time between two wishes to give an object a group of its own, or to take that away.
     pub moves_mean_ms: Option<u64>,
@@ -73,9 +74,29 @@ impl Settings {
             crashes_min: 20,
             partitions_min: 5,
             checkpoint_slots: *random.pick(&[50, 200, 1000]),
+            rest: Rest::of_seed(seed),
             groups,
             moves_mean_ms,
             lone_groups: moves_mean_ms.is_some() && seed.is_multiple_of(2),
+        }
+    }
+}
+
+/// When own groups come to rest, and how many may be how near.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rest {
+    pub after_us: u64,
+    pub awake_max: usize,
+    pub bytes_max: usize,
+}
+
+impl Rest {
+    fn of_seed(seed: u64) -> Rest {
+        let random = &mut Random::new(seed ^ 0x8E57);
+        Rest {
+            after_us: *random.pick(&[20_000, 300_000, 3_000_000]),
+            awake_max: *random.pick(&[0, 3, 1_000]),
+            bytes_max: *random.pick(&[0, 300, 1 << 20]),
         }
     }
 }
@@ -101,6 +122,11 @@ enum Event {
     Stored {
         node: usize,
         life: u32,
+    },
+    LookedUp {
+        node: usize,
+        life: u32,
+        group: GroupId,
     },
     Client {
         client: usize,
@@ -140,12 +166,15 @@ pub struct Sometimes {
     pub handed_over: u64,
     pub quarantined: u64,
     pub born: u64,
+    pub rested: u64,
+    pub woken_from_memory: u64,
+    pub woken_from_store: u64,
     pub returned: u64,
 }
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 16] {
+    pub fn counts(&self) -> [(&'static str, u64); 19] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -162,6 +191,9 @@ impl Sometimes {
             ("a coordinator handed over", self.handed_over),
             ("a replica panicked and was given up", self.quarantined),
             ("a replica of an own group was born", self.born),
+            ("an own group came to rest", self.rested),
+            ("an own group woke from memory", self.woken_from_memory),
+            ("an own group woke from the store", self.woken_from_store),
             ("an own group ended", self.returned),
         ]
     }
@@ -182,6 +214,9 @@ impl Sometimes {
         self.handed_over += more.handed_over;
         self.quarantined += more.quarantined;
         self.born += more.born;
+        self.rested += more.rested;
+        self.woken_from_memory += more.woken_from_memory;
+        self.woken_from_store += more.woken_from_store;
         self.returned += more.returned;
     }
 }
@@ -275,6 +310,7 @@ impl World {
             Event::Frame { to, from, bytes } => self.deliver(to, from, bytes),
             Event::Flushed { node, life, lsn } => self.finish_flush(node, life, lsn),
             Event::Stored { node, life } => self.finish_store(node, life),
+            Event::LookedUp { node, life, group } => self.finish_lookup(node, life, group),
             Event::Client { client } => self.wake_client(client),
             Event::Fault => self.strike(),
             Event::Move => self.move_an_object(),

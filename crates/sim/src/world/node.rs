@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use quorate_checkpoint::{Batch, MemoryStore, Store};
 use quorate_node::root::{NodeRecord, Settings as NamespaceSettings};
-use quorate_node::{Answer, Forgotten, Host, HostSettings, Moment, PanicIn, Submission};
+use quorate_node::{Answer, Forgotten, Host, HostSettings, Moment, PanicIn, Paused, Submission};
 use quorate_protocol::{GroupId, Instant, NodeId, Stamp, peers::Timing};
 use quorate_wal::Storage;
 use quorate_wal::memory::MemoryStorage;
 
-use super::{Event, ORIGIN_MS, Settings, Sometimes, World};
+use super::{Event, ORIGIN_MS, Rest, Settings, Sometimes, World};
 use crate::random::Random;
 
 /// Clocks run this much too fast or slow at most, in parts per million: two of them differ by twice that.
@@ -22,6 +22,7 @@ pub struct Node {
     records: Vec<NodeRecord>,
     defaults: NamespaceSettings,
     checkpoint_slots: u64,
+    rest: Rest,
     random: Random,
     host: Option<Host>,
     /// Counts starts in the simulation, so that events of an earlier start are known.
@@ -50,6 +51,8 @@ enum Input {
     Count { number: u64, volume: u32 },
     Flushed(quorate_wal::Lsn),
     Stored(u64),
+    Found(GroupId, Result<Option<Paused>, String>),
+    WakeAll,
     Linked(NodeId),
 }
 
@@ -106,6 +109,7 @@ impl Node {
             records,
             defaults,
             checkpoint_slots: settings.checkpoint_slots,
+            rest: settings.rest,
             clock: Clock::new(&mut random),
             random,
             host: None,
@@ -157,6 +161,9 @@ impl Node {
             seed: self.random.next_u64(),
             checkpoint_bytes: 64 * 1024,
             checkpoint_slots: self.checkpoint_slots,
+            rest_after_us: self.rest.after_us,
+            awake_max: self.rest.awake_max,
+            resting_bytes_max: self.rest.bytes_max,
             forgotten: Forgotten::Nothing,
             is_new: false,
             version: "sim".into(),
@@ -198,6 +205,9 @@ fn seen_by(host: &Host) -> Sometimes {
         handed_over: counters.handed_over,
         quarantined: counters.quarantined,
         born: counters.own_groups_born,
+        rested: counters.rested,
+        woken_from_memory: counters.woken_from_memory,
+        woken_from_store: counters.woken_from_store,
         returned: counters.own_groups_ended,
         ..Sometimes::default()
     }
@@ -323,6 +333,32 @@ impl World {
         self.plan_store(at);
     }
 
+    fn plan_lookups(&mut self, at: usize, groups: Vec<GroupId>) {
+        for group in groups {
+            let node = &mut self.nodes[at];
+            let slow = node.random.chance(50);
+            let delay_us = if slow { node.random.range(10_000..300_000) } else { node.random.range(5..2_000) };
+            let life = node.life;
+            self.plan(delay_us, Event::LookedUp { node: at, life, group });
+        }
+    }
+
+    pub(super) fn finish_lookup(&mut self, at: usize, life: u32, group: GroupId) {
+        let node = &mut self.nodes[at];
+        if node.life != life || node.host.is_none() {
+            return;
+        }
+        let found = quorate_node::read_paused(&node.store, group).map_err(|error| error.to_string());
+        node.inbox.push(Input::Found(group, found));
+        self.plan_turn(at, 1);
+    }
+
+    /// Every own group wakes, so that replicas can be compared.
+    pub(super) fn wake_all(&mut self, at: usize) {
+        self.nodes[at].inbox.push(Input::WakeAll);
+        self.plan_turn(at, 1);
+    }
+
     fn plan_store(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         if !node.storing && !node.batches.is_empty() {
@@ -366,6 +402,8 @@ impl World {
                 }),
                 Input::Flushed(lsn) => host.flushed(lsn),
                 Input::Stored(number) => host.stored(number),
+                Input::Found(group, found) => host.found(group, found),
+                Input::WakeAll => host.wake_all(),
                 Input::Linked(peer) => host.linked(peer),
             }
         }
@@ -396,6 +434,7 @@ impl World {
         host.take_frames(|to, bytes: &[u8]| frames.push((to, bytes.to_vec())));
         let mut answers = Vec::new();
         host.take_answers(&mut answers);
+        let lookups = host.take_lookups();
         self.agreement.observe(self.nodes[at].id, &mut host);
         crate::property::log_size::assert_bounded(&mut host);
         for group in host.groups() {
@@ -408,6 +447,7 @@ impl World {
         for (to, bytes) in frames {
             self.send_frame(at, to, bytes);
         }
+        self.plan_lookups(at, lookups);
         for (number, answer) in answers {
             self.answer_client(at, number, answer);
         }

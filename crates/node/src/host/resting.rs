@@ -1,0 +1,475 @@
+//! Own groups that nobody uses cost nothing.
+//!
+//! An own group here is *awake*: a whole replica with its machine; *resting*: some tens of bytes in memory; or *paused*: a
+//! record in the checkpoint store and one bit here. It comes to rest once it has been quiet for long enough, or too many
+//! are awake, and the store holds all that it is: what rests in memory is a copy of that, and may leave at any time. What
+//! comes for it wakes it, with one look-up by the environment if it is paused; until that is answered what came waits, as it
+//! does for groups that are being born. See docs/decisions/0019.
+
+use std::collections::VecDeque;
+
+use hashbrown::HashMap;
+use quorate_checkpoint::{Key, Store, StoreError};
+use quorate_protocol::quorum::QuorumSystem;
+use quorate_protocol::wire::{Malformed, Reader};
+use quorate_protocol::{Configuration, Cx, GroupId, Instant, NodeId, Replica, paxos};
+use quorate_wal::Lsn;
+use roaring::RoaringTreemap;
+
+use super::checkpoints::name_of;
+use super::group::{CheckpointState, Group, Own};
+use super::losses::Losses;
+use super::{Host, Timer, next_random};
+use crate::hash::FixedState;
+use crate::planted::{self, Planted};
+use crate::rest::{Kin, Rest, RestOf, Resting, StoredHead, glance};
+use crate::volume::{own_group, volume_of};
+
+/// Groups looked at for coming to rest in one turn.
+const PER_TURN: usize = 512;
+/// A group that is used so often is not told to rest because others are awake too.
+const BUSY_US: u64 = 100_000;
+/// A group with more results than this rests once they are forgotten.
+pub(super) const RESULTS_AT_REST_MAX: usize = 16;
+/// What takes more is paused at once.
+const RESTING_BYTES_MAX: usize = 64 << 10;
+
+#[derive(Default)]
+pub(super) struct OwnHere {
+    /// Every own group that was born here and has not ended.
+    pub(super) all: RoaringTreemap,
+    pub(super) resting: Resting,
+    /// Born a moment ago: most groups that are created by the thousand are not used at once.
+    newborn: VecDeque<(u32, GroupId)>,
+    /// Awake groups with nothing in hand, and since when.
+    quiet: VecDeque<(Instant, u32, GroupId)>,
+    /// Awake groups, more or less in the order in which they were used last.
+    awake: VecDeque<(u32, GroupId)>,
+    awake_count: usize,
+    is_timer_set: bool,
+    /// Paused groups that are being looked up.
+    sought: HashMap<GroupId, Instant, FixedState>,
+    lookups: Vec<GroupId>,
+    /// When what expires next in groups that are not awake is looked at.
+    expiries: HashMap<GroupId, Instant, FixedState>,
+    pub(super) losses: Losses,
+}
+
+/// Where the own groups of a node are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnCounts {
+    /// With something in hand, or used a moment ago.
+    pub active: usize,
+    /// With nothing in hand, awake or at rest in memory.
+    pub idle: usize,
+    /// What those at rest take in memory, but for the table around them.
+    pub resting_bytes: usize,
+    /// In the checkpoint store only.
+    pub paused: usize,
+}
+
+/// A paused group's record, and its object if that has a place of its own.
+#[derive(Clone, Debug)]
+pub struct Paused {
+    record: Vec<u8>,
+    object: Option<Vec<u8>>,
+}
+
+/// Reads what [`Host::found`] is to be told.
+pub fn read_paused(store: &impl Store, group: GroupId) -> Result<Option<Paused>, StoreError> {
+    let Some(record) = store.get(group.0, Key::Meta)? else { return Ok(None) };
+    let apart = glance(&record).ok().and_then(|glance| glance.name_if_apart);
+    let object = match apart {
+        Some(name) => store.get(group.0, Key::Object(&name_of(&name)))?,
+        None => None,
+    };
+    Ok(Some(Paused { record, object }))
+}
+
+impl Paused {
+    /// The group, and the start of the node in which it was stored.
+    pub(super) fn revive(&self, group: GroupId, me: NodeId) -> Result<(Group, u32, bool), Malformed> {
+        let mut reader = Reader::new(&self.record);
+        let StoredHead { kin, start, covered_below } = StoredHead::take(&mut reader)?;
+        let mut rest = Rest::decode(kin.hash_key, reader)?;
+        if rest.is_apart {
+            let missing = Malformed::UnknownTag { of: "object that is not there", tag: 0 };
+            let object = self.object.as_ref().ok_or(missing)?;
+            let objects = rest.machine.objects_mut().ok_or(missing)?;
+            objects.restore_object(&rest.name, object).map_err(|_| missing)?;
+        }
+        let coordinating = rest.coordinating;
+        Ok((revived(group, kin, rest, me, covered_below)?, start, coordinating))
+    }
+}
+
+fn revived(id: GroupId, kin: Kin, rest: Rest, me: NodeId, covered_below: Lsn) -> Result<Group, Malformed> {
+    if !kin.members.contains(&me) {
+        return Err(Malformed::UnknownTag { of: "member of an own group", tag: 0 });
+    }
+    let Kin { namespace, durability, hash_key, epoch, members } = kin;
+    let configuration = Configuration { group: id, epoch, members, quorum: QuorumSystem::Majority };
+    let mut group = Group::new(configuration, namespace, durability, hash_key, rest.machine, me);
+    group.own = Own::of(id, &rest.name);
+    group.state = rest.state;
+    let mut position = rest.position;
+    if planted::is(Planted::WakeForgetsPromise) {
+        position.promised.number = 0;
+        position.promised.node = group.configuration.members[0];
+    }
+    group.replica.restore(paxos::Record::Checkpoint(position));
+    let (next_slot, coordinating) = (rest.position.next_slot, rest.coordinating);
+    group.checkpoint =
+        CheckpointState { next_slot, covered_below, coordinating, apart: rest.is_apart, ..CheckpointState::default() };
+    Ok(group)
+}
+
+pub(super) fn kin_of(group: &Group) -> Kin {
+    Kin {
+        namespace: group.namespace,
+        durability: group.durability,
+        hash_key: group.hash_key,
+        epoch: group.configuration.epoch,
+        members: group.configuration.members.clone(),
+    }
+}
+
+impl Host {
+    /// The place of a group that is awake, or rested in memory. If it is paused a look-up begins: what came for it is to wait.
+    pub(super) fn rouse(&mut self, group: GroupId) -> Option<u32> {
+        if let Some(index) = self.find(group) {
+            return Some(index);
+        }
+        volume_of(group)?;
+        if let Some(bytes) = self.here.resting.take(group) {
+            return self.wake_resting(group, &bytes);
+        }
+        if self.here.all.contains(group.0) && !self.own.lost.contains(&group) && !self.here.sought.contains_key(&group)
+        {
+            self.here.sought.insert(group, self.clock.now());
+            self.here.lookups.push(group);
+        }
+        None
+    }
+
+    pub(super) fn is_sought(&self, group: GroupId) -> bool {
+        self.here.sought.contains_key(&group)
+    }
+
+    /// Groups to be looked up in the checkpoint store with [`read_paused`]; [`Host::found`] takes what is found.
+    pub fn take_lookups(&mut self) -> Vec<GroupId> {
+        std::mem::take(&mut self.here.lookups)
+    }
+
+    /// What the checkpoint store holds of a paused group.
+    pub fn found(&mut self, id: GroupId, found: Result<Option<Paused>, String>) {
+        // It may have ended meanwhile.
+        if self.here.sought.remove(&id).is_none() {
+            return;
+        }
+        let revived = match found {
+            Ok(Some(paused)) => paused.revive(id, self.settings.node).map_err(|malformed| malformed.to_string()),
+            Ok(None) => Err("it is not there".to_owned()),
+            Err(error) => Err(error),
+        };
+        match revived {
+            Ok((mut group, start, coordinating)) => {
+                let is_of_this_start = start == self.settings.start;
+                if !is_of_this_start {
+                    self.here.losses.judge(&mut group, start);
+                }
+                group.replica.resume(coordinating && is_of_this_start);
+                self.counters.woken_from_store += 1;
+                let index = self.admit_awake(group);
+                self.deliver_mail(index, id);
+                self.run();
+            }
+            Err(why) => {
+                self.note_damage(format!("the checkpoint of group {} cannot be read: {why}", id.0));
+                self.own.lost.insert(id);
+                self.return_mail(id);
+            }
+        }
+    }
+
+    fn wake_resting(&mut self, id: GroupId, bytes: &[u8]) -> Option<u32> {
+        let covered_below = self.wal.durable();
+        let revived = self.here.resting.decode(bytes).and_then(|(kin, rest)| {
+            let coordinating = rest.coordinating;
+            Ok((revived(id, kin, rest, self.settings.node, covered_below)?, coordinating))
+        });
+        // It was encoded here, in this run; should that ever fail, the store still has it.
+        let (mut group, coordinating) = revived.ok()?;
+        group.replica.resume(coordinating);
+        self.counters.woken_from_memory += 1;
+        Some(self.admit_awake(group))
+    }
+
+    /// A group takes its place among those awake.
+    pub(super) fn admit_awake(&mut self, mut group: Group) -> u32 {
+        let id = group.id();
+        group.used_at = self.clock.now();
+        group.expiry_timer = self.here.expiries.remove(&id);
+        let index = self.groups.insert(Box::new(group)) as u32;
+        self.index.insert(id, index);
+        self.note_awake(index);
+        self.arm_timers_after_apply(index);
+        self.note_quiet(index);
+        index
+    }
+
+    /// Notes a new own group among those awake.
+    pub(super) fn note_awake(&mut self, index: u32) {
+        let id = self.groups[index as usize].id();
+        if volume_of(id).is_some() {
+            self.here.all.insert(id.0);
+            self.here.awake.push_back((index, id));
+            self.here.awake_count += 1;
+        }
+    }
+
+    /// A group that is not used between its birth and the end of this turn, or some later one, need not be awake.
+    pub(super) fn note_newborn(&mut self, index: u32, id: GroupId) {
+        self.here.newborn.push_back((index, id));
+    }
+
+    /// After a step: a group with nothing in hand may come to rest after a while.
+    pub(super) fn note_quiet(&mut self, index: u32) {
+        let now = self.clock.now();
+        let Some(group) = self.groups.get_mut(index as usize) else { return };
+        if group.own.is_some() && group.replica.is_idle() && !std::mem::replace(&mut group.is_quiet, true) {
+            self.here.quiet.push_back((now, index, group.configuration.group));
+        }
+    }
+
+    /// Some of the groups that have been quiet for long come to rest, or, where too many are awake, of those unused for longest.
+    pub(super) fn rest_some(&mut self) {
+        let now = self.clock.now();
+        let mut left = PER_TURN;
+        while left > 0
+            && let Some((index, group)) = self.here.newborn.pop_front()
+        {
+            left -= 1;
+            if self.find(group) == Some(index) {
+                self.note_quiet(index);
+                self.try_rest(index);
+            }
+        }
+        while left > 0
+            && let Some(&(since, index, group)) = self.here.quiet.front()
+            && (since.after_us(self.settings.rest_after_us) <= now || self.is_crowded())
+        {
+            self.here.quiet.pop_front();
+            left -= 1;
+            if self.find(group) == Some(index) {
+                self.groups[index as usize].is_quiet = false;
+                self.try_rest(index);
+            }
+        }
+        while left > 0 && self.is_crowded() {
+            left -= 1;
+            let Some((index, group)) = self.here.awake.pop_front() else { break };
+            if self.find(group) != Some(index) {
+                continue;
+            }
+            self.here.awake.push_back((index, group));
+            if self.groups[index as usize].used_at.after_us(BUSY_US) <= now && self.come_to_rest(index) {
+                self.try_rest(index);
+            }
+        }
+        self.shorten_lists();
+        // Those born in between are looked at in the next turn, whatever it is for.
+        if let Some((since, ..)) = self.here.quiet.front()
+            && !std::mem::replace(&mut self.here.is_timer_set, true)
+        {
+            let at = since.after_us(self.settings.rest_after_us).max(now.after_us(1_000));
+            self.timers.set(at, Timer::Rest);
+        }
+    }
+
+    pub(super) fn rest_timer_fired(&mut self) {
+        self.here.is_timer_set = false;
+    }
+
+    /// Those that went to rest stay in the lists until they are many. Lists that were long once give back what they took.
+    fn shorten_lists(&mut self) {
+        let (index, here) = (&self.index, &mut self.here);
+        let most = 2 * here.awake_count + PER_TURN;
+        if here.awake.len() > most {
+            here.awake.retain(|(at, group)| index.get(group) == Some(at));
+        }
+        if here.quiet.len() > most {
+            here.quiet.retain(|(_, at, group)| index.get(group) == Some(at));
+        }
+        if here.awake.capacity() > 4 * most {
+            here.awake.shrink_to(most);
+            here.quiet.shrink_to(most);
+            here.newborn.shrink_to(most);
+            self.index.shrink_to(most);
+        }
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.here.awake_count > self.settings.awake_max
+    }
+
+    /// Asks the replica to give up what it has in hand, if nothing is lost with it.
+    fn come_to_rest(&mut self, index: u32) -> bool {
+        let cx = Cx {
+            me: self.settings.node,
+            now: self.clock.now(),
+            stamp: self.clock.stamp(),
+            random: next_random(&mut self.random),
+            peers: &self.peers,
+            nonsense_count: &mut self.counters.nonsense,
+        };
+        self.groups[index as usize].replica.rest(&cx)
+    }
+
+    /// Puts a group to rest if the store holds what it is, and sees to it otherwise.
+    fn try_rest(&mut self, index: u32) {
+        if !self.may_rest(index) {
+            return;
+        }
+        if self.is_stored(index) {
+            return self.put_to_rest(index);
+        }
+        self.groups[index as usize].rests_once_stored = true;
+        self.want_checkpoint_now(index);
+    }
+
+    /// A checkpoint of the group is stored.
+    pub(super) fn rest_once_stored(&mut self, index: u32) {
+        let wanted = std::mem::take(&mut self.groups[index as usize].rests_once_stored);
+        if wanted && self.may_rest(index) && self.is_stored(index) {
+            self.put_to_rest(index);
+        }
+    }
+
+    fn may_rest(&self, index: u32) -> bool {
+        let group = &self.groups[index as usize];
+        let has_object = group.machine.objects().is_some_and(|objects| objects.count() > 0);
+        group.is_alive()
+            && group.own.is_some()
+            // An object that is gone, or a last command, is yet to be told of.
+            && has_object
+            && !group.replica.is_stopped()
+            && group.replica.is_idle()
+            && group.gathered.is_empty()
+            && group.due_reads.is_empty()
+            && !group.checkpoint.under_way
+            && group.machine.results().len() <= RESULTS_AT_REST_MAX
+            && !self.own.late.contains_key(&group.id())
+            && !self.transfers.concern(group.id())
+    }
+
+    /// Whether the store holds everything of the group.
+    fn is_stored(&self, index: u32) -> bool {
+        let group = &self.groups[index as usize];
+        let checkpoint = &group.checkpoint;
+        let is_current = !checkpoint.changed
+            && !checkpoint.whole
+            && checkpoint.next_slot == group.replica.next_slot()
+            && checkpoint.coordinating == group.replica.is_coordinating();
+        is_current || planted::is(Planted::RestsBeforeItIsStored) && checkpoint.next_slot.0 > 0
+    }
+
+    fn put_to_rest(&mut self, index: u32) {
+        let group = self.groups.remove(index as usize);
+        let id = group.id();
+        self.index.remove(&id);
+        self.here.awake_count -= 1;
+        self.silence_told.remove(&id);
+        if let Some(at) = group.expiry_timer {
+            self.here.expiries.insert(id, at);
+        }
+        self.counters.rested += 1;
+        let Some(own) = group.own() else { return };
+        let mut bytes = std::mem::take(&mut self.scratch);
+        bytes.clear();
+        self.here.resting.head(id, &kin_of(&group), &mut bytes);
+        let object = group.machine.objects().and_then(|objects| objects.encoded(&own.name));
+        let (position, coordinating) = (group.replica.position(), group.replica.is_coordinating());
+        let rest = RestOf { position, coordinating, state: group.state, name: &own.name, machine: &group.machine };
+        rest.encode(object.as_deref(), false, &mut bytes);
+        if bytes.len() <= RESTING_BYTES_MAX {
+            self.here.resting.insert(&bytes);
+        }
+        self.scratch = bytes;
+        while self.here.resting.bytes() > self.settings.resting_bytes_max
+            && let Some(leaves) = self.here.resting.next_to_leave()
+        {
+            self.here.resting.take(leaves);
+        }
+    }
+
+    /// An own group has ended: it is nowhere any more. False if it was not here.
+    pub(super) fn remove_own(&mut self, id: GroupId) -> bool {
+        if !self.here.all.remove(id.0) {
+            return false;
+        }
+        if let Some(index) = self.index.remove(&id) {
+            self.groups.remove(index as usize);
+            self.here.awake_count -= 1;
+        }
+        self.here.resting.take(id);
+        self.here.expiries.remove(&id);
+        if self.here.sought.remove(&id).is_some() {
+            self.return_mail(id);
+        }
+        true
+    }
+
+    /// The numbers of a volume's own groups that are here.
+    pub(super) fn numbers_here(&self, volume: GroupId) -> Vec<u64> {
+        let (first, end) = (own_group(volume, 0).0, own_group(GroupId(volume.0 + 1), 0).0);
+        let number = |group: u64| volume_of(GroupId(group)).map_or(0, |(_, number)| number);
+        let mut groups = self.here.all.iter();
+        groups.advance_to(first);
+        groups.take_while(|group| *group < end).map(number).collect()
+    }
+
+    /// When something expires in a group that is not awake.
+    pub(super) fn arm_expiry_of_paused(&mut self, group: GroupId, at: Instant) {
+        self.here.expiries.insert(group, at);
+        self.timers.set(at, Timer::Expiry { group });
+    }
+
+    /// Something expires in a group that is not awake: it is woken for that.
+    pub(super) fn wake_for_expiry(&mut self, group: GroupId, at: Instant) {
+        if self.here.expiries.get(&group) == Some(&at) {
+            self.here.expiries.remove(&group);
+            self.rouse(group);
+        }
+    }
+
+    /// Wakes every own group, and lets none rest from now on: for a simulator that compares replicas.
+    pub fn wake_all(&mut self) {
+        self.settings.rest_after_us = u64::MAX / 4;
+        self.settings.awake_max = usize::MAX;
+        for group in self.here.all.iter().collect::<Vec<_>>() {
+            self.rouse(GroupId(group));
+        }
+    }
+
+    /// Where a group is that has not ended, in a word. Where this node is no member of it, it tells of none that sleeps.
+    pub(super) fn state_of_own(&self, group: GroupId) -> &'static str {
+        match self.find(group).map(|index| self.groups[index as usize].replica.is_idle()) {
+            Some(true) => "idle",
+            None if self.here.resting.coordinator(group).is_some() => "idle",
+            None if self.here.all.contains(group.0) => "paused",
+            Some(false) | None => "active",
+        }
+    }
+
+    pub fn own_counts(&self) -> OwnCounts {
+        let (awake, resting) = (self.here.awake_count, self.here.resting.len());
+        let quiet = self.here.quiet.len().min(awake);
+        OwnCounts {
+            active: awake - quiet,
+            idle: resting + quiet,
+            resting_bytes: self.here.resting.bytes(),
+            paused: (self.here.all.len() as usize).saturating_sub(awake + resting),
+        }
+    }
+}
