@@ -14,6 +14,7 @@ pub mod paxos;
 pub mod peers;
 pub mod planted;
 pub mod quorum;
+pub mod register;
 pub mod wire;
 
 pub use effect::{After, Cx, Effect, Effects, Event, Proposal, Refusal, Replica};

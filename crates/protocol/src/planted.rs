@@ -60,6 +60,23 @@ pub enum Planted {
     ChainRemovalForgetsDecided = 113,
     /// A tail decides what is not on its disk.
     ChainDecidesBeforeDurable = 114,
+
+    /// A register's read answers with a version that may be at no write quorum.
+    RegisterNoWriteBack = 201,
+    /// While two configurations are in use, phases complete with quorums of the old one.
+    RegisterOldConfigurationOnly = 202,
+    /// Tombstones are forgotten that some member may lack, while older operations go on.
+    RegisterForgetsEarly = 203,
+    /// Tags say neither the start of their node nor its operation.
+    RegisterTagReused = 204,
+    /// A configuration is retired before its versions are moved.
+    RegisterRetiresEarly = 205,
+    /// A register's member answers before what it says is on its disk.
+    RegisterAnswersBeforeDurable = 206,
+    /// After a resize reads look no further than their own size.
+    RegisterSmallerReadQuorum = 207,
+    /// An expiry's tombstone takes a tag like any write's.
+    RegisterExpiryTakesNewTag = 208,
 }
 
 impl Planted {
@@ -96,6 +113,18 @@ impl Planted {
         Planted::ChainJoinedBelowFloor,
         Planted::ChainRemovalForgetsDecided,
         Planted::ChainDecidesBeforeDurable,
+    ];
+
+    /// In registers, likewise.
+    pub const IN_REGISTER: [Planted; 8] = [
+        Planted::RegisterNoWriteBack,
+        Planted::RegisterOldConfigurationOnly,
+        Planted::RegisterForgetsEarly,
+        Planted::RegisterTagReused,
+        Planted::RegisterRetiresEarly,
+        Planted::RegisterAnswersBeforeDurable,
+        Planted::RegisterSmallerReadQuorum,
+        Planted::RegisterExpiryTakesNewTag,
     ];
 }
 

@@ -334,6 +334,7 @@ macro_rules! tagged {
 }
 
 mod chain;
+mod register;
 
 impl Wire for Vec<AcceptedValue> {
     fn encode(&self, out: &mut Vec<u8>) {

@@ -12,6 +12,7 @@ use std::fmt::Write;
 
 use harness::chain::script::ChainScript;
 use harness::golden::{self, milliseconds, node, number, payload};
+use harness::register::script::RegisterScript;
 use harness::{Cluster, Packet};
 use quorate_protocol::effect::{Proposal, ReadMode};
 use quorate_protocol::id::NodeId;
@@ -28,6 +29,11 @@ fn paxos() {
 #[test]
 fn chain() {
     golden::play("chain", ChainScript::default);
+}
+
+#[test]
+fn register() {
+    golden::play("register", RegisterScript::default);
 }
 
 #[derive(Default)]

@@ -5,6 +5,8 @@
 
 pub mod chain;
 pub mod golden;
+pub mod linear;
+pub mod register;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;

@@ -1,0 +1,164 @@
+//! A member's part: what it holds, and its answers. Every answer waits until what it says is on disk.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::Bound;
+
+use super::{Body, Content, Key, LIST_BYTES_MAX, LIST_KEYS_MAX, Record, Register, Round, Tag, Version};
+use crate::effect::Effects;
+use crate::id::{Epoch, NodeId};
+
+/// One register here.
+pub(super) struct Held {
+    pub(super) version: Version,
+    /// The version was at a write quorum of this epoch, when that was the only one. It says nothing of any other epoch: an
+    /// operation there reads at quorums which need not meet that one.
+    pub(super) confirmed: Option<Epoch>,
+}
+
+#[derive(Default)]
+pub(super) struct Objects {
+    pub(super) held: BTreeMap<Key, Held>,
+    /// No tombstone that was forgotten here had a higher counter.
+    pub(super) floor: u64,
+}
+
+impl Objects {
+    /// Whether the version is newer than what is held, or the same and known to be the latest more recently.
+    fn is_news(&self, key: &Key, version: &Version) -> bool {
+        let held = self.held.get(key).map(|held| &held.version);
+        held.is_none_or(|held| (version.tag, version.renewed) > (held.tag, held.renewed))
+    }
+
+    pub(super) fn hold(&mut self, key: Key, version: Version) {
+        let confirmed =
+            self.held.get(&key).filter(|held| held.version.tag == version.tag).and_then(|held| held.confirmed);
+        self.held.insert(key, Held { version, confirmed });
+    }
+
+    pub(super) fn forget(&mut self, key: &Key, tag: Tag) {
+        if self.held.get(key).is_some_and(|held| held.version.tag == tag) {
+            self.held.remove(key);
+        }
+        self.floor = self.floor.max(tag.counter);
+    }
+
+    /// Keys in order, and whether these are all.
+    fn list(&self, after: Option<&Key>, tombstones: bool) -> (Vec<(Key, Tag)>, bool) {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let (mut keys, mut bytes) = (Vec::new(), 0);
+        let wanted = |held: &Held| !tombstones || held.version.content == Content::Tombstone;
+        let range = self.held.range((from, Bound::Unbounded));
+        for (key, held) in range.filter(|(_, held)| wanted(held)) {
+            bytes += key.0.len();
+            if keys.len() == LIST_KEYS_MAX || bytes > LIST_BYTES_MAX && !keys.is_empty() {
+                return (keys, false);
+            }
+            keys.push((key.clone(), held.version.tag));
+        }
+        (keys, true)
+    }
+}
+
+impl Register {
+    pub(super) fn handle_query(
+        &self,
+        from: NodeId,
+        round: Round,
+        key: &Key,
+        content: bool,
+        out: &mut Effects<Register>,
+    ) {
+        let floor = self.objects.floor;
+        let found = match self.objects.held.get(key) {
+            None => {
+                let (tag, renewed) = (Tag::ABSENT, Epoch(0));
+                Body::Found { round, tag, renewed, floor, confirmed: false, content: None }
+            }
+            Some(Held { version, confirmed }) => {
+                let present = self.known.single().map(|stage| stage.epoch());
+                let confirmed = confirmed.is_some() && *confirmed == present;
+                let content = content.then(|| version.content.clone());
+                Body::Found { round, tag: version.tag, renewed: version.renewed, floor, confirmed, content }
+            }
+        };
+        self.answer(from, found, out);
+    }
+
+    pub(super) fn handle_store(
+        &mut self,
+        from: NodeId,
+        round: Round,
+        key: Key,
+        version: Version,
+        out: &mut Effects<Register>,
+    ) {
+        self.hold(key, version, out);
+        self.answer(from, Body::Stored { round }, out);
+    }
+
+    fn hold(&mut self, key: Key, version: Version, out: &mut Effects<Register>) {
+        if self.objects.is_news(&key, &version) {
+            out.persist(Record::Held { key: key.clone(), version: version.clone() });
+            self.objects.hold(key, version);
+        }
+    }
+
+    pub(super) fn handle_confirm(&mut self, key: &Key, tag: Tag) {
+        let Some(stage) = self.known.single() else { return };
+        if let Some(held) = self.objects.held.get_mut(key).filter(|held| held.version.tag == tag) {
+            held.confirmed = Some(stage.epoch());
+        }
+    }
+
+    pub(super) fn handle_list(
+        &self,
+        from: NodeId,
+        round: Round,
+        after: Option<&Key>,
+        tombstones: bool,
+        out: &mut Effects<Register>,
+    ) {
+        let (keys, end) = self.objects.list(after, tombstones);
+        self.answer(from, Body::Listed { round, keys, end, floor: self.objects.floor }, out);
+    }
+
+    pub(super) fn handle_raise(&mut self, from: NodeId, round: Round, floor: u64, out: &mut Effects<Register>) {
+        if floor > self.objects.floor {
+            out.persist(Record::Floor { floor });
+            self.objects.floor = floor;
+        }
+        self.answer(from, Body::Raised { round }, out);
+    }
+
+    pub(super) fn handle_bury(
+        &mut self,
+        from: NodeId,
+        round: Round,
+        tombstones: Vec<(Key, Tag)>,
+        out: &mut Effects<Register>,
+    ) {
+        for (key, tag) in tombstones {
+            self.hold(key, Version { tag, renewed: Epoch(0), content: Content::Tombstone }, out);
+        }
+        self.answer(from, Body::Buried { round }, out);
+    }
+
+    pub(super) fn handle_forget(
+        &mut self,
+        from: NodeId,
+        round: Round,
+        tombstones: Vec<(Key, Tag)>,
+        out: &mut Effects<Register>,
+    ) {
+        for (key, tag) in tombstones {
+            let held = self.objects.held.get(&key).map(|held| &held.version);
+            let is_held = held.is_some_and(|held| held.tag == tag && held.content == Content::Tombstone);
+            if is_held {
+                out.persist(Record::Forgotten { key: key.clone(), tag });
+                self.objects.forget(&key, tag);
+            }
+        }
+        self.answer(from, Body::Forgotten { round }, out);
+    }
+}

@@ -1,0 +1,117 @@
+//! What replicas of a register group say to each other. The group travels outside, in the frame; the epochs are here,
+//! because there may be two.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::{Content, Key, Stage, Tag, Version, View};
+use crate::id::Epoch;
+
+/// Names one phase of an operation, or one step of an errand. Answers repeat it. Never used again: starts are counted
+/// durably.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Round {
+    pub start: u32,
+    pub number: u64,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub struct Message {
+    /// What the sender knows. Nobody acts on a message of another view, but to make both equal.
+    pub view: View,
+    pub body: Body,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// Which version do you hold? `content`: send it along.
+    Query {
+        round: Round,
+        key: Key,
+        content: bool,
+    },
+    /// Answers `Query`. Every counter of a tombstone that was forgotten here is at most `floor`. `confirmed`: the version is
+    /// at a write quorum of this epoch.
+    Found {
+        round: Round,
+        tag: Tag,
+        renewed: Epoch,
+        floor: u64,
+        confirmed: bool,
+        content: Option<Content>,
+    },
+    /// Hold this, unless you hold something newer.
+    Store {
+        round: Round,
+        key: Key,
+        version: Version,
+    },
+    /// Answers `Store`, once that or something newer is on disk.
+    Stored {
+        round: Round,
+    },
+    /// This version is at a write quorum of the sender's epoch. Not answered.
+    Confirm {
+        key: Key,
+        tag: Tag,
+    },
+
+    /// All configurations that the sender does not know to be retired: the receiver was behind.
+    Inform {
+        stages: Vec<Stage>,
+    },
+    /// Answers `Inform`: the view of this message is on disk.
+    Informed {},
+    /// The receiver knows more than the sender: inform me.
+    Behind {},
+
+    /// Which keys do you hold after this one?
+    List {
+        round: Round,
+        after: Option<Key>,
+        tombstones: bool,
+    },
+    /// Answers `List`, in order of the keys. `end`: there are no more.
+    Listed {
+        round: Round,
+        keys: Vec<(Key, Tag)>,
+        end: bool,
+        floor: u64,
+    },
+    /// Give no tag up to this counter to a key that you hold nothing of.
+    Raise {
+        round: Round,
+        floor: u64,
+    },
+    Raised {
+        round: Round,
+    },
+    /// Hold these tombstones, unless you hold something newer.
+    Bury {
+        round: Round,
+        tombstones: Vec<(Key, Tag)>,
+    },
+    Buried {
+        round: Round,
+    },
+    /// These tombstones are held by all members, and nothing older is under way.
+    Forget {
+        round: Round,
+        tombstones: Vec<(Key, Tag)>,
+    },
+    Forgotten {
+        round: Round,
+    },
+}
+
+impl fmt::Debug for Round {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "r{}.{}", self.start, self.number)
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {:?}", self.view, self.body)
+    }
+}

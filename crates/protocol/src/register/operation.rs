@@ -1,0 +1,417 @@
+//! What clients ask, and each key's move to a successor: a query, then a store where one is needed.
+//!
+//! A phase asks preferred quorums first, everybody not suspected after a while, suspects after another. It counts
+//! answers of members with the very same view; when the view changes it begins again, and a write that has a tag keeps it.
+
+use core::mem;
+
+use super::view::{Known, Nodes, Quorum};
+use super::{Answer, Body, Content, Key, Register, Round, Tag, Version};
+use crate::effect::{Cx, Effects};
+use crate::id::{Epoch, Instant, NodeId};
+use crate::planted::{self, Planted};
+
+pub(super) struct Operation {
+    pub(super) purpose: Purpose,
+    pub(super) key: Key,
+    /// The newest epoch when its query began. What began early enough is over once a stage says so.
+    pub(super) began: Epoch,
+    pub(super) deadline_at: Instant,
+    /// Which of the preferred quorums, and the number in its tag.
+    pub(super) number: u64,
+    pub(super) phase: Phase,
+    asked: Nodes,
+    answered: Nodes,
+    breadth: Breadth,
+    /// When more members are asked, or the same again.
+    next_at: Instant,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Purpose {
+    Read {
+        token: u64,
+    },
+    Write {
+        token: u64,
+        content: Content,
+    },
+    /// To the newest configuration, for the errand that retires the oldest.
+    Move,
+    /// Nobody waits: what a read has found to be the latest is stored again, so that later reads ask fewer members.
+    Renew,
+}
+
+pub(super) enum Phase {
+    Query(Tally),
+    /// `answer`: nothing is left to be told where there is none.
+    Store {
+        version: Version,
+        answer: Option<Answer>,
+    },
+}
+
+/// The highest version that a query has met.
+#[derive(Default)]
+pub(super) struct Tally {
+    tag: Tag,
+    renewed: Epoch,
+    content: Option<Content>,
+    floor: u64,
+    confirmed: bool,
+    holders: Nodes,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Breadth {
+    Preferred,
+    Trusted,
+    All,
+}
+
+impl Operation {
+    pub(super) fn new(purpose: Purpose, key: Key, number: u64, deadline_at: Instant) -> Operation {
+        Operation {
+            purpose,
+            key,
+            began: Epoch(0),
+            deadline_at,
+            number,
+            phase: Phase::Query(Tally::default()),
+            asked: 0,
+            answered: 0,
+            breadth: Breadth::Preferred,
+            next_at: Instant(0),
+        }
+    }
+
+    pub(super) fn due_at(&self) -> Instant {
+        self.next_at.min(self.deadline_at)
+    }
+
+    pub(super) fn token(&self) -> Option<u64> {
+        match self.purpose {
+            Purpose::Read { token } | Purpose::Write { token, .. } => Some(token),
+            Purpose::Move | Purpose::Renew => None,
+        }
+    }
+
+    pub(super) fn is_waiting_for(&self, bit: Nodes) -> bool {
+        self.asked & !self.answered & bit != 0
+    }
+
+    /// What this phase says to whoever it asks.
+    fn body(&self, round: Round) -> Body {
+        match &self.phase {
+            Phase::Query(_) => {
+                let content = !matches!(self.purpose, Purpose::Write { .. });
+                Body::Query { round, key: self.key.clone(), content }
+            }
+            Phase::Store { version, .. } => Body::Store { round, key: self.key.clone(), version: version.clone() },
+        }
+    }
+
+    fn quorum(&self) -> Quorum {
+        match self.phase {
+            Phase::Query(_) => Quorum::Read,
+            Phase::Store { .. } => Quorum::Write,
+        }
+    }
+
+    /// The configurations in which this phase needs a quorum: all; a move stores only where it moves to.
+    fn stages<'a>(&self, known: &'a Known) -> &'a [super::Stage] {
+        let stages = known.stages();
+        match (&self.purpose, &self.phase) {
+            (Purpose::Move, Phase::Store { .. }) => &stages[stages.len() - 1..],
+            _ if planted::is(Planted::RegisterOldConfigurationOnly) => &stages[..1],
+            _ => stages,
+        }
+    }
+
+    fn is_complete(&self, known: &Known) -> bool {
+        let reached = self.stages(known).iter().all(|stage| known.is_quorum(stage, self.quorum(), self.answered));
+        let Phase::Query(tally) = &self.phase else { return reached };
+        let unchecked = planted::is(Planted::RegisterSmallerReadQuorum);
+        let wide = |stage| known.is_wide_enough(stage, self.answered, tally.renewed);
+        reached && (unchecked || self.stages(known).iter().all(wide))
+    }
+}
+
+impl Tally {
+    /// Whether the highest version is known to be at a write quorum of each of these configurations.
+    fn is_settled(&self, known: &Known) -> bool {
+        let held = || known.stages().iter().all(|stage| known.is_quorum(stage, Quorum::Write, self.holders));
+        self.confirmed || held()
+    }
+
+    fn note(&mut self, bit: Nodes, tag: Tag, renewed: Epoch, confirmed: bool, content: Option<Content>) {
+        if tag > self.tag {
+            *self = Tally { tag, renewed, content, confirmed, holders: bit, floor: self.floor };
+        } else if tag == self.tag {
+            self.renewed = self.renewed.max(renewed);
+            self.confirmed |= confirmed;
+            self.holders |= bit;
+        }
+    }
+}
+
+impl Register {
+    /// Begins the operation's phase, under a round of its own.
+    pub(super) fn begin(&mut self, cx: &Cx<'_>, mut operation: Operation, out: &mut Effects<Register>) {
+        let round = self.next_round();
+        if let Phase::Query(_) = operation.phase {
+            operation.began = self.known.newest().epoch();
+        }
+        operation.asked = operation.answered;
+        operation.breadth = Breadth::Preferred;
+        operation.next_at = cx.now.after_us(self.pace.widen_us);
+        let (quorum, turn) = (operation.quorum(), operation.number.wrapping_add(u64::from(self.me.0)));
+        let avoid = self.suspects(cx) & !operation.answered;
+        let preferred = operation.stages(&self.known).iter();
+        let wanted = preferred.fold(0, |set, stage| set | self.known.preferred(stage, quorum, turn, avoid));
+        let wanted = wanted & !operation.answered;
+        self.ask(&mut operation, round, wanted, out);
+        self.keep(round, operation);
+    }
+
+    fn ask(&self, operation: &mut Operation, round: Round, whom: Nodes, out: &mut Effects<Register>) {
+        operation.asked |= whom;
+        for node in self.known.members_of(whom) {
+            self.send(node, operation.body(round), out);
+        }
+    }
+
+    fn suspects(&self, cx: &Cx<'_>) -> Nodes {
+        let suspected = self.known.nodes().iter().filter(|&&node| cx.peers.is_suspected(node));
+        suspected.fold(0, |set, &node| set | self.known.bit(node))
+    }
+
+    /// More members are asked; those that were, again.
+    pub(super) fn widen(&mut self, cx: &Cx<'_>, round: Round, out: &mut Effects<Register>) {
+        let Some(mut operation) = self.take(round) else { return };
+        if cx.now >= operation.deadline_at {
+            return self.end_unknown(&operation, out);
+        }
+        let mut whom = operation.stages(&self.known).iter().fold(0, |set, stage| set | self.known.all_of(stage));
+        whom &= !operation.answered;
+        let trusted = whom & !self.suspects(cx);
+        let unasked = trusted & !operation.asked;
+        (operation.breadth, operation.next_at) = match operation.breadth {
+            Breadth::Preferred if unasked != 0 => {
+                whom = unasked;
+                (Breadth::Trusted, cx.now.after_us(self.pace.widen_us))
+            }
+            Breadth::Preferred | Breadth::Trusted if whom & !operation.asked != 0 => {
+                whom &= !operation.asked;
+                (Breadth::All, cx.now.after_us(self.pace.retry_us))
+            }
+            _ => (Breadth::All, cx.now.after_us(self.pace.retry_us)),
+        };
+        self.ask(&mut operation, round, whom, out);
+        self.keep(round, operation);
+    }
+
+    /// The member has caught up with this view: what it was asked before then it dropped.
+    pub(super) fn ask_again(&mut self, node: NodeId, out: &mut Effects<Register>) {
+        let bit = self.known.bit(node);
+        for (&round, operation) in self.operations.iter().filter(|(_, operation)| operation.is_waiting_for(bit)) {
+            self.send(node, operation.body(round), out);
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the fields of one message")]
+    pub(super) fn handle_found(
+        &mut self,
+        cx: &Cx<'_>,
+        from: NodeId,
+        round: Round,
+        (tag, renewed): (Tag, Epoch),
+        floor: u64,
+        confirmed: bool,
+        content: Option<Content>,
+        out: &mut Effects<Register>,
+    ) {
+        let bit = self.known.bit(from);
+        let Some(mut operation) = self.take(round) else { return };
+        if let Phase::Query(tally) = &mut operation.phase {
+            tally.note(bit, tag, renewed, confirmed, content);
+            tally.floor = tally.floor.max(floor);
+            operation.answered |= bit;
+        }
+        self.proceed(cx, round, operation, out);
+    }
+
+    pub(super) fn handle_stored(&mut self, cx: &Cx<'_>, from: NodeId, round: Round, out: &mut Effects<Register>) {
+        let Some(mut operation) = self.take(round) else { return };
+        if let Phase::Store { .. } = operation.phase {
+            operation.answered |= self.known.bit(from);
+        }
+        self.proceed(cx, round, operation, out);
+    }
+
+    fn proceed(&mut self, cx: &Cx<'_>, round: Round, mut operation: Operation, out: &mut Effects<Register>) {
+        if !operation.is_complete(&self.known) {
+            let exhausted = operation.asked & !operation.answered == 0;
+            self.keep(round, operation);
+            // The preferred quorum was not wide enough for a version this old.
+            if exhausted {
+                self.widen(cx, round, out);
+            }
+            return;
+        }
+        match mem::replace(&mut operation.phase, Phase::Query(Tally::default())) {
+            Phase::Query(tally) => match operation.purpose.clone() {
+                Purpose::Read { token } => self.finish_read_query(cx, operation, token, tally, out),
+                Purpose::Write { token, content } => {
+                    self.finish_write_query(cx, operation, token, content, &tally, out)
+                }
+                Purpose::Move => self.finish_move_query(cx, operation, tally, out),
+                Purpose::Renew => unreachable!("a renewal begins with a store"),
+            },
+            Phase::Store { version, answer } => self.finish_store(cx, &operation, &version, answer, out),
+        }
+    }
+
+    fn finish_read_query(
+        &mut self,
+        cx: &Cx<'_>,
+        operation: Operation,
+        token: u64,
+        tally: Tally,
+        out: &mut Effects<Register>,
+    ) {
+        let Some(content) = tally.content.clone() else {
+            return self.end(&operation, Some(Answer::Value { token, content: Content::Tombstone }), out);
+        };
+        if content.is_expired(cx.stamp) {
+            // A version of its own: nobody who finds it can find the value again.
+            let tag = match planted::is(Planted::RegisterExpiryTakesNewTag) {
+                false => Tag { expired: true, ..tally.tag },
+                true => Tag { counter: tally.tag.counter + 1, ..tally.tag },
+            };
+            let version = Version { tag, renewed: self.renewed_by(tally.renewed), content: Content::Tombstone };
+            let answer = Some(Answer::Value { token, content: Content::Tombstone });
+            return self.store(cx, operation, version, answer, 0, out);
+        }
+        let settled = tally.is_settled(&self.known) || planted::is(Planted::RegisterNoWriteBack);
+        let version = Version { tag: tally.tag, renewed: self.renewed_by(tally.renewed), content };
+        let answer = Answer::Value { token, content: version.content.clone() };
+        if !settled {
+            return self.write_back(cx, operation, version, Some(answer), &tally, out);
+        }
+        self.end(&operation, Some(answer), out);
+        // Later reads need not ask as many members as this one did.
+        if self.is_resized_since(tally.renewed) && version.renewed > tally.renewed {
+            let number = operation.number;
+            let renewal = Operation::new(Purpose::Renew, operation.key, number, operation.deadline_at);
+            self.store(cx, renewal, version, None, 0, out);
+        }
+    }
+
+    fn finish_write_query(
+        &mut self,
+        cx: &Cx<'_>,
+        operation: Operation,
+        token: u64,
+        content: Content,
+        tally: &Tally,
+        out: &mut Effects<Register>,
+    ) {
+        let counter = tally.tag.counter.max(tally.floor) + 1;
+        let tag = match planted::is(Planted::RegisterTagReused) {
+            false => Tag { counter, node: self.me, start: self.start, operation: operation.number, expired: false },
+            true => Tag { counter, node: self.me, ..Tag::ABSENT },
+        };
+        let renewed = self.renewed_by(self.known.oldest().epoch());
+        let version = Version { tag, renewed, content };
+        self.store(cx, operation, version, Some(Answer::Written { token }), 0, out);
+    }
+
+    fn finish_move_query(&mut self, cx: &Cx<'_>, operation: Operation, tally: Tally, out: &mut Effects<Register>) {
+        let is_there = self.known.is_quorum(self.known.newest(), Quorum::Write, tally.holders);
+        match tally.content.clone() {
+            Some(content) if !is_there => {
+                let version = Version { tag: tally.tag, renewed: tally.renewed, content };
+                self.write_back(cx, operation, version, None, &tally, out);
+            }
+            _ => self.on_moved(cx, out),
+        }
+    }
+
+    /// The epoch that a version is renewed by when it is stored now: the present one, if there is no other.
+    fn renewed_by(&self, otherwise: Epoch) -> Epoch {
+        self.known.single().map_or(otherwise, |stage| stage.epoch())
+    }
+
+    fn is_resized_since(&self, renewed: Epoch) -> bool {
+        self.known.stages().iter().any(|stage| stage.read_size_since(renewed) > 0)
+    }
+
+    /// Stores what was found; whoever was found to hold it need not be asked, unless it should learn that it was renewed.
+    fn write_back(
+        &mut self,
+        cx: &Cx<'_>,
+        operation: Operation,
+        version: Version,
+        answer: Option<Answer>,
+        tally: &Tally,
+        out: &mut Effects<Register>,
+    ) {
+        let holders = if self.is_resized_since(tally.renewed) { 0 } else { tally.holders };
+        self.store(cx, operation, version, answer, holders, out);
+    }
+
+    fn store(
+        &mut self,
+        cx: &Cx<'_>,
+        mut operation: Operation,
+        version: Version,
+        answer: Option<Answer>,
+        holders: Nodes,
+        out: &mut Effects<Register>,
+    ) {
+        operation.phase = Phase::Store { version, answer };
+        operation.answered = holders;
+        self.begin(cx, operation, out);
+    }
+
+    fn finish_store(
+        &mut self,
+        cx: &Cx<'_>,
+        operation: &Operation,
+        version: &Version,
+        answer: Option<Answer>,
+        out: &mut Effects<Register>,
+    ) {
+        if self.known.single().is_some() {
+            for node in self.known.members_of(operation.answered) {
+                self.send(node, Body::Confirm { key: operation.key.clone(), tag: version.tag }, out);
+            }
+        }
+        match operation.purpose {
+            Purpose::Move => self.on_moved(cx, out),
+            _ => self.end(operation, answer, out),
+        }
+    }
+
+    /// The view has changed: all phases begin again. What a stage says is over ends here.
+    pub(super) fn restart_operations(&mut self, cx: &Cx<'_>, out: &mut Effects<Register>) {
+        let fence = self.known.newest().fence;
+        self.due.clear();
+        for (_, mut operation) in mem::take(&mut self.operations) {
+            operation.answered = 0;
+            match (&operation.purpose, &operation.phase) {
+                // The errand begins again, too; a renewal is of use to its own epoch only.
+                (Purpose::Move | Purpose::Renew, _) => {}
+                (Purpose::Write { .. }, Phase::Store { .. }) if operation.began < fence => {
+                    self.end_unknown(&operation, out);
+                }
+                (Purpose::Write { .. }, Phase::Store { .. }) => self.begin(cx, operation, out),
+                _ => {
+                    operation.phase = Phase::Query(Tally::default());
+                    self.begin(cx, operation, out);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! What a replica must not forget.
+
+use alloc::vec::Vec;
+
+use super::{Key, Stage, Tag, Version};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// The configurations that are not known to be retired.
+    Known { stages: Vec<Stage> },
+    /// This version is held, whatever was held before.
+    Held { key: Key, version: Version },
+    /// The tombstone of this tag is forgotten: its counter is below the floor from now on.
+    Forgotten { key: Key, tag: Tag },
+    /// Tombstones with counters up to this one may have been forgotten.
+    Floor { floor: u64 },
+}

@@ -1,0 +1,515 @@
+//! One replica: what it keeps, what it is asked, and the dispatch of events.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use super::errand::Errand;
+use super::member::Objects;
+use super::operation::{Operation, Phase, Purpose};
+use super::view::Known;
+use super::{Body, Content, Key, Message, OPERATIONS_MAX, Record, Round, Stage, View};
+use crate::effect::{Cx, Effect, Effects, Event, Refusal, Replica};
+use crate::id::{Epoch, Instant, NodeId, Stamp};
+use crate::planted::{self, Planted};
+
+/// One node's part of a register group.
+///
+/// Unlike a replica of an ordered group it lives through the group's epochs, because two of them are in use at once.
+pub struct Register {
+    pub(super) me: NodeId,
+    /// The node's durable count of its starts.
+    pub(super) start: u32,
+    pub(super) pace: Pace,
+    pub(super) known: Known,
+    pub(super) objects: Objects,
+    pub(super) operations: BTreeMap<Round, Operation>,
+    /// When operations want to be looked at.
+    pub(super) due: BTreeSet<(Instant, Round)>,
+    pub(super) errand: Option<Errand>,
+    /// What clients wait for, and writes whose answer a retry shall find.
+    tokens: BTreeMap<u64, Progress>,
+    /// When answers may be forgotten.
+    forgettable: BTreeSet<(Instant, u64)>,
+    /// Who wants to know when all that began before an epoch has ended.
+    drains: Vec<(u64, Epoch)>,
+    round_number: u64,
+    operation_number: u64,
+    /// The earliest wish to be woken that the host still has.
+    wish: Option<Instant>,
+}
+
+/// How long a phase waits before it asks more members, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// From the preferred quorums to everybody else; suspects are asked after as long again.
+    pub widen_us: u64,
+    /// Until everybody who has not answered is asked again.
+    pub retry_us: u64,
+}
+
+enum Progress {
+    Asked,
+    Done(Answer),
+}
+
+/// What the host asks. Tokens are the host's: never used twice in one start of a node, but for a retry of the same write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    Read {
+        token: u64,
+        key: Key,
+        deadline: Stamp,
+    },
+    /// A retry of the same token is answered as the first was, and not carried out again, until the deadline has passed.
+    /// Nobody may retry it at another node: there it would be another write.
+    Write {
+        token: u64,
+        key: Key,
+        content: Content,
+        deadline: Stamp,
+    },
+    /// The parent's word: these configurations, by epoch, are decided, and all before them retired.
+    Know {
+        stages: Vec<Stage>,
+    },
+    /// Make the oldest configuration ready to be retired. The parent then decides that it is, and says so by `Know`.
+    Retire {
+        token: u64,
+    },
+    /// Say when all operations have ended here that began before this epoch.
+    Drain {
+        token: u64,
+        epoch: Epoch,
+    },
+    /// Forget tombstones of keys after this one, as many as one answer lists. It waits until a stage's fence is above the
+    /// present epoch.
+    Forget {
+        token: u64,
+        after: Option<Key>,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// A tombstone: never written, deleted or expired.
+    Value {
+        token: u64,
+        content: Content,
+    },
+    Written {
+        token: u64,
+    },
+    /// The deadline has passed, or a fence. A write may have happened or may still happen.
+    Unknown {
+        token: u64,
+    },
+    /// Not carried out: too much is under way.
+    Overloaded {
+        token: u64,
+    },
+    /// Not carried out: this node is no member any more. These are.
+    Elsewhere {
+        token: u64,
+        members: Vec<NodeId>,
+    },
+
+    /// Once the parent has decided so, every configuration before this epoch is retired.
+    Retirable {
+        token: u64,
+        epoch: Epoch,
+    },
+    Drained {
+        token: u64,
+        epoch: Epoch,
+    },
+    /// So many tombstones are forgotten; those after `next` have not been looked at.
+    Forgotten {
+        token: u64,
+        count: usize,
+        next: Option<Key>,
+    },
+    /// Another errand has taken its place, or the configuration has changed.
+    GivenUp {
+        token: u64,
+    },
+}
+
+/// What an operator is shown of a replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    pub view: View,
+    pub is_member: bool,
+    /// Registers held, tombstones among them.
+    pub key_count: usize,
+    pub tombstone_count: usize,
+    pub operation_count: usize,
+}
+
+impl Register {
+    /// A replica born empty, into what the parent says are the group's configurations, in the `start`th run of its node.
+    /// Its records follow by [`Replica::restore`].
+    pub fn new(stages: Vec<Stage>, me: NodeId, start: u32, pace: Pace) -> Register {
+        Register {
+            me,
+            start,
+            pace,
+            known: Known::new(stages),
+            objects: Objects::default(),
+            operations: BTreeMap::new(),
+            due: BTreeSet::new(),
+            errand: None,
+            tokens: BTreeMap::new(),
+            forgettable: BTreeSet::new(),
+            drains: Vec::new(),
+            round_number: 0,
+            operation_number: 0,
+            wish: None,
+        }
+    }
+
+    /// Waits change with what operations take at present.
+    pub fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
+    }
+
+    pub fn view(&self) -> View {
+        self.known.view()
+    }
+
+    /// The configurations that are not known to be retired.
+    pub fn stages(&self) -> &[Stage] {
+        self.known.stages()
+    }
+
+    pub fn is_member(&self) -> bool {
+        self.known.bit(self.me) != 0
+    }
+
+    /// Everything it must not forget, anew: a checkpoint.
+    pub fn records(&self) -> impl Iterator<Item = Record> + '_ {
+        let known = Record::Known { stages: self.known.stages().to_vec() };
+        let floor = Record::Floor { floor: self.objects.floor };
+        let held = self.objects.held.iter();
+        let held = held.map(|(key, held)| Record::Held { key: key.clone(), version: held.version.clone() });
+        [known, floor].into_iter().chain(held)
+    }
+
+    pub fn status(&self) -> Status {
+        let held = self.objects.held.values();
+        Status {
+            view: self.view(),
+            is_member: self.is_member(),
+            key_count: self.objects.held.len(),
+            tombstone_count: held.filter(|held| held.version.content == Content::Tombstone).count(),
+            operation_count: self.operations.len(),
+        }
+    }
+
+    pub(super) fn next_round(&mut self) -> Round {
+        self.round_number += 1;
+        Round { start: self.start, number: self.round_number }
+    }
+
+    pub(super) fn next_operation(&mut self) -> u64 {
+        self.operation_number += 1;
+        self.operation_number
+    }
+
+    pub(super) fn send(&self, to: NodeId, body: Body, out: &mut Effects<Register>) {
+        out.send(to, Message { view: self.view(), body });
+    }
+
+    /// What an answer says must be on disk first, and so must the view that it is given under.
+    pub(super) fn answer(&self, to: NodeId, body: Body, out: &mut Effects<Register>) {
+        let message = Message { view: self.view(), body };
+        if planted::is(Planted::RegisterAnswersBeforeDurable) {
+            return out.send(to, message);
+        }
+        out.send_once_durable(to, message);
+    }
+
+    pub(super) fn tell(&self, answer: Answer, out: &mut Effects<Register>) {
+        out.list.push(Effect::Answered(answer));
+    }
+
+    /// Takes an operation out, to be kept again or to end.
+    pub(super) fn take(&mut self, round: Round) -> Option<Operation> {
+        let operation = self.operations.remove(&round)?;
+        self.due.remove(&(operation.due_at(), round));
+        Some(operation)
+    }
+
+    pub(super) fn keep(&mut self, round: Round, operation: Operation) {
+        self.due.insert((operation.due_at(), round));
+        self.operations.insert(round, operation);
+    }
+
+    /// The moves of an errand that was given up.
+    pub(super) fn drop_moves(&mut self) {
+        let is_move = |operation: &Operation| matches!(operation.purpose, Purpose::Move);
+        let rounds: Vec<Round> =
+            self.operations.iter().filter(|(_, operation)| is_move(operation)).map(|(round, _)| *round).collect();
+        for round in rounds {
+            self.take(round);
+        }
+    }
+
+    pub(super) fn end(&mut self, operation: &Operation, answer: Option<Answer>, out: &mut Effects<Register>) {
+        if let Some(answer) = answer {
+            let token = operation.token().expect("somebody waits for the answer");
+            // A retry of a write is answered the same; one of a read may be carried out again.
+            if let Purpose::Write { .. } = operation.purpose {
+                self.tokens.insert(token, Progress::Done(answer.clone()));
+                self.forgettable.insert((operation.deadline_at, token));
+            } else {
+                self.tokens.remove(&token);
+            }
+            self.tell(answer, out);
+        }
+    }
+
+    pub(super) fn end_unknown(&mut self, operation: &Operation, out: &mut Effects<Register>) {
+        self.end(operation, operation.token().map(|token| Answer::Unknown { token }), out);
+    }
+
+    fn request(&mut self, cx: &Cx<'_>, request: Request, out: &mut Effects<Register>) {
+        match request {
+            Request::Read { token, key, deadline } => {
+                self.operate(cx, token, Purpose::Read { token }, key, deadline, out);
+            }
+            Request::Write { token, key, content, deadline } => {
+                self.operate(cx, token, Purpose::Write { token, content }, key, deadline, out);
+            }
+            Request::Know { stages } => {
+                if let Some(oldest) = stages.first().map(Stage::epoch) {
+                    self.learn(cx, oldest, &stages, out);
+                }
+            }
+            Request::Retire { token } => self.retire(cx, token, out),
+            Request::Drain { token, epoch } => self.drains.push((token, epoch)),
+            Request::Forget { token, after } => self.forget(cx, token, after, out),
+        }
+    }
+
+    fn operate(
+        &mut self,
+        cx: &Cx<'_>,
+        token: u64,
+        purpose: Purpose,
+        key: Key,
+        deadline: Stamp,
+        out: &mut Effects<Register>,
+    ) {
+        match self.tokens.get(&token) {
+            Some(Progress::Asked) => return,
+            Some(Progress::Done(answer)) => return self.tell(answer.clone(), out),
+            None => {}
+        }
+        let answer = if deadline <= cx.stamp {
+            // The answer of a first attempt may be forgotten already.
+            Some(Answer::Unknown { token })
+        } else if !self.is_member() {
+            Some(Answer::Elsewhere { token, members: self.known.newest().configuration.members.to_vec() })
+        } else if self.tokens.len() >= OPERATIONS_MAX {
+            Some(Answer::Overloaded { token })
+        } else {
+            None
+        };
+        if let Some(answer) = answer {
+            return self.tell(answer, out);
+        }
+        self.tokens.insert(token, Progress::Asked);
+        let deadline_at = cx.now.after_us((deadline.0 - cx.stamp.0).saturating_mul(1000));
+        let number = self.next_operation();
+        self.begin(cx, Operation::new(purpose, key, number, deadline_at), out);
+    }
+
+    /// Takes over what is news about configurations, and begins again whatever is under way.
+    fn learn(&mut self, cx: &Cx<'_>, oldest: Epoch, stages: &[Stage], out: &mut Effects<Register>) -> bool {
+        let Some(is_news) = self.take_over(oldest, stages) else { return false };
+        if is_news {
+            out.persist(Record::Known { stages: self.known.stages().to_vec() });
+            self.restart_operations(cx, out);
+            self.restart_errand(cx, out);
+        }
+        true
+    }
+
+    fn take_over(&mut self, oldest: Epoch, stages: &[Stage]) -> Option<bool> {
+        let newest_before = self.view().newest;
+        let is_news = self.known.learn(oldest, stages)?;
+        // What was held here has moved on meanwhile, without this node or while it was away. It could by now be older than a
+        // tombstone that all other members have forgotten.
+        let has_moved = !self.is_member() || self.known.oldest().moved > newest_before;
+        if has_moved {
+            self.objects.held.clear();
+        }
+        Some(is_news)
+    }
+
+    fn receive(&mut self, cx: &mut Cx<'_>, from: NodeId, message: Message, out: &mut Effects<Register>) {
+        let Message { view, body } = message;
+        if let Body::Inform { stages } = body {
+            if !self.learn(cx, view.oldest, &stages, out) {
+                *cx.nonsense_count += 1;
+                return;
+            }
+            self.answer(from, Body::Informed {}, out);
+        } else if view == self.view() {
+            self.handle(cx, from, body, out);
+        } else if !matches!(body, Body::Behind {}) && view.is_ahead_of(self.view()) {
+            self.send(from, Body::Behind {}, out);
+        }
+        if self.view().is_ahead_of(view) {
+            self.send(from, Body::Inform { stages: self.known.stages().to_vec() }, out);
+        }
+    }
+
+    /// A message from somebody who knows exactly what is known here.
+    fn handle(&mut self, cx: &mut Cx<'_>, from: NodeId, body: Body, out: &mut Effects<Register>) {
+        match body {
+            Body::Query { round, key, content } => self.handle_query(from, round, &key, content, out),
+            Body::Store { round, key, version } => self.handle_store(from, round, key, version, out),
+            Body::Confirm { key, tag } => self.handle_confirm(&key, tag),
+            Body::List { round, after, tombstones } => self.handle_list(from, round, after.as_ref(), tombstones, out),
+            Body::Raise { round, floor } => self.handle_raise(from, round, floor, out),
+            Body::Bury { round, tombstones } => self.handle_bury(from, round, tombstones, out),
+            Body::Forget { round, tombstones } => self.handle_forget(from, round, tombstones, out),
+
+            // Answers of this view come from its members.
+            Body::Found { .. }
+            | Body::Stored { .. }
+            | Body::Listed { .. }
+            | Body::Raised { .. }
+            | Body::Forgotten { .. }
+                if self.known.bit(from) == 0 =>
+            {
+                *cx.nonsense_count += 1;
+            }
+            Body::Found { round, tag, renewed, floor, confirmed, content } => {
+                self.handle_found(cx, from, round, (tag, renewed), floor, confirmed, content, out);
+            }
+            Body::Stored { round } => self.handle_stored(cx, from, round, out),
+            Body::Informed {} => self.handle_informed(cx, from, out),
+            Body::Listed { keys, end: false, .. } if keys.is_empty() => *cx.nonsense_count += 1,
+            Body::Listed { round, keys, end, floor } => {
+                self.handle_listed(cx, from, round, (keys, end), floor, out);
+            }
+            Body::Raised { round } | Body::Buried { round } | Body::Forgotten { round } => {
+                self.handle_errand_done(cx, from, round, out)
+            }
+            // The view was told in answer to something older.
+            Body::Inform { .. } | Body::Behind {} => {}
+        }
+    }
+
+    fn on_woken(&mut self, cx: &Cx<'_>, out: &mut Effects<Register>) {
+        while let Some(&(at, round)) = self.due.first()
+            && at <= cx.now
+        {
+            self.widen(cx, round, out);
+        }
+        self.on_woken_errand(cx, out);
+        while let Some(&(at, token)) = self.forgettable.first()
+            && at <= cx.now
+        {
+            self.forgettable.pop_first();
+            self.tokens.remove(&token);
+        }
+    }
+
+    /// Nothing is to be expected of this node: whoever waits for it asks others at once.
+    fn on_suspected(&mut self, cx: &Cx<'_>, node: NodeId, out: &mut Effects<Register>) {
+        let bit = self.known.bit(node);
+        let waiting = self.operations.iter().filter(|(_, operation)| operation.is_waiting_for(bit));
+        let rounds: Vec<Round> = waiting.map(|(round, _)| *round).collect();
+        for round in rounds {
+            self.widen(cx, round, out);
+        }
+    }
+
+    fn tell_drained(&mut self, out: &mut Effects<Register>) {
+        if self.drains.is_empty() {
+            return;
+        }
+        let (newest, oldest_begun) =
+            (self.view().newest, self.operations.values().map(|operation| operation.began).min());
+        let is_drained = |epoch: Epoch| newest >= epoch && oldest_begun.is_none_or(|began| began >= epoch);
+        let drained: Vec<_> = self.drains.extract_if(.., |(_, epoch)| is_drained(*epoch)).collect();
+        for (token, epoch) in drained {
+            self.tell(Answer::Drained { token, epoch }, out);
+        }
+    }
+
+    /// Being woken by a wish that an earlier one has replaced is no reason to wish again.
+    fn wish(&mut self, now: Instant, out: &mut Effects<Register>) {
+        let operation = self.due.first().map(|&(at, _)| at);
+        let answer = self.forgettable.first().map(|&(at, _)| at);
+        let errand = self.errand.as_ref().map(|errand| errand.retry_at).filter(|&at| at != Instant::MAX);
+        let Some(at) = [operation, answer, errand].into_iter().flatten().min() else { return };
+        if self.wish.is_none_or(|wish| at < wish || wish <= now) {
+            self.wish = Some(at);
+            out.list.push(Effect::WakeAt(at));
+        }
+    }
+}
+
+impl Replica for Register {
+    type Message = Message;
+    type Record = Record;
+    type Request = Request;
+    type Answer = Answer;
+
+    fn restore(&mut self, record: Record) {
+        match record {
+            Record::Known { stages } => {
+                if let Some(oldest) = stages.first().map(Stage::epoch) {
+                    self.take_over(oldest, &stages);
+                }
+            }
+            Record::Held { key, version } => self.objects.hold(key, version),
+            Record::Forgotten { key, tag } => self.objects.forget(&key, tag),
+            Record::Floor { floor } => self.objects.floor = self.objects.floor.max(floor),
+        }
+    }
+
+    fn step(&mut self, cx: &mut Cx<'_>, event: Event<Message, Request>, out: &mut Effects<Register>) {
+        match event {
+            Event::Received { from, message } => self.receive(cx, from, message, out),
+            Event::Requested(request) => self.request(cx, request, out),
+            // There is no order in which anything could be decided.
+            Event::Proposed(proposal) => {
+                let why = Refusal::NotCoordinator { coordinator: None };
+                out.list.push(Effect::Refused { proposal, why });
+            }
+            Event::Suspected(node) | Event::Silenced(node) => self.on_suspected(cx, node, out),
+            Event::Woken => self.on_woken(cx, out),
+        }
+        self.tell_drained(out);
+        self.wish(cx.now, out);
+    }
+
+    fn check(&self) {
+        self.known.check();
+        let newest = self.view().newest;
+        assert_eq!(self.due.len(), self.operations.len(), "every operation is due at some time, once");
+        for (round, operation) in &self.operations {
+            assert!(self.due.contains(&(operation.due_at(), *round)), "{round:?} is never looked at");
+            assert!(operation.began <= newest, "began in {:?}, the newest is {newest:?}", operation.began);
+            if let Phase::Store { version, .. } = &operation.phase {
+                assert!(version.tag.counter > 0, "{version:?} is stored");
+                assert!(version.renewed <= newest, "{version:?} is renewed beyond {newest:?}");
+            }
+            let fence = self.known.newest().fence;
+            let is_write = matches!(operation.purpose, Purpose::Write { .. });
+            assert!(!is_write || operation.began >= fence, "a write of {:?} goes on behind {fence:?}", operation.began);
+        }
+        let waiting = self.tokens.values().filter(|progress| matches!(progress, Progress::Asked)).count();
+        let asked = self.operations.values().filter(|operation| operation.token().is_some()).count();
+        assert_eq!(waiting, asked, "operations and those who wait for them");
+        for (key, held) in &self.objects.held {
+            assert!(held.version.tag.counter > 0, "{key:?}: {:?} is held", held.version);
+            assert!(held.confirmed.is_none_or(|epoch| epoch <= newest), "{key:?} is confirmed in {:?}", held.confirmed);
+        }
+    }
+}

@@ -1,0 +1,455 @@
+//! A register group in memory: nodes, disks and a network as in the harness above, the group's parent, clients, and what
+//! they saw.
+
+pub mod script;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Write;
+use std::sync::Arc;
+
+use quorate_protocol::effect::{After, Cx, Effect, Effects, Event, Replica};
+use quorate_protocol::id::{Configuration, Epoch, GroupId, Instant, NodeId, Payload, Stamp};
+use quorate_protocol::peers::{Peers, Timing};
+use quorate_protocol::quorum::QuorumSystem;
+use quorate_protocol::register::{Answer, Content, Key, Message, Pace, Record, Register, Request, Stage};
+
+use super::Random;
+use super::linear::{Call, Outcome, assert_linearizable};
+
+pub const PACE: Pace = Pace { widen_us: 5_000, retry_us: 50_000 };
+
+#[derive(Clone, Debug)]
+pub struct Packet {
+    pub from: NodeId,
+    pub to: NodeId,
+    pub message: Message,
+}
+
+pub struct Node {
+    pub id: NodeId,
+    pub replica: Option<Register>,
+    /// What the parent said when the replica was born, in which start, and where its records begin.
+    pub born: Option<Vec<Stage>>,
+    pub disk: Vec<Record>,
+    unsynced: Vec<Record>,
+    held: VecDeque<(usize, NodeId, Message)>,
+    synced_count: usize,
+    pub wake_at: Option<Instant>,
+    pub start: u32,
+    clock_offset: u64,
+    pub peers: Peers,
+}
+
+/// The ordered group that decides configurations: here, one that never fails.
+pub struct Parent {
+    pub stages: Vec<Stage>,
+    /// Up to which epoch each node has no older operations.
+    drained: BTreeMap<NodeId, Epoch>,
+}
+
+pub struct Recorded {
+    pub node: NodeId,
+    pub now: Instant,
+    pub stamp: Stamp,
+    pub peers: Peers,
+    pub event: Event<Message, Request>,
+}
+
+pub struct World {
+    pub nodes: Vec<Node>,
+    pub now: Instant,
+    pub random: Random,
+    pub packets: VecDeque<Packet>,
+    pub trace: Option<String>,
+    pub parent: Parent,
+    pub nonsense_count: u64,
+    cut: BTreeSet<(NodeId, NodeId)>,
+    pub synced_at_once: bool,
+    pub events: Option<Vec<Recorded>>,
+    /// By token.
+    pub calls: BTreeMap<u64, Call>,
+    asked_of: BTreeMap<u64, NodeId>,
+    /// What a retry repeats.
+    writes: BTreeMap<u64, Request>,
+    token: u64,
+    /// Orders calls and returns.
+    moment: u64,
+    pub answers: Vec<Answer>,
+    pub forgotten_count: usize,
+}
+
+pub fn configuration(epoch: u32, members: &[u32], quorum: QuorumSystem) -> Configuration {
+    let members: Arc<[NodeId]> = members.iter().copied().map(NodeId).collect();
+    Configuration { group: GroupId(1), epoch: Epoch(epoch), members, quorum }
+}
+
+impl World {
+    /// `count` nodes, of which the first `member_count` are members at first.
+    pub fn new(count: u32, member_count: u32, quorum: QuorumSystem, seed: u64) -> World {
+        let members: Vec<u32> = (1..=member_count).collect();
+        let first = Stage::first(configuration(1, &members, quorum));
+        let mut world = World {
+            nodes: Vec::new(),
+            now: Instant(10_000_000),
+            random: Random::new(seed),
+            packets: VecDeque::new(),
+            trace: None,
+            parent: Parent { stages: vec![first], drained: BTreeMap::new() },
+            nonsense_count: 0,
+            cut: BTreeSet::new(),
+            synced_at_once: false,
+            events: None,
+            calls: BTreeMap::new(),
+            asked_of: BTreeMap::new(),
+            writes: BTreeMap::new(),
+            token: 0,
+            moment: 0,
+            answers: Vec::new(),
+            forgotten_count: 0,
+        };
+        for id in (1..=count).map(NodeId) {
+            let clock_offset = u64::from(id.0) * 1_000_000_000;
+            let peers = new_peers(count, id, Instant(world.now.0 + clock_offset), 1);
+            world.nodes.push(Node {
+                id,
+                replica: None,
+                born: None,
+                disk: Vec::new(),
+                unsynced: Vec::new(),
+                held: VecDeque::new(),
+                synced_count: 0,
+                wake_at: None,
+                start: 1,
+                clock_offset,
+                peers,
+            });
+        }
+        members.into_iter().for_each(|id| world.bear(NodeId(id)));
+        world
+    }
+
+    pub fn index(&self, id: NodeId) -> usize {
+        id.0 as usize - 1
+    }
+
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[self.index(id)]
+    }
+
+    pub fn is_up(&self, id: NodeId) -> bool {
+        self.node(id).replica.is_some()
+    }
+
+    pub fn stamp(&self) -> Stamp {
+        Stamp(self.now.0 / 1000)
+    }
+
+    fn clock(&self, id: NodeId) -> Instant {
+        Instant(self.now.0 + self.node(id).clock_offset)
+    }
+
+    pub fn say(&mut self, line: &str) {
+        if let Some(trace) = &mut self.trace {
+            writeln!(trace, "{line}").expect("strings take everything");
+        }
+    }
+
+    /// A replica comes to life where the parent says that there is one, and there has been none.
+    pub fn bear(&mut self, id: NodeId) {
+        let index = self.index(id);
+        if self.nodes[index].born.is_none() {
+            let stages = self.parent.stages.clone();
+            self.nodes[index].replica = Some(Register::new(stages.clone(), id, self.nodes[index].start, PACE));
+            self.nodes[index].born = Some(stages);
+        }
+    }
+
+    pub fn step(&mut self, id: NodeId, event: Event<Message, Request>) {
+        let (index, now, stamp) = (self.index(id), self.clock(id), self.stamp());
+        if let Some(events) = &mut self.events {
+            let peers = self.nodes[index].peers.clone();
+            events.push(Recorded { node: id, now, stamp, peers, event: event.clone() });
+        }
+        let node = &mut self.nodes[index];
+        let Some(replica) = &mut node.replica else { return };
+        let mut out = Effects::default();
+        let nonsense_count = &mut self.nonsense_count;
+        let mut cx = Cx { me: id, now, stamp, random: 0, peers: &node.peers, nonsense_count };
+        replica.step(&mut cx, event, &mut out);
+        replica.check();
+        for effect in out.list {
+            self.perform(id, effect);
+        }
+        if self.synced_at_once {
+            self.sync(id);
+        }
+    }
+
+    fn perform(&mut self, id: NodeId, effect: Effect<Register>) {
+        let index = self.index(id);
+        let quiet = matches!(&effect, Effect::WakeAt(_)) || matches!(&effect, Effect::Send { to, .. } if *to == id);
+        if self.trace.is_some() && !quiet {
+            self.say(&format!("  {id} {effect:?}"));
+        }
+        let node = &mut self.nodes[index];
+        match effect {
+            Effect::Persist(record) => node.unsynced.push(record),
+            Effect::Send { to, message, after } => {
+                if after == After::Durable && !node.unsynced.is_empty() {
+                    node.held.push_back((node.synced_count + node.unsynced.len(), to, message));
+                } else {
+                    self.send(id, to, message);
+                }
+            }
+            Effect::Answered(answer) => self.answered(id, answer),
+            Effect::WakeAt(at) => node.wake_at = Some(node.wake_at.map_or(at, |earlier| earlier.min(at))),
+            other => panic!("{id} {other:?}"),
+        }
+    }
+
+    fn send(&mut self, from: NodeId, to: NodeId, message: Message) {
+        if from == to {
+            self.step(to, Event::Received { from, message });
+        } else if !self.cut.contains(&(from, to)) {
+            self.packets.push_back(Packet { from, to, message });
+        }
+    }
+
+    pub fn deliver(&mut self, packet: Packet) {
+        let Packet { from, to, message } = packet;
+        if !self.is_up(to) {
+            return;
+        }
+        let (index, now) = (self.index(to), self.clock(to));
+        self.nodes[index].peers.heard(from, now);
+        if self.trace.is_some() {
+            self.say(&format!("{from} -> {to} {message:?}"));
+        }
+        self.step(to, Event::Received { from, message });
+    }
+
+    pub fn sync(&mut self, id: NodeId) {
+        let index = self.index(id);
+        loop {
+            let node = &mut self.nodes[index];
+            node.synced_count += node.unsynced.len();
+            node.disk.append(&mut node.unsynced);
+            if node.held.front().is_none_or(|(count, ..)| *count > node.synced_count) {
+                return;
+            }
+            let (_, to, message) = node.held.pop_front().expect("looked at");
+            self.send(id, to, message);
+        }
+    }
+
+    pub fn unsynced_count(&self, id: NodeId) -> u64 {
+        self.node(id).unsynced.len() as u64
+    }
+
+    /// So much of what was not synced is on disk all the same.
+    pub fn crash(&mut self, id: NodeId, kept: usize) {
+        let index = self.index(id);
+        let node = &mut self.nodes[index];
+        node.replica = None;
+        node.disk.extend(node.unsynced.drain(..).take(kept));
+        node.unsynced.clear();
+        node.held.clear();
+        node.wake_at = None;
+        self.asked_of.retain(|_, node| *node != id);
+    }
+
+    pub fn restart(&mut self, id: NodeId) {
+        let (index, count, now) = (self.index(id), self.nodes.len() as u32, self.clock(id));
+        let node = &mut self.nodes[index];
+        node.start += 1;
+        node.synced_count = 0;
+        node.peers = new_peers(count, id, now, node.start);
+        if let Some(born) = &node.born {
+            node.replica = Some(recover(born, id, node.start, &node.disk, node.disk.len()));
+        }
+    }
+
+    /// Checkpoint: everything it holds replaces its records.
+    pub fn checkpoint(&mut self, id: NodeId) {
+        self.sync(id);
+        let index = self.index(id);
+        let node = &mut self.nodes[index];
+        if let Some(replica) = &node.replica {
+            node.disk = replica.records().collect();
+        }
+    }
+
+    /// The detector's and the timer's turn.
+    pub fn attend(&mut self, id: NodeId) {
+        let (index, now) = (self.index(id), self.clock(id));
+        for suspect in self.nodes[index].peers.suspect(now) {
+            self.step(id, Event::Suspected(suspect));
+        }
+        if self.nodes[index].wake_at.is_some_and(|at| at <= now) {
+            self.nodes[index].wake_at = None;
+            self.step(id, Event::Woken);
+        }
+    }
+
+    pub fn exchange_heartbeats(&mut self) {
+        let ids: Vec<NodeId> = self.nodes.iter().map(|node| node.id).collect();
+        for (&from, &to) in ids.iter().flat_map(|from| ids.iter().map(move |to| (from, to))) {
+            // A node without a replica of this group is alive all the same.
+            let is_down = |id: NodeId| self.node(id).born.is_some() && !self.is_up(id);
+            if from != to && !self.cut.contains(&(from, to)) && !is_down(from) && !is_down(to) {
+                let (index, now) = (self.index(to), self.clock(to));
+                self.nodes[index].peers.heard(from, now);
+            }
+        }
+    }
+
+    pub fn cut(&mut self, from: NodeId, to: NodeId) {
+        self.cut.insert((from, to));
+    }
+
+    pub fn isolate(&mut self, id: NodeId) {
+        for other in (1..=self.nodes.len() as u32).map(NodeId) {
+            self.cut.insert((id, other));
+            self.cut.insert((other, id));
+        }
+    }
+
+    pub fn heal(&mut self) {
+        self.cut.clear();
+    }
+
+    pub fn next_token(&mut self) -> u64 {
+        self.token += 1;
+        self.token
+    }
+
+    fn next_moment(&mut self) -> u64 {
+        self.moment += 1;
+        self.moment
+    }
+
+    pub fn read(&mut self, id: NodeId, key: &str, deadline: Stamp) -> u64 {
+        let token = self.next_token();
+        let call = Call { key: key.into(), write: None, called: self.next_moment(), outcome: Outcome::Unknown };
+        self.calls.insert(token, call);
+        self.asked_of.insert(token, id);
+        self.step(id, Event::Requested(Request::Read { token, key: Key(text(key)), deadline }));
+        token
+    }
+
+    /// Nothing written is a delete.
+    pub fn write(
+        &mut self,
+        id: NodeId,
+        key: &str,
+        value: Option<&str>,
+        expires: Option<Stamp>,
+        deadline: Stamp,
+    ) -> u64 {
+        let token = self.next_token();
+        let write = Some((value.map(String::from), expires));
+        let call = Call { key: key.into(), write, called: self.next_moment(), outcome: Outcome::Unknown };
+        self.calls.insert(token, call);
+        self.asked_of.insert(token, id);
+        let content = match value {
+            Some(value) => Content::Value { bytes: text(value), expires },
+            None => Content::Tombstone,
+        };
+        self.writes.insert(token, Request::Write { token, key: Key(text(key)), content, deadline });
+        self.retry(id, token);
+        token
+    }
+
+    /// The same write again, with the same deadline.
+    pub fn retry(&mut self, id: NodeId, token: u64) {
+        let request = self.writes[&token].clone();
+        self.step(id, Event::Requested(request));
+    }
+
+    fn answered(&mut self, id: NodeId, answer: Answer) {
+        let moment = self.next_moment();
+        let stamp = self.stamp();
+        let (token, outcome) = match &answer {
+            Answer::Value { token, content } => {
+                let value = match content {
+                    Content::Value { bytes, .. } => Some(String::from_utf8(bytes.to_vec()).expect("text")),
+                    Content::Tombstone => None,
+                };
+                (*token, Outcome::Returned { at: moment, stamp, value })
+            }
+            Answer::Written { token } => (*token, Outcome::Returned { at: moment, stamp, value: None }),
+            Answer::Unknown { token } => (*token, Outcome::Unknown),
+            Answer::Overloaded { token } | Answer::Elsewhere { token, .. } => (*token, Outcome::NotCarriedOut),
+            Answer::Retirable { epoch, .. } => return self.retire(*epoch),
+            Answer::Drained { epoch, .. } => {
+                self.parent.drained.insert(id, *epoch);
+                return;
+            }
+            Answer::Forgotten { count, .. } => {
+                self.forgotten_count += count;
+                return;
+            }
+            Answer::GivenUp { .. } => return,
+        };
+        self.answers.push(answer);
+        // A retry is answered again; a call has returned once.
+        let call = self.calls.get_mut(&token).expect("called");
+        if self.asked_of.remove(&token).is_some() {
+            call.outcome = outcome;
+        }
+    }
+
+    /// The parent decides the next configuration.
+    pub fn decide(&mut self, make: impl Fn(&Stage, u32) -> Stage) -> bool {
+        let [stage] = &self.parent.stages[..] else { return false };
+        let next = make(stage, stage.epoch().0 + 1);
+        if next.configuration.quorum.fit(next.configuration.members.len()).is_err() {
+            return false;
+        }
+        let drained = |node| self.parent.drained.get(node).copied().unwrap_or(Epoch(0));
+        let members = stage.configuration.members.iter();
+        let fence = members.map(drained).min().expect("members").max(stage.fence);
+        self.parent.stages.push(next.fenced(fence));
+        true
+    }
+
+    /// It decides that the predecessor is retired.
+    fn retire(&mut self, epoch: Epoch) {
+        if self.parent.stages.last().is_some_and(|stage| stage.epoch() == epoch) {
+            self.parent.stages.retain(|stage| stage.epoch() == epoch);
+        }
+    }
+
+    /// What the parent has decided comes to this node.
+    pub fn know(&mut self, id: NodeId) {
+        let stages = self.parent.stages.clone();
+        self.step(id, Event::Requested(Request::Know { stages }));
+    }
+
+    /// How many registers' histories were too entangled to say.
+    pub fn assert_linearizable(&self) -> usize {
+        let mut by_key: BTreeMap<&str, Vec<&Call>> = BTreeMap::new();
+        for call in self.calls.values() {
+            by_key.entry(&call.key).or_default().push(call);
+        }
+        by_key.into_iter().filter(|(key, calls)| !assert_linearizable(key, calls)).count()
+    }
+}
+
+fn new_peers(count: u32, me: NodeId, now: Instant, start: u32) -> Peers {
+    let mut peers = Peers::new(Timing::default(), now, start);
+    (1..=count).map(NodeId).filter(|&node| node != me).for_each(|node| peers.add(node, now));
+    peers
+}
+
+/// A replica of which only the first `count` records were written.
+pub fn recover(born: &[Stage], id: NodeId, start: u32, disk: &[Record], count: usize) -> Register {
+    let mut replica = Register::new(born.to_vec(), id, start, PACE);
+    disk[..count].iter().for_each(|record| replica.restore(record.clone()));
+    replica.check();
+    replica
+}
+
+pub fn text(text: &str) -> Payload {
+    Arc::from(text.as_bytes())
+}

@@ -1,0 +1,207 @@
+//! Commands of the golden scripts of `register`.
+
+use std::fmt::Write;
+
+use quorate_protocol::effect::Event;
+use quorate_protocol::id::{NodeId, Stamp};
+use quorate_protocol::quorum::QuorumSystem;
+use quorate_protocol::register::{Key, Request, Stage};
+
+use super::{Packet, World, configuration, text};
+use crate::harness::golden::{Player, milliseconds, node, number};
+
+const TICK_US: u64 = 1_000;
+const HEARTBEAT_TICKS: u64 = 100;
+const PATIENCE_MS: u64 = 2_000;
+
+#[derive(Default)]
+pub struct RegisterScript {
+    world: Option<World>,
+    /// Packets put aside, to arrive late.
+    held: Vec<Packet>,
+    ticks: u64,
+}
+
+impl Player for RegisterScript {
+    fn execute(&mut self, command: &str, output: &mut String) {
+        let words: Vec<_> = command.split_whitespace().collect();
+        if let ["new", count, ref rest @ ..] = words[..] {
+            let (nodes, rest) = match *rest {
+                ["of", nodes, ref rest @ ..] => (number(nodes), rest),
+                _ => (number(count), rest),
+            };
+            let mut world = World::new(nodes, number(count), quorum(rest, number(count)), 1);
+            world.trace = Some(String::new());
+            self.world = Some(world);
+            return;
+        }
+        match words[..] {
+            ["hold", link] => {
+                let packets = self.take(link);
+                self.held.extend(packets);
+            }
+            ["release"] => {
+                let held = std::mem::take(&mut self.held);
+                self.world().packets.extend(held);
+            }
+            ["drop", link] => drop(self.take(link)),
+            ["deliver", link] => {
+                for packet in self.take(link) {
+                    self.world().deliver(packet);
+                }
+            }
+            ["run"] => self.run(),
+            // As `run`, of which only what clients and the parent hear is shown.
+            ["quietly", ref rest @ ..] => {
+                let before = self.world().trace.replace(String::new());
+                let mut said = String::new();
+                if !rest.is_empty() {
+                    self.execute(&rest.join(" "), &mut said);
+                }
+                self.run();
+                said += &self.world().trace.replace(before.unwrap_or_default()).unwrap_or_default();
+                let heard = said.lines().filter(|line| line.contains(" answered "));
+                heard.for_each(|line| writeln!(output, "{line}").expect("strings take everything"));
+                return;
+            }
+            ["tick", duration, ref manner @ ..] => self.tick(milliseconds(duration), manner),
+            ["show"] => self.show(output),
+            ["linearizable"] => assert_eq!(self.world().assert_linearizable(), 0),
+            _ => self.act(&words),
+        }
+        if let Some(trace) = &mut self.world().trace {
+            output.push_str(&std::mem::take(trace));
+        }
+    }
+}
+
+impl RegisterScript {
+    fn act(&mut self, words: &[&str]) {
+        let world = self.world();
+        let deadline = Stamp(world.stamp().0 + PATIENCE_MS);
+        match *words {
+            ["read", id, key] => drop(world.read(node(id), key, deadline)),
+            ["write", id, key, value] => drop(world.write(node(id), key, Some(value), None, deadline)),
+            ["write", id, key, value, "for", duration] => {
+                let expires = Stamp(world.stamp().0 + milliseconds(duration) / 1000);
+                world.write(node(id), key, Some(value), Some(expires), deadline);
+            }
+            ["delete", id, key] => drop(world.write(node(id), key, None, None, deadline)),
+            ["retry", id, token] => world.retry(node(id), number(token)),
+            ["decide", members, ref rest @ ..] => {
+                let members: Vec<u32> = members.split(',').map(|member| node(member).0).collect();
+                let renew = rest.first() == Some(&"renew");
+                let quorum = quorum(if renew { &rest[1..] } else { rest }, members.len());
+                let decided = world.decide(|stage: &Stage, epoch| {
+                    let next = configuration(epoch, &members, quorum);
+                    if renew { stage.renewal(next) } else { stage.successor(next) }
+                });
+                assert!(decided, "{words:?}");
+            }
+            ["bear", id] => world.bear(node(id)),
+            ["know", id] => world.know(node(id)),
+            ["retire", id] => {
+                let token = world.next_token();
+                world.step(node(id), Event::Requested(Request::Retire { token }));
+            }
+            ["drain", id] => {
+                let (token, epoch) = (world.next_token(), world.parent.stages.last().expect("a stage").epoch());
+                world.step(node(id), Event::Requested(Request::Drain { token, epoch }));
+            }
+            ["forget", id, ref after @ ..] => {
+                let (token, after) = (world.next_token(), after.first().map(|key| Key(text(key))));
+                world.step(node(id), Event::Requested(Request::Forget { token, after }));
+            }
+            ["sync", id] => world.sync(node(id)),
+            ["checkpoint", id] => world.checkpoint(node(id)),
+            ["crash", id] => world.crash(node(id), 0),
+            ["restart", id] => world.restart(node(id)),
+            ["isolate", id] => world.isolate(node(id)),
+            ["cut", link] => {
+                let (from, to) = link.split_once("->").expect("cut n1->n2");
+                world.cut(node(from), node(to));
+            }
+            ["heal"] => world.heal(),
+            _ => panic!("unknown command: {words:?}"),
+        }
+    }
+
+    fn world(&mut self) -> &mut World {
+        self.world.as_mut().expect("a script begins with new")
+    }
+
+    /// Takes the packets of a link out of the network; `*` is any node.
+    fn take(&mut self, link: &str) -> Vec<Packet> {
+        let (from, to) = link.split_once("->").expect("a link is n1->n2, * is any");
+        let matches = |pattern: &str, id: NodeId| pattern == "*" || node(pattern) == id;
+        let all = std::mem::take(&mut self.world().packets);
+        let (taken, left): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|packet| matches(from, packet.from) && matches(to, packet.to));
+        self.world().packets = left.into();
+        taken
+    }
+
+    fn run(&mut self) {
+        let world = self.world();
+        loop {
+            (1..=world.nodes.len() as u32).for_each(|id| world.sync(NodeId(id)));
+            let Some(packet) = world.packets.pop_front() else { return };
+            world.deliver(packet);
+        }
+    }
+
+    /// `running`: all is delivered as it goes.
+    fn tick(&mut self, duration_us: u64, manner: &[&str]) {
+        for _ in 0..duration_us / TICK_US {
+            let beats = self.ticks.is_multiple_of(HEARTBEAT_TICKS);
+            self.ticks += 1;
+            let world = self.world();
+            world.now = world.now.after_us(TICK_US);
+            if beats {
+                world.exchange_heartbeats();
+            }
+            (1..=world.nodes.len() as u32).for_each(|id| world.attend(NodeId(id)));
+            if manner == ["running"] {
+                self.run();
+            }
+        }
+    }
+
+    fn show(&mut self, output: &mut String) {
+        for node in &self.world().nodes {
+            let Some(replica) = &node.replica else {
+                if node.born.is_some() {
+                    writeln!(output, "{}: down", node.id).expect("strings take everything");
+                }
+                continue;
+            };
+            let status = replica.status();
+            let records = replica.records().map(|record| format!("{record:?}"));
+            let held: Vec<_> = records.filter_map(|record| record.strip_prefix("Held ").map(String::from)).collect();
+            writeln!(
+                output,
+                "{}: {:?}{} {} operations {}",
+                node.id,
+                status.view,
+                if status.is_member { "" } else { " no member" },
+                status.operation_count,
+                held.join(" "),
+            )
+            .expect("strings take everything");
+        }
+    }
+}
+
+/// `2 2`: sizes of reads and writes. `2x3`: rows and columns. `grid`: the square.
+fn quorum(words: &[&str], members: usize) -> QuorumSystem {
+    match *words {
+        [] => QuorumSystem::Majority,
+        ["grid"] => QuorumSystem::square(members),
+        [read, write] => QuorumSystem::Threshold { read: number(read), write: number(write) },
+        [grid] => {
+            let (rows, columns) = grid.split_once('x').expect("rows x columns");
+            QuorumSystem::Grid { rows: number(rows), columns: number(columns) }
+        }
+        _ => panic!("{words:?}"),
+    }
+}
