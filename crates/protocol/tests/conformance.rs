@@ -11,6 +11,7 @@ use quorate_protocol::id::{Instant, NodeId, Slot, Stamp};
 use quorate_protocol::paxos::Paxos;
 use quorate_protocol::peers::{Peers, Timing};
 use quorate_protocol::quorum::QuorumSystem;
+use quorate_protocol::register::{Register, Request};
 
 /// A step to be taken: the world as it was, and what happened.
 struct Step<R: Replica> {
@@ -182,4 +183,68 @@ fn chain_conforms() {
         }
     }
     assert!(decided > 100, "{decided} slots decided: the histories are too quiet");
+}
+
+/// A history of three members of a register group, and of one that takes a place.
+fn history_of_registers(seed: u64) -> harness::register::World {
+    let mut world = harness::register::World::new(4, 3, QuorumSystem::Majority, seed);
+    world.events = Some(Vec::new());
+    let mut random = Random::new(seed);
+    for turn in 0..800_u64 {
+        world.now = world.now.after_us(random.below(5_000));
+        let node = NodeId(1 + random.below(4) as u32);
+        let deadline = Stamp(world.stamp().0 + random.below(500));
+        match random.below(12) {
+            0 | 1 => world.sync(node),
+            2 if world.is_up(node) => drop(world.read(node, "k", deadline)),
+            3 if world.is_up(node) => drop(world.write(node, "k", Some(&format!("v{turn}")), None, deadline)),
+            4 if world.is_up(node) => drop(world.write(node, "k", None, None, deadline)),
+            5 => world.attend(node),
+            6 if turn > 200 && world.parent.stages.len() == 1 => {
+                let members = [&[1, 2, 3][..], &[1, 2, 4], &[2, 4]][random.below(3) as usize];
+                let next =
+                    |epoch| harness::register::configuration(epoch, members, QuorumSystem::square(members.len()));
+                world.decide(|stage, epoch| stage.successor(next(epoch)));
+                world.bear(NodeId(4));
+                world.know(node);
+            }
+            7 => {
+                let token = world.next_token();
+                world.step(node, Event::Requested(Request::Retire { token }));
+            }
+            _ => {
+                if let Some(packet) = world.packets.pop_front() {
+                    world.deliver(packet);
+                }
+            }
+        }
+    }
+    world
+}
+
+#[test]
+fn register_conforms() {
+    let mut answered = 0;
+    for seed in 1..=100 {
+        let world = history_of_registers(seed);
+        answered += world.answers.len();
+        let events = world.events.as_ref().expect("recorded");
+        for node in &world.nodes {
+            let Some(stages) = &node.born else { continue };
+            let own = events.iter().filter(|recorded| recorded.node == node.id);
+            let steps: Vec<Step<Register>> = own
+                .map(|recorded| {
+                    let harness::register::Recorded { now, stamp, ref peers, ref event, .. } = *recorded;
+                    Step { now, stamp, random: 0, peers: peers.clone(), event: event.clone() }
+                })
+                .collect();
+            let Some(last) = steps.last() else { continue };
+            let born = || Register::new(stages.clone(), node.id, 1, harness::register::PACE);
+            assert_deterministic(born, node.id, &steps);
+            assert_tolerant(born, node.id, &steps);
+            let restore = |count| harness::register::recover(stages, node.id, 2, &node.disk, count);
+            assert_restorable(node.disk.len(), restore, node.id, last);
+        }
+    }
+    assert!(answered > 1000, "{answered} answers: the histories are too quiet");
 }

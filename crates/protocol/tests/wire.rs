@@ -4,9 +4,11 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use quorate_protocol::chain;
-use quorate_protocol::id::{Ballot, Content, Epoch, Instant, NodeId, Slot, Stamp, Value};
+use quorate_protocol::id::{Ballot, Configuration, Content, Epoch, GroupId, Instant, NodeId, Slot, Stamp, Value};
 use quorate_protocol::paxos::{AcceptedValue, Message, Position, Record};
 use quorate_protocol::peers;
+use quorate_protocol::quorum::QuorumSystem;
+use quorate_protocol::register;
 use quorate_protocol::wire::{Malformed, Reader, Wire};
 
 fn hex(bytes: &[u8]) -> String {
@@ -159,6 +161,76 @@ fn records_of_a_chain() {
     golden(&Record::Checkpoint(position), &bytes);
 }
 
+const ROUND: register::Round = register::Round { start: 3, number: 7 };
+const ROUND_BYTES: &str = "030000000700000000000000";
+const TAG: register::Tag = register::Tag { counter: 0x0102, node: NodeId(2), start: 3, operation: 7, expired: true };
+const TAG_BYTES: &str = "02010000000000000200000003000000070000000000000001";
+const TAGGED_BYTES: &str = "010000006b02010000000000000200000003000000070000000000000001";
+const STAGE_BYTES: &str = "07000000000000000900000001020202000000020000000100000008000000010000000800000003\
+    06000000";
+
+fn key() -> register::Key {
+    register::Key(Arc::from(&b"k"[..]))
+}
+
+fn stage() -> register::Stage {
+    let quorum = QuorumSystem::Threshold { read: 2, write: 2 };
+    let members = Arc::from([NodeId(2), NodeId(1)]);
+    let configuration = Configuration { group: GroupId(7), epoch: Epoch(9), members, quorum };
+    register::Stage { configuration, moved: Epoch(8), reads_since: vec![(Epoch(8), 3)], fence: Epoch(6) }
+}
+
+#[test]
+fn messages_of_a_register() {
+    use register::{Body, Content, Version};
+    let says = |body: Body, bytes: &[&str]| {
+        let view = register::View { oldest: Epoch(8), newest: Epoch(9) };
+        let groups = [&["0800000009000000"][..], bytes].concat();
+        golden(&register::Message { view, body }, &groups);
+    };
+    let round = ROUND;
+    let tombstones = vec![(key(), TAG)];
+    let value = Content::Value { bytes: Arc::from(&b"hi"[..]), expires: Some(Stamp(7)) };
+    says(Body::Query { round, key: key(), content: true }, &["01", ROUND_BYTES, "010000006b", "01"]);
+    let found = |content| Body::Found { round, tag: TAG, renewed: Epoch(8), floor: 7, confirmed: true, content };
+    let found_bytes = ["02", ROUND_BYTES, TAG_BYTES, "08000000", SEVEN, "01"].concat();
+    says(found(None), &[&found_bytes, "00"]);
+    says(found(Some(Content::Tombstone)), &[&found_bytes, "0100"]);
+    says(found(Some(value)), &[&found_bytes, "010101", SEVEN, "020000006869"]);
+    let version = Version { tag: TAG, renewed: Epoch(8), content: Content::Tombstone };
+    says(Body::Store { round, key: key(), version }, &["03", ROUND_BYTES, "010000006b", TAG_BYTES, "08000000", "00"]);
+    says(Body::Stored { round }, &["04", ROUND_BYTES]);
+    says(Body::Confirm { key: key(), tag: TAG }, &["05", TAGGED_BYTES]);
+    says(Body::Inform { stages: vec![stage()] }, &["06", "01000000", STAGE_BYTES]);
+    says(Body::Informed {}, &["07"]);
+    says(Body::Behind {}, &["08"]);
+    says(Body::List { round, after: None, tombstones: true }, &["09", ROUND_BYTES, "00", "01"]);
+    let list = Body::List { round, after: Some(key()), tombstones: false };
+    says(list, &["09", ROUND_BYTES, "01010000006b", "00"]);
+    let listed = Body::Listed { round, keys: tombstones.clone(), end: true, floor: 7 };
+    says(listed, &["0a", ROUND_BYTES, "01000000", TAGGED_BYTES, "01", SEVEN]);
+    says(Body::Raise { round, floor: 7 }, &["0b", ROUND_BYTES, SEVEN]);
+    says(Body::Raised { round }, &["0c", ROUND_BYTES]);
+    says(Body::Bury { round, tombstones: tombstones.clone() }, &["0d", ROUND_BYTES, "01000000", TAGGED_BYTES]);
+    says(Body::Buried { round }, &["0e", ROUND_BYTES]);
+    says(Body::Forget { round, tombstones }, &["0f", ROUND_BYTES, "01000000", TAGGED_BYTES]);
+    says(Body::Forgotten { round }, &["10", ROUND_BYTES]);
+}
+
+#[test]
+fn records_of_a_register() {
+    use register::{Content, Record, Version};
+    golden(&Record::Known { stages: vec![stage()] }, &["01", "01000000", STAGE_BYTES]);
+    let content = Content::Value { bytes: Arc::from(&b"hi"[..]), expires: None };
+    let version = Version { tag: TAG, renewed: Epoch(8), content };
+    let held = ["02", TAGGED_BYTES, "08000000", "0100", "020000006869"];
+    golden(&Record::Held { key: key(), version }, &held);
+    golden(&Record::Forgotten { key: key(), tag: TAG }, &["03", TAGGED_BYTES]);
+    golden(&Record::Floor { floor: 7 }, &["04", SEVEN]);
+    golden(&QuorumSystem::Majority, &["00"]);
+    golden(&QuorumSystem::Grid { rows: 2, columns: 3 }, &["020203"]);
+}
+
 #[test]
 fn counts_and_lengths_are_not_believed() {
     // A promise of four thousand million values in five bytes.
@@ -205,6 +277,8 @@ fn noise_is_refused_or_read_faithfully() {
         faithful::<Record>(&noise);
         faithful::<chain::Body>(&noise);
         faithful::<chain::Record>(&noise);
+        faithful::<register::Body>(&noise);
+        faithful::<register::Record>(&noise);
     }
 }
 

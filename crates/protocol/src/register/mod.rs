@@ -32,3 +32,5 @@ pub const OPERATIONS_MAX: usize = 1 << 16;
 /// Keys in one answer to a listing, and their bytes, if more than one key is in it.
 pub const LIST_KEYS_MAX: usize = 256;
 pub const LIST_BYTES_MAX: usize = 1 << 20;
+/// No register is written so often: a tag above it is nonsense.
+pub const COUNTER_MAX: u64 = 1 << 62;

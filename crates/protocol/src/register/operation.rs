@@ -233,7 +233,11 @@ impl Register {
     ) {
         let bit = self.known.bit(from);
         let Some(mut operation) = self.take(round) else { return };
-        if let Phase::Query(tally) = &mut operation.phase {
+        let is_asked_for =
+            content.is_some() || tag == Tag::ABSENT || matches!(operation.purpose, Purpose::Write { .. });
+        if let Phase::Query(tally) = &mut operation.phase
+            && is_asked_for
+        {
             tally.note(bit, tag, renewed, confirmed, content);
             tally.floor = tally.floor.max(floor);
             operation.answered |= bit;

@@ -7,7 +7,7 @@ use super::errand::Errand;
 use super::member::Objects;
 use super::operation::{Operation, Phase, Purpose};
 use super::view::Known;
-use super::{Body, Content, Key, Message, OPERATIONS_MAX, Record, Round, Stage, View};
+use super::{Body, COUNTER_MAX, Content, Key, Message, OPERATIONS_MAX, Record, Round, Stage, Tag, View};
 use crate::effect::{Cx, Effect, Effects, Event, Refusal, Replica};
 use crate::id::{Epoch, Instant, NodeId, Stamp};
 use crate::planted::{self, Planted};
@@ -365,8 +365,34 @@ impl Register {
         }
     }
 
+    /// Whether a correct replica of this view could have said this. Its answers come from its members.
+    fn is_plausible(&self, from: NodeId, body: &Body) -> bool {
+        let newest = self.view().newest;
+        let is_tag = |tag: &Tag| (1..=COUNTER_MAX).contains(&tag.counter);
+        let are_tags = |tags: &[(Key, Tag)]| tags.iter().all(|(_, tag)| is_tag(tag));
+        let is_member = self.known.bit(from) != 0;
+        match body {
+            Body::Store { version, .. } => is_tag(&version.tag) && version.renewed <= newest,
+            Body::Raise { floor, .. } => *floor <= COUNTER_MAX,
+            Body::Bury { tombstones, .. } | Body::Forget { tombstones, .. } => are_tags(tombstones),
+            Body::Found { tag, renewed, floor, content, .. } => {
+                let is_absent = *tag == Tag::ABSENT && content.is_none();
+                is_member && (is_absent || is_tag(tag)) && *renewed <= newest && *floor <= COUNTER_MAX
+            }
+            Body::Listed { keys, end, floor, .. } => {
+                is_member && are_tags(keys) && (*end || !keys.is_empty()) && *floor <= COUNTER_MAX
+            }
+            Body::Stored { .. } | Body::Raised { .. } | Body::Buried { .. } | Body::Forgotten { .. } => is_member,
+            _ => true,
+        }
+    }
+
     /// A message from somebody who knows exactly what is known here.
     fn handle(&mut self, cx: &mut Cx<'_>, from: NodeId, body: Body, out: &mut Effects<Register>) {
+        if !self.is_plausible(from, &body) {
+            *cx.nonsense_count += 1;
+            return;
+        }
         match body {
             Body::Query { round, key, content } => self.handle_query(from, round, &key, content, out),
             Body::Store { round, key, version } => self.handle_store(from, round, key, version, out),
@@ -376,22 +402,11 @@ impl Register {
             Body::Bury { round, tombstones } => self.handle_bury(from, round, tombstones, out),
             Body::Forget { round, tombstones } => self.handle_forget(from, round, tombstones, out),
 
-            // Answers of this view come from its members.
-            Body::Found { .. }
-            | Body::Stored { .. }
-            | Body::Listed { .. }
-            | Body::Raised { .. }
-            | Body::Forgotten { .. }
-                if self.known.bit(from) == 0 =>
-            {
-                *cx.nonsense_count += 1;
-            }
             Body::Found { round, tag, renewed, floor, confirmed, content } => {
                 self.handle_found(cx, from, round, (tag, renewed), floor, confirmed, content, out);
             }
             Body::Stored { round } => self.handle_stored(cx, from, round, out),
             Body::Informed {} => self.handle_informed(cx, from, out),
-            Body::Listed { keys, end: false, .. } if keys.is_empty() => *cx.nonsense_count += 1,
             Body::Listed { round, keys, end, floor } => {
                 self.handle_listed(cx, from, round, (keys, end), floor, out);
             }

@@ -237,6 +237,7 @@ fn is_sound(stage: &Stage) -> bool {
     stage.configuration.quorum.fit(members.len()).is_ok()
         && stage.fence <= stage.epoch()
         && stage.moved <= stage.epoch()
+        && stage.reads_since.iter().all(|&(epoch, size)| epoch < stage.epoch() && usize::from(size) <= members.len())
         && members.iter().enumerate().all(|(position, node)| !members[..position].contains(node))
 }
 

@@ -1,0 +1,156 @@
+//! Registers at their limits, and what no correct peer would say.
+
+mod harness;
+
+use harness::Random;
+use harness::linear::Outcome;
+use harness::register::{World, configuration, text};
+use quorate_protocol::effect::Event;
+use quorate_protocol::id::{Epoch, NodeId, Stamp};
+use quorate_protocol::quorum::QuorumSystem;
+use quorate_protocol::register::{
+    Answer, Body, COUNTER_MAX, Content, Key, LIST_KEYS_MAX, Message, OPERATIONS_MAX, Request, Stage, Tag, Version, View,
+};
+use quorate_protocol::wire::{Reader, Wire};
+
+const N1: NodeId = NodeId(1);
+const N2: NodeId = NodeId(2);
+const VIEW: View = View { oldest: Epoch(1), newest: Epoch(1) };
+
+fn run(world: &mut World) {
+    world.synced_at_once = true;
+    while let Some(packet) = world.packets.pop_front() {
+        world.deliver(packet);
+    }
+}
+
+fn key() -> Key {
+    Key(text("k"))
+}
+
+#[test]
+fn so_many_operations_and_no_more() {
+    let mut world = World::new(3, 3, QuorumSystem::Majority, 1);
+    let deadline = Stamp(world.stamp().0 + 1000);
+    world.isolate(N1);
+    for _ in 0..OPERATIONS_MAX {
+        let token = world.next_token();
+        let request = Request::Read { token, key: key(), deadline };
+        step_unchecked(&mut world, request);
+    }
+    assert_eq!(world.node(N1).replica.as_ref().expect("born").status().operation_count, OPERATIONS_MAX);
+    let token = world.read(N1, "k", deadline);
+    assert_eq!(world.answers, [Answer::Overloaded { token }]);
+    assert_eq!(world.calls[&token].outcome, Outcome::NotCarriedOut);
+}
+
+/// Without the invariants of the whole replica, which take too long for so many.
+fn step_unchecked(world: &mut World, request: Request) {
+    use quorate_protocol::effect::{Cx, Effects, Replica};
+    let (now, stamp) = (world.now, world.stamp());
+    let node = &mut world.nodes[0];
+    let mut nonsense_count = 0;
+    let mut cx = Cx { me: N1, now, stamp, random: 0, peers: &node.peers, nonsense_count: &mut nonsense_count };
+    let replica = node.replica.as_mut().expect("born");
+    replica.step(&mut cx, Event::Requested(request), &mut Effects::default());
+}
+
+/// More keys than one page lists: all of them are moved, to members of whom none had any.
+#[test]
+fn versions_move_page_by_page() {
+    let mut world = World::new(6, 3, QuorumSystem::Majority, 1);
+    let deadline = Stamp(world.stamp().0 + 1000);
+    let count = 2 * LIST_KEYS_MAX + 10;
+    for number in 0..count {
+        world.write(NodeId(1 + number as u32 % 3), &format!("k{number}"), Some("v"), None, deadline);
+        run(&mut world);
+    }
+    world.decide(|stage, epoch| stage.successor(configuration(epoch, &[4, 5, 6], QuorumSystem::Majority)));
+    (4..=6).for_each(|id| world.bear(NodeId(id)));
+    world.know(N1);
+    world.step(N1, Event::Requested(Request::Retire { token: 0 }));
+    run(&mut world);
+    assert_eq!(world.parent.stages.len(), 1, "retired");
+    (1..=6).for_each(|id| world.know(NodeId(id)));
+    for number in 0..count {
+        let token = world.read(NodeId(4 + number as u32 % 3), &format!("k{number}"), deadline);
+        run(&mut world);
+        let outcome = &world.calls[&token].outcome;
+        assert!(
+            matches!(outcome, Outcome::Returned { value: Some(value), .. } if value == "v"),
+            "{number}: {outcome:?}"
+        );
+    }
+    assert_eq!(world.node(N1).replica.as_ref().expect("up").status().key_count, 0, "no member holds nothing");
+}
+
+#[test]
+fn nonsense_is_counted_and_changes_nothing() {
+    let mut world = World::new(3, 3, QuorumSystem::Majority, 1);
+    world.read(N1, "k", Stamp(world.stamp().0 + 1000));
+    let Some(Body::Query { round, .. }) = world.packets.pop_front().map(|packet| packet.message.body) else {
+        panic!("a query")
+    };
+    let tag = |counter| Tag { counter, node: N2, start: 1, operation: 1, expired: false };
+    let store = |counter, renewed| {
+        let version = Version { tag: tag(counter), renewed: Epoch(renewed), content: Content::Tombstone };
+        Body::Store { round, key: key(), version }
+    };
+    let found = |counter, renewed, floor, content| {
+        let (tag, renewed) = (tag(counter), Epoch(renewed));
+        Body::Found { round, tag, renewed, floor, confirmed: true, content }
+    };
+    let unsound = Stage::first(configuration(1, &[1, 2, 2], QuorumSystem::Majority));
+    let disjoint = Stage::first(configuration(1, &[1, 2], QuorumSystem::Threshold { read: 1, write: 1 }));
+    let bodies = [
+        store(0, 1),
+        store(COUNTER_MAX + 1, 1),
+        store(1, 2),
+        found(0, 1, 0, Some(Content::Tombstone)),
+        found(1, 2, 0, Some(Content::Tombstone)),
+        found(1, 1, COUNTER_MAX + 1, Some(Content::Tombstone)),
+        Body::Raise { round, floor: COUNTER_MAX + 1 },
+        Body::Bury { round, tombstones: vec![(key(), tag(0))] },
+        Body::Listed { round, keys: Vec::new(), end: false, floor: 0 },
+        Body::Inform { stages: Vec::new() },
+        Body::Inform { stages: vec![unsound] },
+        Body::Inform { stages: vec![disjoint] },
+    ];
+    for (count, body) in (1..).zip(bodies) {
+        world.step(N1, Event::Received { from: N2, message: Message { view: VIEW, body: body.clone() } });
+        assert_eq!(world.nonsense_count, count, "{body:?}");
+    }
+    let message = Message { view: VIEW, body: found(1, 1, 0, Some(Content::Tombstone)) };
+    world.step(N1, Event::Received { from: NodeId(9), message });
+    assert_eq!(world.nonsense_count, 13, "an answer of somebody else");
+    assert_eq!(world.node(N1).replica.as_ref().expect("up").status().key_count, 0);
+    assert!(world.answers.is_empty());
+}
+
+/// Whatever a peer says, no assertion is reached, which is for this replica's own mistakes.
+#[test]
+fn noise_breaks_nothing() {
+    let mut random = Random::new(7);
+    let mut heard = 0;
+    for _ in 0..300 {
+        let mut world = World::new(3, 3, QuorumSystem::Majority, 1);
+        world.read(N1, "k", Stamp(world.stamp().0 + 1000));
+        world.write(N1, "k", Some("v"), None, Stamp(world.stamp().0 + 1000));
+        world.step(N1, Event::Requested(Request::Forget { token: 0, after: None }));
+        for _ in 0..200 {
+            let length = random.below(70);
+            let noise = |random: &mut Random| if random.chance(60) { random.below(3) } else { random.bits() } as u8;
+            let mut bytes: Vec<u8> = (0..length).map(|_| noise(&mut random)).collect();
+            if let Some(kind) = bytes.first_mut() {
+                *kind = 1 + random.below(16) as u8;
+            }
+            if let Ok(body) = Body::decode(&mut Reader::new(&bytes)) {
+                heard += 1;
+                world.step(N1, Event::Received { from: N2, message: Message { view: VIEW, body } });
+            }
+        }
+        world.now = world.now.after_us(2_000_000);
+        world.attend(N1);
+    }
+    assert!(heard > 1000, "{heard} messages decoded");
+}
