@@ -4,7 +4,7 @@
 mod harness;
 
 use harness::Random;
-use harness::register::{World, configuration};
+use harness::register::{Node, World, configuration};
 use quorate_protocol::effect::Event;
 use quorate_protocol::id::{NodeId, Stamp};
 use quorate_protocol::quorum::QuorumSystem;
@@ -27,6 +27,15 @@ struct Weather {
     collect: bool,
 }
 
+/// How far the parent has come.
+#[derive(Clone, Copy, PartialEq)]
+enum Collection {
+    Begin,
+    Bury,
+    Drain,
+    Fenced,
+}
+
 struct Run {
     world: World,
     random: Random,
@@ -35,6 +44,7 @@ struct Run {
     epochs: u64,
     /// Who was last asked to forget tombstones.
     collector: Option<NodeId>,
+    collection: Collection,
 }
 
 fn any_quorum(random: &mut Random, members: usize) -> QuorumSystem {
@@ -85,6 +95,7 @@ impl Run {
             value_count: 0,
             epochs: 0,
             collector: None,
+            collection: Collection::Begin,
         }
     }
 
@@ -101,7 +112,7 @@ impl Run {
             }
             62..=67 => self.operate(),
             68..=69 => self.operate(),
-            88..=97 if self.weather.collect && self.random.chance(80) => self.collect(),
+            88..=97 if self.weather.collect => self.collect(),
             70..=79 => self.pass_time(),
             80..=83 if self.random.chance(self.weather.crash) => self.crash_or_restart(),
             84..=86 if self.random.chance(self.weather.partition) => self.turn_links(),
@@ -187,37 +198,69 @@ impl Run {
         }
     }
 
-    /// What the parent does so that tombstones are forgotten: two changes with a drain in between.
+    /// What the parent does so that tombstones are forgotten: two changes, with a drain in between.
     fn collect(&mut self) {
-        let (node, changing) = (self.any_node(), self.world.parent.stages.len() == 2);
-        let forgetting = self.collector.filter(|&node| self.world.is_up(node));
-        match (forgetting, changing) {
-            (None, _) => {
-                self.collector = Some(node);
-                let token = self.world.next_token();
-                self.world.step(node, Event::Requested(Request::Forget { token, after: None }));
-            }
-            (Some(_), true) => {
-                self.bear_members();
-                self.world.know(node);
-                if self.random.chance(50) && forgetting != Some(node) {
-                    let token = self.world.next_token();
-                    self.world.step(node, Event::Requested(Request::Retire { token }));
+        // All members are needed.
+        let node = self.any_node();
+        if !self.world.is_up(node) && self.world.node(node).born.is_some() {
+            self.world.restart(node);
+        }
+        if self.random.chance(10) {
+            self.world.heal();
+        }
+        let changing = self.world.parent.stages.len() == 2;
+        match self.collection {
+            Collection::Begin => {
+                let members = &self.world.parent.stages[0].configuration.members;
+                let collector = members[self.random.below(members.len() as u64) as usize];
+                let is_worth_it = |node: &Node| node.replica.as_ref().is_some_and(|up| up.status().tombstone_count > 0);
+                if changing || !self.world.is_up(collector) || !self.world.nodes.iter().any(is_worth_it) {
+                    return;
                 }
+                self.world.know(collector);
+                self.collector = Some(collector);
+                let token = self.world.next_token();
+                self.world.step(collector, Event::Requested(Request::Forget { token, after: None }));
+                self.collection = Collection::Bury;
             }
-            (Some(_), false) => {
+            Collection::Bury if self.random.chance(10) => {
+                self.decide_and_count();
+                self.collection = Collection::Drain;
+            }
+            Collection::Drain | Collection::Fenced if changing => self.urge(),
+            Collection::Drain if self.random.chance(30) => {
+                self.decide_and_count();
+                self.collection = Collection::Fenced;
+            }
+            Collection::Drain | Collection::Fenced => {
                 let members = self.world.parent.stages[0].configuration.members.clone();
                 for &node in members.iter() {
                     self.world.know(node);
                     self.drain(node);
                 }
-                if self.random.chance(15) && self.decide_next() {
-                    self.epochs += 1;
-                }
-                if self.random.chance(3) {
-                    self.collector = None;
+                if self.collection == Collection::Fenced && self.random.chance(10) {
+                    self.collection = Collection::Begin;
                 }
             }
+            Collection::Bury => {}
+        }
+    }
+
+    fn decide_and_count(&mut self) {
+        if self.decide_next() {
+            self.epochs += 1;
+        }
+    }
+
+    /// The change under way is brought forward.
+    fn urge(&mut self) {
+        self.bear_members();
+        let node = self.any_node();
+        self.world.know(node);
+        // Not too often: whoever is asked again begins again.
+        if self.collector != Some(node) && self.random.chance(8) {
+            let token = self.world.next_token();
+            self.world.step(node, Event::Requested(Request::Retire { token }));
         }
     }
 
@@ -226,10 +269,10 @@ impl Run {
         let node = self.any_node();
         let changing = self.world.parent.stages.len() == 2;
         match self.random.below(12) {
-            0 | 1 if !changing && self.decide_next() => self.epochs += 1,
+            0 | 1 if !changing => self.decide_and_count(),
             2..=4 => self.world.know(node),
             5 if changing => self.bear_members(),
-            6 | 7 if changing && self.collector != Some(node) => {
+            6 if changing && self.collector != Some(node) => {
                 let token = self.world.next_token();
                 self.world.step(node, Event::Requested(Request::Retire { token }));
             }
@@ -377,7 +420,8 @@ impl Drop for Named {
 fn run(seed: u64) -> Figures {
     let _named = Named(seed);
     let mut run = Run::new(seed);
-    for _ in 0..1500 {
+    let turns = if run.weather.collect { 3000 } else { 1500 };
+    for _ in 0..turns {
         run.act();
     }
     run.come_to_life(seed);
@@ -407,6 +451,7 @@ fn registers_are_linearizable_and_come_to_life() {
     }
     println!("{returned} answers, {epochs} reconfigurations, {forgotten} tombstones forgotten, {undecided} undecided");
     let all = std::env::var_os("SEEDS").is_none();
+    assert!(!all || forgotten > 0, "no tombstone was forgotten");
     assert!(!all || returned > 1000 && epochs > 200, "{returned} answers, {epochs} reconfigurations: too quiet");
 }
 
