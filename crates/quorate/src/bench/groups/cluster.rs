@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quorate_node::status::{NodeState, Status};
+use quorate_node::status::{NodeState, NodeStatus, OwnGroupsStatus, Status};
 use quorate_resp::Value;
 use serde::Serialize;
 
@@ -14,6 +14,9 @@ use super::super::processes;
 use crate::client::{Client, Endpoint};
 use crate::failure::Failure;
 use crate::status;
+
+/// Groups that keep something in hand for long: a busy one its many results.
+const ACTIVE_MAX: u64 = 100;
 
 pub(super) struct Cluster {
     endpoint: Endpoint,
@@ -39,6 +42,14 @@ pub(super) struct NodeMemory {
     pub(super) bytes_each: f64,
 }
 
+/// Where the own groups of a node are.
+#[derive(Debug, Serialize)]
+pub(super) struct NodeGroups {
+    pub(super) node: String,
+    #[serde(flatten)]
+    pub(super) groups: OwnGroupsStatus,
+}
+
 #[derive(Debug, Serialize)]
 pub(super) struct NodeIdle {
     pub(super) node: String,
@@ -53,7 +64,7 @@ impl Cluster {
             return Err(Failure(format!("{} is not there: own groups are measured with all nodes", node.name)));
         }
         let processes = processes(endpoint, pids, Some(&status))?;
-        let node = |node: &quorate_node::status::NodeStatus| {
+        let node = |node: &NodeStatus| {
             let at = endpoint.at(&node.client);
             let at =
                 at.ok_or_else(|| Failure(format!("{} has no address for clients: {:?}", node.name, node.client)))?;
@@ -102,6 +113,22 @@ impl Cluster {
         let Status { volumes, .. } = status::fetch(&mut Client::connect(&self.endpoint)?)?;
         let mut of_namespace = volumes.iter().filter(|volume| volume.namespace == namespace);
         Ok(of_namespace.all(|volume| volume.members.len() == self.nodes.len()))
+    }
+
+    pub(super) fn groups(&self) -> Result<Vec<NodeGroups>, Failure> {
+        let Status { nodes, .. } = status::fetch(&mut Client::connect(&self.endpoint)?)?;
+        let of = |node: NodeStatus| Some(NodeGroups { node: node.name, groups: node.own?.own_groups });
+        Ok(nodes.into_iter().filter_map(of).collect())
+    }
+
+    /// Returns when next to no own group of any node has anything in hand, or after so long.
+    pub(super) fn wait_for_rest(&self, within: Duration) -> Result<(), Failure> {
+        let deadline = Instant::now() + within;
+        let is_awake = |node: &NodeGroups| node.groups.active > ACTIVE_MAX;
+        while Instant::now() < deadline && self.groups()?.iter().any(is_awake) {
+            thread::sleep(Duration::from_millis(200));
+        }
+        Ok(())
     }
 
     /// What each node has allocated.

@@ -21,7 +21,7 @@ use super::{CONNECTIONS_MAX, Operation, PIPELINE_MAX, Row, SIZE_MAX};
 use crate::client::Endpoint;
 use crate::failure::{Context, Failure};
 use crate::output::say;
-use cluster::{Cluster, NodeIdle, NodeMemory};
+use cluster::{Cluster, NodeGroups, NodeIdle, NodeMemory};
 use create::Created;
 
 const EXAMPLES: &str = "Examples:
@@ -37,7 +37,8 @@ Rows:
   idle      processor time of each node while nobody asks for anything, before and with the groups
   busy      writes to one group, alone and beside all others
   active    writes to all groups in turn, against as many objects in one volume and in 64
-  paused    each group asked once after a rest: one request at a time for some, then all";
+  paused    each group asked once after a rest: one request at a time for some, then all. Which of them were in the
+            checkpoint store only is told, and decided by groups.resting_bytes of the nodes' configuration";
 
 /// Measure what very many objects with groups of their own cost
 ///
@@ -67,7 +68,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     batches_at_once: u32,
     /// Seconds of rest before memory and processor time of idle groups are looked at, and before groups are woken: results
-    /// of commands are kept for 60
+    /// of commands are kept for 60. As long again at most, while more than a hundred groups have something in hand
     #[arg(long, value_name = "S", default_value_t = 90, value_parser = clap::value_parser!(u64).range(0..=3600))]
     settle: u64,
     /// Connections of the loads
@@ -126,6 +127,7 @@ enum Figures {
     /// What all groups together take, and what as many objects in 64 volumes take, a node each.
     Memory {
         settled_s: u64,
+        at_rest: Vec<NodeGroups>,
         groups: Vec<NodeMemory>,
         objects: Vec<NodeMemory>,
     },
@@ -146,8 +148,16 @@ enum Figures {
     },
     Paused {
         settled_s: u64,
-        loads: Vec<Row>,
+        loads: Vec<Woken>,
     },
+}
+
+/// Groups asked once each, and where they were before.
+#[derive(Debug, Serialize)]
+struct Woken {
+    at_rest: Vec<NodeGroups>,
+    #[serde(flatten)]
+    row: Row,
 }
 
 /// What the namespaces are for, in the order of their numbers.
@@ -249,11 +259,11 @@ impl Bench<'_> {
             tell(Figures::Creation(created));
         }
         if [Kind::Memory, Kind::Idle, Kind::Paused].into_iter().any(|kind| self.wants(kind)) {
-            self.settle();
+            self.settle()?;
         }
         if self.wants(Kind::Memory) {
-            let groups = self.cluster.memory_since(&before, groups)?;
-            tell(Figures::Memory { settled_s: settle, groups, objects });
+            let (at_rest, groups) = (self.cluster.groups()?, self.cluster.memory_since(&before, groups)?);
+            tell(Figures::Memory { settled_s: settle, at_rest, groups, objects });
         }
         if self.wants(Kind::Idle) {
             let with_groups = self.cluster.idle(idle_seconds)?;
@@ -274,9 +284,12 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn settle(&self) {
+    /// So long, and until no group has anything in hand, or as long again.
+    fn settle(&self) -> Result<(), Failure> {
         note(format_args!("{} s of rest", self.options.settle));
-        std::thread::sleep(Duration::from_secs(self.options.settle));
+        let settle = Duration::from_secs(self.options.settle);
+        std::thread::sleep(settle);
+        self.cluster.wait_for_rest(settle)
     }
 
     fn create(&self, place: Place, member: Option<&str>) -> Result<Created, Failure> {
@@ -289,7 +302,7 @@ impl Bench<'_> {
     fn fill_and_weigh(&self, place: Place) -> Result<Vec<NodeMemory>, Failure> {
         let before = self.cluster.memory()?;
         self.fill(place)?;
-        self.settle();
+        self.settle()?;
         self.cluster.memory_since(&before, self.options.groups)
     }
 
@@ -346,26 +359,30 @@ impl Bench<'_> {
     }
 
     /// At rest already: some groups, one after the other, then all of them; after another rest once more, for writes.
-    fn paused(&self) -> Result<Vec<Row>, Failure> {
+    fn paused(&self) -> Result<Vec<Woken>, Failure> {
         let Options { size, groups, .. } = *self.options;
         let alone = Load::random(Operation::Get, 1, 1, size, groups.min(ALONE_MAX), Duration::ZERO);
         let alone = self.wake(alone.in_namespace(self.number(Place::Groups)))?;
         let reads = self.wake(self.load(Operation::Get, Place::Groups))?;
-        self.settle();
+        self.settle()?;
         let writes = self.wake(self.load(Operation::Set, Place::Groups))?;
         Ok(vec![alone, reads, writes])
     }
 
-    fn wake(&self, load: Load) -> Result<Row, Failure> {
-        pairs::served("paused", self.cluster.run(&load.each_once())?)
+    fn wake(&self, load: Load) -> Result<Woken, Failure> {
+        let at_rest = self.cluster.groups()?;
+        let row = pairs::served("paused", self.cluster.run(&load.each_once())?)?;
+        Ok(Woken { at_rest, row })
     }
 
     /// Groups of one member each: on the other nodes there is nothing of them but what their volumes know.
     fn record(&self, member: &str) -> Result<Vec<NodeMemory>, Failure> {
+        // What the loads have left must not go meanwhile.
+        self.settle()?;
         note("making groups of one member");
         let before = self.cluster.memory()?;
         self.create(Place::Record, Some(member))?;
-        self.settle();
+        self.settle()?;
         let mut nodes = self.cluster.memory_since(&before, self.options.groups)?;
         nodes.retain(|node| node.node != member);
         Ok(nodes)

@@ -1,18 +1,20 @@
 //! The rows, for people.
 
-use super::super::pairs;
-use super::super::{HEADER, Row, line};
-use super::Figures;
-use super::cluster::{NodeIdle, NodeMemory};
+use quorate_node::status::OwnGroupsStatus;
+
+use super::super::{HEADER, line, pairs};
+use super::cluster::{NodeGroups, NodeIdle, NodeMemory};
 use super::create::Created;
+use super::{Figures, Woken};
 use crate::output::{align_right, say, size, table, trimmed};
 
 pub(super) fn figures(groups: u64, figures: &Figures) {
     match figures {
         Figures::Creation(created) => say(creation(groups, created)),
-        Figures::Memory { settled_s, groups: of_groups, objects } => {
+        Figures::Memory { settled_s, at_rest, groups: of_groups, objects } => {
             say(format_args!("Memory of {groups} groups at rest, {settled_s} s after they were made"));
             say(memory(&[("group", of_groups), ("object in a volume", objects)]));
+            at_rest.iter().map(places).for_each(say);
         }
         Figures::Record { nodes } => {
             say(format_args!("Memory of the records of {groups} groups, at nodes that are no members of theirs"));
@@ -33,10 +35,21 @@ pub(super) fn figures(groups: u64, figures: &Figures) {
         Figures::Paused { settled_s, loads } => {
             say(format_args!("Groups asked once each, after {settled_s} s of rest"));
             say(HEADER);
-            loads.iter().map(|row: &Row| line(row)).for_each(say);
+            for Woken { at_rest, row } in loads {
+                say(line(row));
+                at_rest.iter().map(places).for_each(say);
+            }
         }
     }
     say("");
+}
+
+fn places(NodeGroups { node, groups }: &NodeGroups) -> String {
+    let OwnGroupsStatus { active, idle, idle_bytes, paused, .. } = groups;
+    let held = size(*idle_bytes);
+    format!(
+        "  {node} before: {active} groups active, {idle} idle in memory ({held}), {paused} in the checkpoint store only"
+    )
 }
 
 fn creation(groups: u64, created: &Created) -> String {
