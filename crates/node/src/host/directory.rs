@@ -13,7 +13,7 @@ use crate::entry::{Purpose, Target};
 use crate::frame::Bounce;
 use crate::machine::Content;
 use crate::root::{Namespace, ROOT, RootCommand, RootState, root_members};
-use crate::volume::volume_of;
+use crate::volume::{own_group, volume_of};
 
 /// The name of the node record that keeps the directory over a restart.
 pub(super) const RECORD: &str = "directory";
@@ -245,13 +245,21 @@ impl Host {
             births.push(self.bear(group, &mut batch));
         }
         let known: std::collections::BTreeSet<u64> = state.volumes().map(|(_, _, volume)| volume.group).collect();
-        // An own group lives as its volume says, and ends with it.
-        let is_known = |group: GroupId| known.contains(&volume_of(group).map_or(group, |(volume, _)| volume).0);
-        let mut dropped: Vec<GroupId> =
-            self.index.keys().copied().filter(|group| *group != ROOT && !is_known(*group)).collect();
-        dropped.sort_unstable();
-        for group in dropped.clone() {
-            dropped.extend(self.drop_group(group, &mut batch));
+        let is_volume = |group: &GroupId| *group != ROOT && volume_of(*group).is_none();
+        let mut gone: Vec<GroupId> =
+            self.index.keys().copied().filter(|group| is_volume(group) && !known.contains(&group.0)).collect();
+        gone.sort_unstable();
+        let mut dropped = Vec::new();
+        for volume in gone {
+            // An own group lives as its volume says, and ends with it, wherever it is.
+            for number in self.numbers_here(volume) {
+                let own = own_group(volume, number);
+                self.remove_own(own);
+                self.forget_dropped(own, &mut batch);
+                dropped.push(own);
+            }
+            dropped.extend(self.drop_group(volume, &mut batch));
+            dropped.push(volume);
         }
         self.store(batch, Stored::Directory { births, dropped });
         for node in &state.nodes {
@@ -300,13 +308,17 @@ impl Host {
     fn drop_group(&mut self, group: GroupId, batch: &mut quorate_checkpoint::Batch) -> Vec<GroupId> {
         let Some(index) = self.index.remove(&group) else { return Vec::new() };
         let removed = self.groups.remove(index as usize);
+        self.forget_dropped(group, batch);
+        let dead: Vec<GroupId> = removed.dead.into_iter().map(|(_, group)| group).collect();
+        dead.iter().for_each(|group| batch.delete_group(group.0));
+        dead
+    }
+
+    fn forget_dropped(&mut self, group: GroupId, batch: &mut quorate_checkpoint::Batch) {
         batch.delete_group(group.0);
         self.transfers.forget(group);
         self.silence_told.remove(&group);
         self.bounce_reads_of(group, Bounce::UnknownGroup);
-        let dead: Vec<GroupId> = removed.dead.into_iter().map(|(_, group)| group).collect();
-        dead.iter().for_each(|group| batch.delete_group(group.0));
-        dead
     }
 
     pub(super) fn meet_node(&mut self, node: NodeId) {

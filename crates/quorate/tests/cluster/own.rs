@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use quorate_node::status::NodeStatus;
 use redis::{Connection, RedisError, RedisResult, Value};
 
 use crate::nodes::{Cluster, until};
@@ -149,6 +150,13 @@ fn bench(cluster: &Cluster) {
     assert_eq!(row("active")["compared"].as_array().map(Vec::len), Some(3));
     assert_eq!(row("paused")["loads"].as_array().map(Vec::len), Some(3));
     assert_eq!(cluster.status().namespaces.len(), 1, "its namespaces are dropped");
+    until("no group is left", || cluster.status().nodes.iter().all(|node| groups_at(node) == Some(0)));
+}
+
+/// Own groups at a node, wherever they are.
+fn groups_at(node: &NodeStatus) -> Option<u64> {
+    let groups = node.own.as_ref()?.own_groups;
+    Some(groups.active + groups.idle + groups.paused)
 }
 
 #[test]
