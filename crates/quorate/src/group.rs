@@ -30,7 +30,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     endpoint: Endpoint,
     /// The namespace that the keys are in
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=i64::from(NAMESPACE_NUMBER_MAX)))]
+    #[arg(short = 'n', long, global = true, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=i64::from(NAMESPACE_NUMBER_MAX)))]
     namespace: u32,
     #[command(subcommand)]
     command: Command,
