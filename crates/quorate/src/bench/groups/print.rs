@@ -48,7 +48,7 @@ fn places(NodeGroups { node, groups }: &NodeGroups) -> String {
     let OwnGroupsStatus { active, idle, idle_bytes, paused, .. } = groups;
     let held = size(*idle_bytes);
     format!(
-        "  {node} before: {active} groups active, {idle} idle in memory ({held}), {paused} in the checkpoint store only"
+        "  before that, {node}: {active} groups active, {idle} idle in memory ({held}), {paused} in the checkpoint store only"
     )
 }
 
