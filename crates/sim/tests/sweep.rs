@@ -15,7 +15,7 @@ fn a_seed_run_twice_gives_the_same_trace() {
 }
 
 /// Seeds that once failed, with what they showed. The general sweep would find the same again, later.
-const ONCE_FAILED: [(u64, &str); 16] = [
+const ONCE_FAILED: [(u64, &str); 19] = [
     (6, "a read left at once although the one before it waited for a write"),
     (11, "likewise"),
     (13, "likewise"),
@@ -32,6 +32,9 @@ const ONCE_FAILED: [(u64, &str); 16] = [
     (59, "the object of an own group that came back from its birth was in no checkpoint"),
     (90, "a birth that was carried on stood behind newer records, which were dropped"),
     (297, "an own group waited for a member that could not be born"),
+    (19, "old records waited for a checkpoint of a group that had ended"),
+    (149, "what a group at rest had promised last held on to the log"),
+    (133, "a member born late that was stopped then did not ask the others for what they had executed"),
 ];
 
 #[test]

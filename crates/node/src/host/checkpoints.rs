@@ -12,6 +12,7 @@ use super::Host;
 use super::group::{Group, GroupState};
 use super::quarantine::isolate;
 use super::resting::kin_of;
+use super::transfer::Installing;
 use crate::machine::{Content, Machine};
 use crate::planted::{self, Planted};
 use crate::rest::{INLINE_BYTES_MAX, RestOf, StoredHead};
@@ -42,7 +43,7 @@ pub(super) enum Stored {
         /// Own groups that ended, and need not be remembered any more.
         forgotten: Vec<GroupId>,
     },
-    Snapshot(Box<super::transfer::Installing>),
+    Snapshots(Vec<Installing>),
 }
 
 /// What a checkpoint covers.
@@ -59,6 +60,8 @@ pub(super) struct Storing {
     under_way: std::collections::VecDeque<(u64, Stored)>,
     /// Own groups that ended, and that the checkpoint of their volume remembers as ended.
     pub(super) forgettable: Vec<GroupId>,
+    /// Snapshots that came while others were being stored: thousands of small ones share a few batches.
+    snapshots: (Batch, Vec<Installing>),
 }
 
 impl Host {
@@ -83,7 +86,7 @@ impl Host {
                 forgotten.iter().for_each(|group| self.wal.forget(group.0));
                 checkpointed.into_iter().for_each(|group| self.release(group));
             }
-            Stored::Snapshot(installing) => self.install(*installing),
+            Stored::Snapshots(installing) => installing.into_iter().for_each(|one| self.install(one)),
         }
         self.run();
     }
@@ -99,8 +102,23 @@ impl Host {
         }
     }
 
+    pub(super) fn want_snapshot_stored(&mut self, batch: Batch, installing: Installing) {
+        self.storing.snapshots.0.append(batch);
+        self.storing.snapshots.1.push(installing);
+    }
+
+    /// One batch of snapshots at a time, beside the checkpoints.
+    fn store_snapshots(&mut self) {
+        let is_snapshots = |(_, stored): &(u64, Stored)| matches!(stored, Stored::Snapshots(_));
+        if !self.storing.snapshots.1.is_empty() && !self.storing.under_way.iter().any(is_snapshots) {
+            let (batch, installing) = std::mem::take(&mut self.storing.snapshots);
+            self.store(batch, Stored::Snapshots(installing));
+        }
+    }
+
     /// Small checkpoints share a batch, and so a sync.
     pub(super) fn start_checkpoints(&mut self) {
+        self.store_snapshots();
         let mut left = self.checkpoint_wanted.len().min(PER_TURN);
         while (left > 0 || !self.storing.forgettable.is_empty()) && self.storing.under_way.len() < UNDER_WAY_MAX {
             let (mut batch, mut checkpointed) = (Batch::new(), Vec::new());
@@ -139,8 +157,10 @@ impl Host {
             .collect();
         for index in in_memory {
             let id = self.groups[index as usize].id();
-            let installs = |stored: &Stored| matches!(stored, Stored::Snapshot(snapshot) if snapshot.group() == id);
-            let installing = self.storing.under_way.iter().any(|(_, stored)| installs(stored));
+            let is_of = |snapshot: &Installing| snapshot.group() == id;
+            let installs = |stored: &Stored| matches!(stored, Stored::Snapshots(all) if all.iter().any(is_of));
+            let installing = self.storing.snapshots.1.iter().any(is_of)
+                || self.storing.under_way.iter().any(|(_, stored)| installs(stored));
             let group = &mut self.groups[index as usize];
             let at_rest = group.replica.status().in_flight == 0 && !installing;
             group.state = if at_rest { GroupState::Closed } else { GroupState::Forgetful };

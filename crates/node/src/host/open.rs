@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use quorate_checkpoint::{Store, StoreError};
 use quorate_protocol::peers::Peers;
 use quorate_protocol::quorum::QuorumSystem;
-use quorate_protocol::{Configuration, Effects, GroupId, NodeId, Replica, Stamp, paxos};
+use quorate_protocol::{Configuration, Effects, GroupId, NodeId, Replica, Slot, Stamp, paxos};
 use quorate_wal::{Lsn, Storage, Wal};
 use roaring::RoaringTreemap;
 use slab::Slab;
@@ -193,6 +193,11 @@ impl Host {
             return self.births_waiting.push(index);
         }
         self.wal.release(id.0, released.0, lsn);
+        // Born late, and stopped before the others had told what they have executed.
+        let group = &self.groups[index as usize];
+        if group.own.is_some() && group.is_alive() && group.replica.next_slot() == Slot(0) {
+            self.own.late.insert(id, 0);
+        }
         self.plan(index, quorate_protocol::Event::Woken);
         self.arm_timers_after_apply(index);
     }

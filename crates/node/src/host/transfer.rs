@@ -7,7 +7,7 @@ use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId, Replica, Slot, pa
 use quorate_wal::Storage;
 
 use super::Host;
-use super::checkpoints::{Meta, Stored, decode_meta, encode_meta, put_snapshot, root_object};
+use super::checkpoints::{Meta, decode_meta, encode_meta, put_snapshot, root_object};
 use super::group::{Group, GroupState};
 use super::quarantine::isolate;
 use crate::frame::Message;
@@ -103,7 +103,7 @@ impl Host {
                 continue;
             }
             match self.send_learned(index, peer, from, storage) {
-                0 => self.start_snapshot(index, peer),
+                0 => budget = budget.saturating_sub(self.start_snapshot(index, peer)),
                 bytes => budget = budget.saturating_sub(bytes),
             }
         }
@@ -152,21 +152,37 @@ impl Host {
         }
     }
 
-    fn start_snapshot(&mut self, index: u32, peer: NodeId) {
+    /// How many bytes were sent at once. A snapshot of one part is not waited for: if it is lost it is asked for again. So
+    /// thousands of small groups catch up without waiting for each other.
+    fn start_snapshot(&mut self, index: u32, peer: NodeId) -> usize {
         let group = &self.groups[index as usize];
-        let key = (group.id(), peer);
-        if self.transfers.outgoing.contains_key(&key) || self.transfers.outgoing.len() >= TRANSFERS_MAX {
-            return;
+        let (id, epoch, next_slot) = (group.id(), group.configuration.epoch, group.replica.next_slot().0);
+        let key = (id, peer);
+        let is_full = self.transfers.outgoing.len() >= TRANSFERS_MAX;
+        if self.transfers.outgoing.contains_key(&key) || is_full && group.own.is_none() {
+            return 0;
         }
         let bytes = match isolate(|| encode_snapshot(group)) {
             Ok(bytes) => bytes,
-            Err(words) => return self.quarantine(index, "making a snapshot", words),
+            Err(words) => {
+                self.quarantine(index, "making a snapshot", words);
+                return 0;
+            }
         };
-        let next_slot = group.replica.next_slot().0;
+        if bytes.len() <= PART_BYTES {
+            self.counters.snapshots_sent += 1;
+            self.outbox
+                .send(peer, &Message::Snapshot { group: id, epoch, next_slot, part: 0, last: true, bytes: &bytes });
+            return bytes.len();
+        }
+        if is_full {
+            return 0;
+        }
         let outgoing = Outgoing { next_slot, bytes, part: 0, heard_at: self.clock.now() };
         self.transfers.outgoing.insert(key, outgoing);
         self.counters.snapshots_sent += 1;
         self.send_part(index, peer);
+        PART_BYTES
     }
 
     fn send_part(&mut self, index: u32, peer: NodeId) {
@@ -226,6 +242,9 @@ impl Host {
             return;
         }
         let now = self.clock.now();
+        if part.part == 0 && part.last {
+            return self.store_snapshot(group, epoch, part.bytes);
+        }
         if part.part == 0 {
             let busy = self.transfers.incoming.get(&group).is_some_and(|incoming| incoming.from != from);
             if busy || self.transfers.incoming.len() >= TRANSFERS_MAX {
@@ -276,7 +295,7 @@ impl Host {
         let position = paxos::Position { promised: found.replica.position().promised, ..position };
         put_snapshot(found, self.settings.start, position, &mut machine, &mut batch);
         let installing = Installing { group, epoch, position, machine };
-        self.store(batch, Stored::Snapshot(Box::new(installing)));
+        self.want_snapshot_stored(batch, installing);
     }
 
     /// The store holds the snapshot. If the replica has come further by itself meanwhile, the next checkpoint stores the

@@ -53,6 +53,8 @@ pub struct Settings {
     pub moves_mean_ms: Option<u64>,
     /// Whether some of these groups have a single member; then no replica panics, since nobody could take over.
     pub lone_groups: bool,
+    /// How many more objects have groups of their own, on and off, that no client asks for.
+    pub crowd: u32,
 }
 
 impl Settings {
@@ -78,6 +80,7 @@ impl Settings {
             groups,
             moves_mean_ms,
             lone_groups: moves_mean_ms.is_some() && seed.is_multiple_of(2),
+            crowd: if seed % 16 == 5 { 2_000 } else { 0 },
         }
     }
 }
@@ -133,6 +136,7 @@ enum Event {
     },
     Fault,
     Move,
+    Crowd,
     Restart {
         node: usize,
     },
@@ -284,6 +288,7 @@ impl World {
         }
         world.plan(3_000_000, Event::Fault);
         world.plan(1_000_000, Event::Move);
+        world.plan(1_200_000, Event::Crowd);
         world
     }
 
@@ -314,6 +319,7 @@ impl World {
             Event::Client { client } => self.wake_client(client),
             Event::Fault => self.strike(),
             Event::Move => self.move_an_object(),
+            Event::Crowd => self.move_the_crowd(),
             Event::Restart { node } => self.restart_node(node),
             Event::Resume { node } => self.resume_node(node),
             Event::Heal => self.heal_network(),

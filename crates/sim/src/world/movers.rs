@@ -31,7 +31,35 @@ impl World {
     }
 }
 
+/// Of the crowd, those that one command is about.
+const CROWD_PART: u32 = 500;
+/// The mean time between two such commands.
+const CROWD_MEAN_US: u64 = 1_500_000;
+
 impl World {
+    /// Some hundreds of objects that no client asks for get groups of their own, or lose them; in the end all do.
+    pub(super) fn move_the_crowd(&mut self) {
+        let parts = self.settings.crowd / CROWD_PART;
+        if parts == 0 {
+            return;
+        }
+        let node = self.random.below(self.nodes.len() as u64) as usize;
+        let part = self.random.below(u64::from(parts)) as u32;
+        let action = match self.random.below(4) {
+            _ if self.healing => "DEMOTE",
+            0 | 1 => "CREATE",
+            2 => "PROMOTE",
+            _ => "DEMOTE",
+        };
+        let names = (part * CROWD_PART..(part + 1) * CROWD_PART).map(|number| format!("crowd-{number}"));
+        let head = ["GROUP", action, "KEYS", &CROWD_PART.to_string()].map(|word| word.as_bytes().to_vec());
+        if self.nodes[node].is_up() {
+            self.call_admin(node, head.into_iter().chain(names.map(String::into_bytes)).collect());
+        }
+        let next_us = if self.healing { 300_000 } else { self.random.delay(CROWD_MEAN_US) };
+        self.plan(next_us.max(1), Event::Crowd);
+    }
+
     /// Where all objects have groups of their own, no client asks anything of the volumes; what they executed last may not
     /// be known everywhere. It is once somebody asks.
     fn ask_a_volume(&mut self) {
