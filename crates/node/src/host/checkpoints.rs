@@ -11,7 +11,7 @@ use quorate_wal::Lsn;
 use super::Host;
 use super::group::{Group, GroupState};
 use super::quarantine::isolate;
-use super::resting::kin_of;
+use super::resting::{RESULTS_AT_REST_MAX, kin_of};
 use super::transfer::Installing;
 use crate::machine::{Content, Machine};
 use crate::planted::{self, Planted};
@@ -221,11 +221,13 @@ impl Host {
 fn checkpoint_of(group: &mut Group, start: u32) -> Batch {
     let id = group.id();
     let mut batch = Batch::new();
-    if group.own.is_some() {
+    if group.own.is_some() && group.machine.results().len() <= RESULTS_AT_REST_MAX {
         put_own(group, start, &mut batch);
         return batch;
     }
-    match std::mem::take(&mut group.checkpoint.whole) {
+    // What there is may be of another state, or an own group's one record.
+    let was_record = std::mem::take(&mut group.checkpoint.is_record);
+    match std::mem::take(&mut group.checkpoint.whole) || was_record {
         true => put_content(&mut group.machine, id, &mut batch),
         false => put_changes(group, &mut batch),
     }
@@ -235,16 +237,17 @@ fn checkpoint_of(group: &mut Group, start: u32) -> Batch {
     batch
 }
 
-/// All of an own group, in one record unless its object is large.
+/// All of an own group, in one record unless its object is large. A group in use, with many results, is stored as others
+/// are: what has changed.
 fn put_own(group: &mut Group, start: u32, batch: &mut Batch) {
     let (id, mut position, state) = (group.id(), group.replica.position(), group.state);
     if planted::is(Planted::CheckpointAhead) {
         position.next_slot = position.next_slot.next();
     }
     let Some(own) = &group.own else { return };
-    // What is there is of another state.
-    if std::mem::take(&mut group.checkpoint.whole) {
+    if std::mem::take(&mut group.checkpoint.whole) || !std::mem::replace(&mut group.checkpoint.is_record, true) {
         batch.clear_objects(id.0);
+        group.machine.results_mut().forget_saved();
     } else if group.checkpoint.apart {
         batch.delete_object(id.0, &name_of(&own.name));
     }

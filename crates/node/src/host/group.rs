@@ -107,7 +107,9 @@ pub(super) struct CheckpointState {
     pub(super) changed: bool,
     /// The last one holds that this replica coordinates.
     pub(super) coordinating: bool,
-    /// Of an own group: the store has its object in a place of its own.
+    /// Of an own group: the store has it as one record, as it has groups at rest ...
+    pub(super) is_record: bool,
+    /// ... but its object in a place of its own.
     pub(super) apart: bool,
 }
 

@@ -14,7 +14,7 @@ use slab::Slab;
 use super::checkpoints::{Meta, Name, Stored, decode_meta, encode_meta, take_name};
 use super::directory::{Directory, RECORD};
 use super::dispatch::{INTERNAL, ROOT_EPOCH};
-use super::group::{CheckpointState, Group, GroupState, ROOT_NAMESPACE};
+use super::group::{CheckpointState, Group, GroupState, Own, ROOT_NAMESPACE};
 use super::losses::{self, Losses};
 use super::quarantine::{self, decode_given_up, isolate};
 use super::replay::{Replay, Rest};
@@ -26,7 +26,7 @@ use crate::entry::Operations;
 use crate::hash::FixedState;
 use crate::machine::{Content, Machine};
 use crate::outbox::Outbox;
-use crate::rest::{Glance, glance};
+use crate::rest::{Glance, glance, is_rest};
 use crate::results::Results;
 use crate::root::{Durability, ROOT, RootState, root_members};
 use crate::timers::Timers;
@@ -349,8 +349,8 @@ fn restore_checkpoints<S: Store>(
 ) -> Result<Vec<Group>, OpenError> {
     let mut metas = Vec::new();
     store.groups(&mut |group, meta| match volume_of(GroupId(group)) {
-        Some(_) => own.note(GroupId(group), meta),
-        None => metas.push((GroupId(group), meta.to_vec())),
+        Some(_) if is_rest(meta) => own.note(GroupId(group), meta),
+        _ => metas.push((GroupId(group), meta.to_vec())),
     })?;
     let restore = |(id, bytes): (GroupId, Vec<u8>)| match decode_meta(id, &bytes) {
         Ok(meta) if meta.configuration.contains(settings.node) => {
@@ -440,6 +440,7 @@ fn restore_group(
         }
     };
     let mut group = Group::new(meta.configuration, meta.namespace, meta.durability, meta.hash_key, machine, me);
+    group.own = Own::of(id, &meta.name);
     group.state = state;
     group.replica.restore(paxos::Record::Checkpoint(position));
     group.checkpoint = CheckpointState { next_slot: position.next_slot, covered_below, ..CheckpointState::default() };

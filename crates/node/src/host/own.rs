@@ -145,6 +145,8 @@ impl Host {
         let record = encode_birth(&group);
         group.checkpoint.bytes = record.len() as u64;
         group.checkpoint.changed = true;
+        // The store has nothing of it that would have to go.
+        group.checkpoint.is_record = true;
         let index = self.groups.insert(Box::new(group)) as u32;
         self.index.insert(id, index);
         self.note_awake(index);

@@ -119,8 +119,14 @@ fn revived(id: GroupId, kin: Kin, rest: Rest, me: NodeId, covered_below: Lsn) ->
     }
     group.replica.restore(paxos::Record::Checkpoint(position));
     let (next_slot, coordinating) = (rest.position.next_slot, rest.coordinating);
-    group.checkpoint =
-        CheckpointState { next_slot, covered_below, coordinating, apart: rest.is_apart, ..CheckpointState::default() };
+    group.checkpoint = CheckpointState {
+        next_slot,
+        covered_below,
+        coordinating,
+        is_record: true,
+        apart: rest.is_apart,
+        ..CheckpointState::default()
+    };
     Ok(group)
 }
 
@@ -367,11 +373,12 @@ impl Host {
     fn is_stored(&self, index: u32) -> bool {
         let group = &self.groups[index as usize];
         let checkpoint = &group.checkpoint;
-        let is_current = !checkpoint.changed
+        let is_current = checkpoint.is_record
+            && !checkpoint.changed
             && !checkpoint.whole
             && checkpoint.next_slot == group.replica.next_slot()
             && checkpoint.coordinating == group.replica.is_coordinating();
-        is_current || planted::is(Planted::RestsBeforeItIsStored) && checkpoint.next_slot.0 > 0
+        is_current || planted::is(Planted::RestsBeforeItIsStored) && checkpoint.is_record
     }
 
     fn put_to_rest(&mut self, index: u32) {
