@@ -30,6 +30,10 @@ impl Host {
                     false if carried < CARRIED_BYTES_PER_TURN => carried += self.carry(GroupId(group), storage),
                     false => {}
                 }
+            } else if self.here.all.contains(group) && !self.own.lost.contains(&GroupId(group)) {
+                // At rest, so the store has all of it. What it promised last stood in the newest block when it was stored, and
+                // is released by its place in the log: the group may wake and log more before that is noted.
+                self.wal.release(group, 0, self.wal.durable());
             } else if let Some((volume, _)) = volume_of(GroupId(group))
                 && let Some(index) = self.find(volume)
             {

@@ -391,8 +391,6 @@ impl Host {
             self.here.expiries.insert(id, at);
         }
         self.counters.rested += 1;
-        // The store has all of it. A promise in the log's newest block was not released with the checkpoint.
-        self.wal.forget(id.0);
         let Some(own) = group.own() else { return };
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
