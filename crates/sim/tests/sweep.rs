@@ -15,7 +15,7 @@ fn a_seed_run_twice_gives_the_same_trace() {
 }
 
 /// Seeds that once failed, with what they showed. The general sweep would find the same again, later.
-const ONCE_FAILED: [(u64, &str); 20] = [
+const ONCE_FAILED: [(u64, &str); 21] = [
     (6, "a read left at once although the one before it waited for a write"),
     (11, "likewise"),
     (13, "likewise"),
@@ -35,6 +35,7 @@ const ONCE_FAILED: [(u64, &str); 20] = [
     (19, "old records waited for a checkpoint of a group that had ended"),
     (149, "what a group at rest had promised last held on to the log"),
     (54, "what a group logged after it woke was taken for released with what it had logged before"),
+    (73, "a group that was paused was said to be silent because its volume's replica was"),
     (133, "a member born late that was stopped then did not ask the others for what they had executed"),
 ];
 

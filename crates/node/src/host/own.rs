@@ -207,7 +207,8 @@ impl Host {
     pub(super) fn is_kept_from_birth(&self, group: GroupId) -> bool {
         let Some((volume, _)) = volume_of(group).filter(|_| self.find(group).is_none()) else { return false };
         let is_silent = |index: u32| self.groups[index as usize].state.is_silent();
-        self.own.lost.contains(&group) || self.find(volume).is_some_and(is_silent)
+        // One that is at rest was born, whatever has become of its volume's replica since.
+        self.own.lost.contains(&group) || !self.here.all.contains(group.0) && self.find(volume).is_some_and(is_silent)
     }
 
     /// Keeps a command for a group that is not born here yet. False if it will not be, as far as this node knows.
