@@ -60,7 +60,7 @@ pub enum Content {
 }
 
 /// Who replicates a group in one epoch, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Configuration {
     pub group: GroupId,
     pub epoch: Epoch,

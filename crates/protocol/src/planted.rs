@@ -77,6 +77,12 @@ pub enum Planted {
     RegisterSmallerReadQuorum = 207,
     /// An expiry's tombstone takes a tag like any write's.
     RegisterExpiryTakesNewTag = 208,
+    /// Where members decide: a promise is given without a record of it.
+    RegisterPromiseNotPersisted = 209,
+    /// A promise does not tell what was voted for.
+    RegisterVoteUntold = 210,
+    /// A successor counts as decided when a read quorum has voted.
+    RegisterDecidesByReadQuorum = 211,
 }
 
 impl Planted {
@@ -126,6 +132,10 @@ impl Planted {
         Planted::RegisterSmallerReadQuorum,
         Planted::RegisterExpiryTakesNewTag,
     ];
+
+    /// In registers whose members decide their successors.
+    pub const IN_SUCCESSION: [Planted; 3] =
+        [Planted::RegisterPromiseNotPersisted, Planted::RegisterVoteUntold, Planted::RegisterDecidesByReadQuorum];
 }
 
 #[cfg(feature = "planted")]

@@ -11,7 +11,7 @@ use quorate_protocol::id::{Instant, NodeId, Slot, Stamp};
 use quorate_protocol::paxos::Paxos;
 use quorate_protocol::peers::{Peers, Timing};
 use quorate_protocol::quorum::QuorumSystem;
-use quorate_protocol::register::{Register, Request};
+use quorate_protocol::register::{Authority, Reach, Register, Request};
 
 /// A step to be taken: the world as it was, and what happened.
 struct Step<R: Replica> {
@@ -186,8 +186,9 @@ fn chain_conforms() {
 }
 
 /// A history of three members of a register group, and of one that takes a place.
-fn history_of_registers(seed: u64) -> harness::register::World {
+fn history_of_registers(seed: u64, authority: Authority) -> harness::register::World {
     let mut world = harness::register::World::new(4, 3, QuorumSystem::Majority, seed);
+    world.set_authority(authority);
     world.events = Some(Vec::new());
     let mut random = Random::new(seed);
     for turn in 0..800_u64 {
@@ -200,6 +201,12 @@ fn history_of_registers(seed: u64) -> harness::register::World {
             3 if world.is_up(node) => drop(world.write(node, "k", Some(&format!("v{turn}")), None, deadline)),
             4 if world.is_up(node) => drop(world.write(node, "k", None, None, deadline)),
             5 => world.attend(node),
+            6 if authority != Authority::Parent => {
+                let members = [&[1, 2, 3][..], &[1, 2, 4], &[2, 4]][random.below(3) as usize];
+                let (members, token) = (members.iter().copied().map(NodeId).collect(), world.next_token());
+                let quorum = QuorumSystem::Majority;
+                world.step(node, Event::Requested(Request::Reconfigure { token, members, quorum }));
+            }
             6 if turn > 200 && world.parent.stages.len() == 1 => {
                 let members = [&[1, 2, 3][..], &[1, 2, 4], &[2, 4]][random.below(3) as usize];
                 let next =
@@ -225,8 +232,11 @@ fn history_of_registers(seed: u64) -> harness::register::World {
 #[test]
 fn register_conforms() {
     let mut answered = 0;
-    for seed in 1..=100 {
-        let world = history_of_registers(seed);
+    let authorities = [Authority::Parent, Authority::Members(Reach::Preferred), Authority::Members(Reach::Twofold)]
+        .into_iter()
+        .cycle();
+    for (seed, authority) in (1..=100).zip(authorities) {
+        let world = history_of_registers(seed, authority);
         answered += world.answers.len();
         let events = world.events.as_ref().expect("recorded");
         for node in &world.nodes {
@@ -239,10 +249,10 @@ fn register_conforms() {
                 })
                 .collect();
             let Some(last) = steps.last() else { continue };
-            let born = || Register::new(stages.clone(), node.id, 1, harness::register::PACE);
+            let born = || Register::new(stages.clone(), node.id, 1, harness::register::PACE).decided_by(authority);
             assert_deterministic(born, node.id, &steps);
             assert_tolerant(born, node.id, &steps);
-            let restore = |count| harness::register::recover(stages, node.id, 2, &node.disk, count);
+            let restore = |count| harness::register::recover(stages, node.id, 2, &node.disk, count, authority);
             assert_restorable(node.disk.len(), restore, node.id, last);
         }
     }

@@ -3,12 +3,14 @@
 
 mod harness;
 
+use std::sync::Arc;
+
 use harness::Random;
 use harness::register::{Node, World, configuration};
 use quorate_protocol::effect::Event;
 use quorate_protocol::id::{NodeId, Stamp};
 use quorate_protocol::quorum::QuorumSystem;
-use quorate_protocol::register::{Request, Stage};
+use quorate_protocol::register::{Authority, Reach, Register, Request, Stage};
 
 const NODES_MAX: u64 = 7;
 
@@ -45,6 +47,8 @@ struct Run {
     /// Who was last asked to forget tombstones.
     collector: Option<NodeId>,
     collection: Collection,
+    /// Members decide, and no parent does.
+    own: bool,
 }
 
 fn any_quorum(random: &mut Random, members: usize) -> QuorumSystem {
@@ -63,7 +67,7 @@ fn any_quorum(random: &mut Random, members: usize) -> QuorumSystem {
 }
 
 impl Run {
-    fn new(seed: u64) -> Run {
+    fn new(seed: u64, own: bool) -> Run {
         let mut random = Random::new(seed ^ 0x5eed);
         let nodes = 3 + random.below(NODES_MAX - 2) as u32;
         let members = 1 + random.below(u64::from(nodes)) as u32;
@@ -81,22 +85,19 @@ impl Run {
             keys: 1 + random.below(3),
             collect: false,
         };
-        let collect = random.below(4) == 0;
+        let collect = !own && random.below(4) == 0;
         let weather = if collect {
             let (loss, crash, partition) = (weather.loss / 3, weather.crash / 6, weather.partition / 5);
             Weather { loss, crash, partition, change: 100, deletes: 50, expiry: 20, collect, ..weather }
         } else {
             weather
         };
-        Run {
-            world: World::new(nodes, members, quorum, seed),
-            random,
-            weather,
-            value_count: 0,
-            epochs: 0,
-            collector: None,
-            collection: Collection::Begin,
+        let mut world = World::new(nodes, members, quorum, seed);
+        if own {
+            let reach = if random.chance(50) { Reach::Preferred } else { Reach::Twofold };
+            world.set_authority(Authority::Members(reach));
         }
+        Run { world, random, weather, value_count: 0, epochs: 0, collector: None, collection: Collection::Begin, own }
     }
 
     fn any_node(&mut self) -> NodeId {
@@ -120,6 +121,7 @@ impl Run {
                 let node = self.any_node();
                 self.world.checkpoint(node);
             }
+            88..=97 if self.own => self.ask_members(),
             88..=97 if self.random.chance(self.weather.change) => self.reconfigure(),
             _ => {}
         }
@@ -290,6 +292,43 @@ impl Run {
         }
     }
 
+    /// Any member may be asked for a reconfiguration, several at once.
+    fn ask_members(&mut self) {
+        let node = self.any_node();
+        if self.random.chance(10) {
+            let token = self.world.next_token();
+            self.world.step(node, Event::Requested(Request::Retire { token }));
+        } else if self.random.chance(self.weather.change) && self.random.chance(30) {
+            let nodes = self.world.nodes.len() as u32;
+            let members: Vec<NodeId> = (1..=nodes).filter(|_| self.random.chance(60)).map(NodeId).collect();
+            let quorum = any_quorum(&mut self.random, members.len().max(1));
+            let token = self.world.next_token();
+            self.world.step(node, Event::Requested(Request::Reconfigure { token, members, quorum }));
+        }
+    }
+
+    /// The newest configuration that any replica knows, and whether quorums of its members know it as the only one.
+    fn newest(&self) -> (Stage, bool) {
+        let replicas = || self.world.nodes.iter().filter_map(|node| node.replica.as_ref());
+        let newest = replicas().filter_map(|replica| replica.stages().last()).max_by_key(|stage| stage.epoch());
+        let newest = newest.expect("there are replicas").clone();
+        let is_settled = |replica: &Register| replica.stages() == std::slice::from_ref(&newest);
+        let members = newest.configuration.members.iter();
+        let knows = |node: NodeId| self.world.node(node).replica.as_ref().is_some_and(is_settled);
+        let known =
+            members.enumerate().filter(|&(_, &node)| knows(node)).fold(0, |set, (position, _)| set | 1 << position);
+        let (quorum, count) = (newest.configuration.quorum, newest.configuration.members.len());
+        let settled = quorum.is_read_quorum(count, known) && quorum.is_write_quorum(count, known);
+        (newest, settled)
+    }
+
+    /// Who knows of two configurations; if nobody does, everybody.
+    fn undecided(&self) -> Arc<[NodeId]> {
+        let knows_two = |node: &&Node| node.replica.as_ref().is_some_and(|replica| replica.stages().len() == 2);
+        let two: Arc<[NodeId]> = self.world.nodes.iter().filter(knows_two).map(|node| node.id).collect();
+        if two.is_empty() { self.world.nodes.iter().map(|node| node.id).collect() } else { two }
+    }
+
     fn decide_next(&mut self) -> bool {
         let stage = self.world.parent.stages.last().expect("a stage").clone();
         let old: Vec<u32> = stage.configuration.members.iter().map(|node| node.0).collect();
@@ -337,18 +376,29 @@ impl Run {
     fn come_to_life(&mut self, seed: u64) {
         self.world.heal();
         self.world.synced_at_once = true;
-        self.bear_members();
+        if !self.own {
+            self.bear_members();
+        }
         for id in (1..=self.world.nodes.len() as u32).map(NodeId) {
             self.world.sync(id);
             if !self.world.is_up(id) && self.world.node(id).born.is_some() {
                 self.world.restart(id);
             }
         }
-        self.settle(seed, |run| run.world.parent.stages.len() == 1, true);
-        let members = self.world.parent.stages[0].configuration.members.clone();
-        for &node in members.iter() {
-            self.world.know(node);
-        }
+        let members = if self.own {
+            // Whoever still campaigns comes to an end, too.
+            self.settle(seed, |_| false, true);
+            let (newest, settled) = self.newest();
+            assert!(settled, "seed {seed}: {newest:?} is not what its members know");
+            // A member of whom nobody needed anything yet need not be there.
+            let members = newest.configuration.members.iter().copied();
+            members.filter(|&node| self.world.is_up(node)).collect()
+        } else {
+            self.settle(seed, |run| run.world.parent.stages.len() == 1, true);
+            let members = self.world.parent.stages[0].configuration.members.clone();
+            members.iter().for_each(|&node| self.world.know(node));
+            members
+        };
         let deadline = Stamp(self.world.stamp().0 + 10_000);
         let before = self.world.answers.len();
         for (number, &node) in members.iter().enumerate() {
@@ -376,12 +426,24 @@ impl Run {
             if is_done(self) && (retiring || turn > 400) {
                 return;
             }
+            if self.own && retiring && turn > 1000 && self.newest().1 {
+                return;
+            }
             if retiring && turn.is_multiple_of(300) {
-                let oldest = self.world.parent.stages[0].configuration.members.clone();
+                let oldest = match self.own {
+                    true => self.undecided(),
+                    false => self.world.parent.stages[0].configuration.members.clone(),
+                };
                 let driver = oldest[self.random.below(oldest.len() as u64) as usize];
-                self.world.know(driver);
+                if !self.own {
+                    self.world.know(driver);
+                }
                 let token = self.world.next_token();
                 self.world.step(driver, Event::Requested(Request::Retire { token }));
+                if self.own && self.world.is_up(driver) {
+                    let deadline = Stamp(self.world.stamp().0 + 10_000);
+                    self.world.read(driver, "k0", deadline);
+                }
             }
             self.world.now = self.world.now.after_us(2_000);
             if turn.is_multiple_of(50) {
@@ -395,7 +457,8 @@ impl Run {
                 self.world.deliver(packet);
             }
         }
-        panic!("seed {seed}: no life within 8 s: {:?}", self.world.parent.stages);
+        let views: Vec<_> = self.world.nodes.iter().map(|node| node.replica.as_ref().map(Register::view)).collect();
+        panic!("seed {seed}: no life within 8 s: {:?} {views:?} {:?}", self.world.parent.stages, self.newest());
     }
 }
 
@@ -418,15 +481,20 @@ impl Drop for Named {
 }
 
 fn run(seed: u64) -> Figures {
+    run_by(seed, false)
+}
+
+fn run_by(seed: u64, own: bool) -> Figures {
     let _named = Named(seed);
-    let mut run = Run::new(seed);
+    let mut run = Run::new(seed, own);
     let turns = if run.weather.collect { 3000 } else { 1500 };
     for _ in 0..turns {
         run.act();
     }
     run.come_to_life(seed);
     let undecided = run.world.assert_linearizable();
-    Figures { returned: run.world.answers.len(), epochs: run.epochs, forgotten: run.world.forgotten_count, undecided }
+    let epochs = if own { run.world.reconfigured_count as u64 } else { run.epochs };
+    Figures { returned: run.world.answers.len(), epochs, forgotten: run.world.forgotten_count, undecided }
 }
 
 /// `SEEDS=1..1000` runs others.
@@ -455,6 +523,20 @@ fn registers_are_linearizable_and_come_to_life() {
     assert!(!all || returned > 1000 && epochs > 200, "{returned} answers, {epochs} reconfigurations: too quiet");
 }
 
+/// Members decide their successors by themselves. All that ever know an epoch know the same configuration by it.
+#[test]
+fn members_agree_on_every_successor() {
+    let (mut returned, mut epochs) = (0, 0);
+    for seed in seeds(600) {
+        let figures = run_by(seed, true);
+        returned += figures.returned;
+        epochs += figures.epochs;
+    }
+    println!("{returned} answers, {epochs} reconfigurations");
+    let all = std::env::var_os("SEEDS").is_none();
+    assert!(!all || returned > 1000 && epochs > 200, "{returned} answers, {epochs} reconfigurations: too quiet");
+}
+
 /// Each planted bug is caught by the same checks.
 #[cfg(feature = "planted")]
 mod planted {
@@ -465,9 +547,11 @@ mod planted {
     fn planted_bugs_are_caught() {
         std::panic::set_hook(Box::new(|_| {}));
         let mut missed = Vec::new();
-        for planted in Planted::IN_REGISTER {
+        let in_register = Planted::IN_REGISTER.into_iter().map(|planted| (planted, false));
+        for (planted, own) in in_register.chain(Planted::IN_SUCCESSION.into_iter().map(|planted| (planted, true))) {
             select(Some(planted));
-            let caught = super::seeds(20_000).find(|&seed| std::panic::catch_unwind(|| super::run(seed)).is_err());
+            let is_caught = |seed| std::panic::catch_unwind(|| super::run_by(seed, own)).is_err();
+            let caught = super::seeds(20_000).find(|&seed| is_caught(seed));
             println!("{planted:?}: {caught:?}");
             if caught.is_none() {
                 missed.push(planted);

@@ -169,6 +169,12 @@ const TAGGED_BYTES: &str = "010000006b020100000000000002000000030000000700000000
 const STAGE_BYTES: &str = "07000000000000000900000001020202000000020000000100000008000000010000000800000003\
     06000000";
 
+const CONFIGURATION_BYTES: &str = "070000000000000009000000010202020000000200000001000000";
+
+fn choice() -> register::Choice {
+    register::Choice { ballot: BALLOT, configuration: stage().configuration }
+}
+
 fn key() -> register::Key {
     register::Key(Arc::from(&b"k"[..]))
 }
@@ -215,6 +221,19 @@ fn messages_of_a_register() {
     says(Body::Buried { round }, &["0e", ROUND_BYTES]);
     says(Body::Forget { round, tombstones }, &["0f", ROUND_BYTES, "01000000", TAGGED_BYTES]);
     says(Body::Forgotten { round }, &["10", ROUND_BYTES]);
+    says(Body::Prepare { ballot: BALLOT }, &["11", BALLOT_BYTES]);
+    says(Body::Promise { ballot: BALLOT, voted: None }, &["12", BALLOT_BYTES, "00"]);
+    let promise = Body::Promise { ballot: BALLOT, voted: Some(choice()) };
+    says(promise, &["12", BALLOT_BYTES, "01", BALLOT_BYTES, CONFIGURATION_BYTES]);
+    let propose = Body::Propose { choice: choice(), audience: 7 };
+    says(propose, &["13", BALLOT_BYTES, CONFIGURATION_BYTES, SEVEN]);
+    says(Body::Vote { choice: choice() }, &["14", BALLOT_BYTES, CONFIGURATION_BYTES]);
+    let version = Version { tag: TAG, renewed: Epoch(8), content: Content::Tombstone };
+    let renew = Body::Renew { round, versions: vec![(key(), version)] };
+    says(renew, &["16", ROUND_BYTES, "01000000", TAGGED_BYTES, "08000000", "00"]);
+    says(Body::Renewed { round }, &["17", ROUND_BYTES]);
+    says(Body::ConfirmAll { tags: vec![(key(), TAG)] }, &["18", "01000000", TAGGED_BYTES]);
+    says(Body::Abstain { ballot: BALLOT, promised: BALLOT }, &["15", BALLOT_BYTES, BALLOT_BYTES]);
 }
 
 #[test]
@@ -227,6 +246,9 @@ fn records_of_a_register() {
     golden(&Record::Held { key: key(), version }, &held);
     golden(&Record::Forgotten { key: key(), tag: TAG }, &["03", TAGGED_BYTES]);
     golden(&Record::Floor { floor: 7 }, &["04", SEVEN]);
+    golden(&Record::Promised { epoch: Epoch(8), ballot: BALLOT }, &["05", EPOCH_BYTES, BALLOT_BYTES]);
+    let voted = Record::Voted { epoch: Epoch(8), choice: choice() };
+    golden(&voted, &["06", EPOCH_BYTES, BALLOT_BYTES, CONFIGURATION_BYTES]);
     golden(&QuorumSystem::Majority, &["00"]);
     golden(&QuorumSystem::Grid { rows: 2, columns: 3 }, &["020203"]);
 }
@@ -271,7 +293,7 @@ fn noise_is_refused_or_read_faithfully() {
         let length = (next() % 80) as usize;
         let mut noise: Vec<u8> = (0..length).map(|_| if next() % 2 == 0 { 0 } else { next() as u8 }).collect();
         if let Some(tag) = noise.first_mut() {
-            *tag %= 16;
+            *tag %= 24;
         }
         faithful::<Message>(&noise);
         faithful::<Record>(&noise);

@@ -13,6 +13,7 @@ use crate::effect::{Cx, Effects};
 use crate::id::{Epoch, Instant, NodeId};
 use crate::planted::{self, Planted};
 
+#[derive(Clone, Hash)]
 pub(super) struct Errand {
     token: u64,
     step: Step,
@@ -26,6 +27,7 @@ pub(super) struct Errand {
     pub(super) retry_at: Instant,
 }
 
+#[derive(Clone, Hash)]
 enum Step {
     /// The oldest configuration is being retired. So many of its members must know the newest that no phase completes
     /// in the oldest alone any more.
@@ -64,13 +66,18 @@ enum Step {
     },
 }
 
+impl Errand {
+    pub(super) fn is_retiring(&self) -> bool {
+        matches!(self.step, Step::Inform | Step::List | Step::Move { .. } | Step::Raise)
+    }
+}
+
 impl Register {
     /// The oldest configuration shall be made ready to be retired.
     pub(super) fn retire(&mut self, cx: &Cx<'_>, token: u64, out: &mut Effects<Register>) {
         self.give_up_errand(out);
         if self.known.single().is_some() {
-            let epoch = self.known.newest().epoch();
-            return self.tell(Answer::Retirable { token, epoch }, out);
+            return self.on_retirable(cx, token, out);
         }
         self.start_errand(cx, token, None, Step::Inform, out);
     }
@@ -88,13 +95,20 @@ impl Register {
         let round = self.next_round();
         let errand =
             Errand { token, step, round, answered: 0, pages: Vec::new(), after, floor: 0, retry_at: Instant(0) };
+        if matches!(errand.step, Step::Inform) && self.propagates() {
+            let retry_at = cx.now.after_us(self.pace.retry_us);
+            self.errand = Some(Errand { retry_at, ..errand });
+            return self.propagate(out);
+        }
         self.ask_all(cx, errand, out);
     }
 
     fn give_up_errand(&mut self, out: &mut Effects<Register>) {
         if let Some(errand) = self.errand.take() {
             self.drop_moves();
-            self.tell(Answer::GivenUp { token: errand.token }, out);
+            if !self.succession.owns(errand.token) {
+                self.tell(Answer::GivenUp { token: errand.token }, out);
+            }
         }
     }
 
@@ -167,13 +181,21 @@ impl Register {
     }
 
     pub(super) fn handle_informed(&mut self, cx: &Cx<'_>, from: NodeId, out: &mut Effects<Register>) {
-        self.ask_again(from, out);
+        let bit = self.known.bit(from);
+        // What it is asked from now on it does not drop.
+        let is_first = self.level & bit == 0;
+        self.level |= bit;
+        if is_first {
+            self.ask_again(from, out);
+            self.campaign_again(from, out);
+        }
         match self.errand.take() {
             Some(errand) if matches!(errand.step, Step::Inform) => {
                 self.errand = Some(errand);
                 self.note(cx, from, out);
             }
-            Some(errand) => self.ask_for(errand, self.known.bit(from), out),
+            Some(errand) if is_first => self.ask_for(errand, bit, out),
+            Some(errand) => self.errand = Some(errand),
             None => {}
         }
     }
@@ -246,8 +268,7 @@ impl Register {
                 self.enter(cx, errand, out);
             }
             Step::Inform | Step::Raise => {
-                let epoch = self.known.newest().epoch();
-                self.tell(Answer::Retirable { token: errand.token, epoch }, out);
+                self.on_retirable(cx, errand.token, out);
             }
             Step::List => self.move_page(cx, errand, out),
             Step::Move { to, .. } => {

@@ -9,14 +9,15 @@ use crate::effect::Effects;
 use crate::id::{Epoch, NodeId};
 
 /// One register here.
+#[derive(Clone, Hash)]
 pub(super) struct Held {
     pub(super) version: Version,
-    /// The version was at a write quorum of this epoch, when that was the only one. It says nothing of any other epoch: an
-    /// operation there reads at quorums which need not meet that one.
+    /// The version was at a write quorum of this epoch, when that was the only one. It says nothing of an epoch to which
+    /// versions were moved since: an operation there reads at quorums which need not meet that one.
     pub(super) confirmed: Option<Epoch>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Hash, Default)]
 pub(super) struct Objects {
     pub(super) held: BTreeMap<Key, Held>,
     /// No tombstone that was forgotten here had a higher counter.
@@ -76,8 +77,9 @@ impl Register {
                 Body::Found { round, tag, renewed, floor, confirmed: false, content: None }
             }
             Some(Held { version, confirmed }) => {
-                let present = self.known.single().map(|stage| stage.epoch());
-                let confirmed = confirmed.is_some() && *confirmed == present;
+                // Where sizes have changed since, whoever reads looks back, and finds it as this one does.
+                let unmoved_since = self.known.single().map(|stage| stage.moved);
+                let confirmed = confirmed.is_some_and(|epoch| unmoved_since.is_some_and(|moved| epoch >= moved));
                 let content = content.then(|| version.content.clone());
                 Body::Found { round, tag: version.tag, renewed: version.renewed, floor, confirmed, content }
             }
@@ -97,7 +99,7 @@ impl Register {
         self.answer(from, Body::Stored { round }, out);
     }
 
-    fn hold(&mut self, key: Key, version: Version, out: &mut Effects<Register>) {
+    pub(super) fn hold(&mut self, key: Key, version: Version, out: &mut Effects<Register>) {
         if self.objects.is_news(&key, &version) {
             out.persist(Record::Held { key: key.clone(), version: version.clone() });
             self.objects.hold(key, version);

@@ -4,8 +4,8 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::{Content, Key, Stage, Tag, Version, View};
-use crate::id::Epoch;
+use super::{Choice, Content, Key, Stage, Tag, Version, View};
+use crate::id::{Ballot, Epoch};
 
 /// Names one phase of an operation, or one step of an errand. Answers repeat it. Never used again: starts are counted
 /// durably.
@@ -31,7 +31,7 @@ pub enum Body {
         content: bool,
     },
     /// Answers `Query`. Every counter of a tombstone that was forgotten here is at most `floor`. `confirmed`: the version is
-    /// at a write quorum of this epoch.
+    /// known to be where every query of this epoch finds it.
     Found {
         round: Round,
         tag: Tag,
@@ -101,6 +101,42 @@ pub enum Body {
     },
     Forgotten {
         round: Round,
+    },
+
+    /// Hold these, unless you hold something newer: nobody waits for it.
+    Renew {
+        round: Round,
+        versions: Vec<(Key, Version)>,
+    },
+    /// Answers `Renew`, once all of that or something newer is on disk.
+    Renewed {
+        round: Round,
+    },
+    /// As `Confirm`, of each of these.
+    ConfirmAll {
+        tags: Vec<(Key, Tag)>,
+    },
+
+    /// Where members decide: vote for no successor below this ballot, and tell for which you have voted.
+    Prepare {
+        ballot: Ballot,
+    },
+    Promise {
+        ballot: Ballot,
+        voted: Option<Choice>,
+    },
+    /// Vote for this, and tell the members at these positions beside the candidate.
+    Propose {
+        choice: Choice,
+        audience: u64,
+    },
+    Vote {
+        choice: Choice,
+    },
+    /// Answers `Prepare` and `Propose` of lower ballots than this.
+    Abstain {
+        ballot: Ballot,
+        promised: Ballot,
     },
 }
 

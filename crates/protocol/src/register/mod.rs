@@ -8,20 +8,24 @@
 //! travel and which clock is read.
 //!
 //! [`replica`] is the state and its entry points, [`member`] answers queries and stores, [`operation`] carries out what
-//! clients ask, [`errand`] moves state to a successor and forgets tombstones, [`view`] is what is known of configurations.
+//! clients ask, [`renewal`] stores lazily what resized reads have found, [`errand`] moves state to a successor and forgets tombstones, [`view`] is what is known of configurations,
+//! [`succession`] is how members decide them by themselves, where no parent does.
 
 mod errand;
 mod member;
 mod message;
 mod operation;
 mod record;
+mod renewal;
 mod replica;
+mod succession;
 mod tag;
 mod view;
 
 pub use message::{Body, Message, Round};
 pub use record::Record;
 pub use replica::{Answer, Pace, Register, Request, Status};
+pub use succession::{Authority, Choice, Reach};
 pub use tag::{Content, Key, Tag, Version};
 pub use view::{Stage, View};
 

@@ -11,6 +11,7 @@ use crate::effect::{Cx, Effects};
 use crate::id::{Epoch, Instant, NodeId};
 use crate::planted::{self, Planted};
 
+#[derive(Clone, Hash)]
 pub(super) struct Operation {
     pub(super) purpose: Purpose,
     pub(super) key: Key,
@@ -27,7 +28,7 @@ pub(super) struct Operation {
     next_at: Instant,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) enum Purpose {
     Read {
         token: u64,
@@ -38,10 +39,9 @@ pub(super) enum Purpose {
     },
     /// To the newest configuration, for the errand that retires the oldest.
     Move,
-    /// Nobody waits: what a read has found to be the latest is stored again, so that later reads ask fewer members.
-    Renew,
 }
 
+#[derive(Clone, Hash)]
 pub(super) enum Phase {
     Query(Tally),
     /// `answer`: nothing is left to be told where there is none.
@@ -52,7 +52,7 @@ pub(super) enum Phase {
 }
 
 /// The highest version that a query has met.
-#[derive(Default)]
+#[derive(Clone, Hash, Default)]
 pub(super) struct Tally {
     tag: Tag,
     renewed: Epoch,
@@ -62,7 +62,7 @@ pub(super) struct Tally {
     holders: Nodes,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Breadth {
     Preferred,
     Trusted,
@@ -92,7 +92,7 @@ impl Operation {
     pub(super) fn token(&self) -> Option<u64> {
         match self.purpose {
             Purpose::Read { token } | Purpose::Write { token, .. } => Some(token),
-            Purpose::Move | Purpose::Renew => None,
+            Purpose::Move => None,
         }
     }
 
@@ -168,7 +168,11 @@ impl Register {
         let (quorum, turn) = (operation.quorum(), operation.number.wrapping_add(u64::from(self.me.0)));
         let avoid = self.suspects(cx) & !operation.answered;
         let preferred = operation.stages(&self.known).iter();
-        let wanted = preferred.fold(0, |set, stage| set | self.known.preferred(stage, quorum, turn, avoid));
+        let mut wanted = preferred.fold(0, |set, stage| set | self.known.preferred(stage, quorum, turn, avoid));
+        if quorum == Quorum::Read && self.renewals.expects_old() {
+            let stages = operation.stages(&self.known).iter();
+            wanted = stages.fold(wanted, |set, stage| set | self.known.preferred_since(stage, turn, avoid));
+        }
         let wanted = wanted & !operation.answered;
         self.ask(&mut operation, round, wanted, out);
         self.keep(round, operation);
@@ -181,7 +185,7 @@ impl Register {
         }
     }
 
-    fn suspects(&self, cx: &Cx<'_>) -> Nodes {
+    pub(super) fn suspects(&self, cx: &Cx<'_>) -> Nodes {
         let suspected = self.known.nodes().iter().filter(|&&node| cx.peers.is_suspected(node));
         suspected.fold(0, |set, &node| set | self.known.bit(node))
     }
@@ -263,6 +267,10 @@ impl Register {
             }
             return;
         }
+        if let Phase::Query(tally) = &operation.phase {
+            let is_old = self.is_resized_since(tally.renewed);
+            self.renewals.note(is_old);
+        }
         match mem::replace(&mut operation.phase, Phase::Query(Tally::default())) {
             Phase::Query(tally) => match operation.purpose.clone() {
                 Purpose::Read { token } => self.finish_read_query(cx, operation, token, tally, out),
@@ -270,7 +278,6 @@ impl Register {
                     self.finish_write_query(cx, operation, token, content, &tally, out)
                 }
                 Purpose::Move => self.finish_move_query(cx, operation, tally, out),
-                Purpose::Renew => unreachable!("a renewal begins with a store"),
             },
             Phase::Store { version, answer } => self.finish_store(cx, &operation, &version, answer, out),
         }
@@ -306,9 +313,7 @@ impl Register {
         self.end(&operation, Some(answer), out);
         // Later reads need not ask as many members as this one did.
         if self.is_resized_since(tally.renewed) && version.renewed > tally.renewed {
-            let number = operation.number;
-            let renewal = Operation::new(Purpose::Renew, operation.key, number, operation.deadline_at);
-            self.store(cx, renewal, version, None, 0, out);
+            self.renew(cx, operation.key, version, out);
         }
     }
 
@@ -405,8 +410,8 @@ impl Register {
         for (_, mut operation) in mem::take(&mut self.operations) {
             operation.answered = 0;
             match (&operation.purpose, &operation.phase) {
-                // The errand begins again, too; a renewal is of use to its own epoch only.
-                (Purpose::Move | Purpose::Renew, _) => {}
+                // The errand begins again, too.
+                (Purpose::Move, _) => {}
                 (Purpose::Write { .. }, Phase::Store { .. }) if operation.began < fence => {
                     self.end_unknown(&operation, out);
                 }

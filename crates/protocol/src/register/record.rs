@@ -2,7 +2,8 @@
 
 use alloc::vec::Vec;
 
-use super::{Key, Stage, Tag, Version};
+use super::{Choice, Key, Stage, Tag, Version};
+use crate::id::{Ballot, Epoch};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
@@ -14,4 +15,8 @@ pub enum Record {
     Forgotten { key: Key, tag: Tag },
     /// Tombstones with counters up to this one may have been forgotten.
     Floor { floor: u64 },
+    /// While this epoch's is the only configuration: of its successor, nothing is voted for below this ballot.
+    Promised { epoch: Epoch, ballot: Ballot },
+    /// Likewise: this was voted for, and nothing below its ballot will be.
+    Voted { epoch: Epoch, choice: Choice },
 }

@@ -6,15 +6,19 @@ use alloc::vec::Vec;
 use super::errand::Errand;
 use super::member::Objects;
 use super::operation::{Operation, Phase, Purpose};
-use super::view::Known;
+use super::renewal::Renewals;
+use super::succession::{Authority, Succession};
+use super::view::{Known, Nodes};
 use super::{Body, COUNTER_MAX, Content, Key, Message, OPERATIONS_MAX, Record, Round, Stage, Tag, View};
 use crate::effect::{Cx, Effect, Effects, Event, Refusal, Replica};
 use crate::id::{Epoch, Instant, NodeId, Stamp};
 use crate::planted::{self, Planted};
+use crate::quorum::QuorumSystem;
 
 /// One node's part of a register group.
 ///
 /// Unlike a replica of an ordered group it lives through the group's epochs, because two of them are in use at once.
+#[derive(Clone, Hash)]
 pub struct Register {
     pub(super) me: NodeId,
     /// The node's durable count of its starts.
@@ -26,6 +30,14 @@ pub struct Register {
     /// When operations want to be looked at.
     pub(super) due: BTreeSet<(Instant, Round)>,
     pub(super) errand: Option<Errand>,
+    pub(super) succession: Succession,
+    pub(super) renewals: Renewals,
+    /// Who was told what is known here, and who was asked for more, and when: under load many messages of another view arrive
+    /// at once, and one word is enough for all of them. Empty whenever the view changes.
+    told: BTreeMap<NodeId, Instant>,
+    asked: BTreeMap<NodeId, Instant>,
+    /// Members that have answered that they know this view.
+    pub(super) level: Nodes,
     /// What clients wait for, and writes whose answer a retry shall find.
     tokens: BTreeMap<u64, Progress>,
     /// When answers may be forgotten.
@@ -39,7 +51,7 @@ pub struct Register {
 }
 
 /// How long a phase waits before it asks more members, in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pace {
     /// From the preferred quorums to everybody else; suspects are asked after as long again.
     pub widen_us: u64,
@@ -47,6 +59,7 @@ pub struct Pace {
     pub retry_us: u64,
 }
 
+#[derive(Clone, Hash)]
 enum Progress {
     Asked,
     Done(Answer),
@@ -76,6 +89,13 @@ pub enum Request {
     Retire {
         token: u64,
     },
+    /// Where members decide: these shall be the next ones. Of what members ask for at the same time one comes after the other.
+    /// Ends when the configuration before it is retired.
+    Reconfigure {
+        token: u64,
+        members: Vec<NodeId>,
+        quorum: QuorumSystem,
+    },
     /// Say when all operations have ended here that began before this epoch.
     Drain {
         token: u64,
@@ -89,7 +109,7 @@ pub enum Request {
     },
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// A tombstone: never written, deleted or expired.
     Value {
@@ -99,7 +119,8 @@ pub enum Answer {
     Written {
         token: u64,
     },
-    /// The deadline has passed, or a fence. A write may have happened or may still happen.
+    /// The deadline has passed, or a fence: a write may have happened or may still happen. Or a reconfiguration may have
+    /// happened, and others after it.
     Unknown {
         token: u64,
     },
@@ -113,10 +134,19 @@ pub enum Answer {
         members: Vec<NodeId>,
     },
 
-    /// Once the parent has decided so, every configuration before this epoch is retired.
+    /// Once the parent has decided so, every configuration before this epoch is retired. Where members decide: it is.
     Retirable {
         token: u64,
         epoch: Epoch,
+    },
+    /// The configuration asked for is the group's, by this epoch, and no earlier one is in use any more.
+    Reconfigured {
+        token: u64,
+        epoch: Epoch,
+    },
+    /// Not carried out: no sound configuration, or not for members to decide.
+    Unsound {
+        token: u64,
     },
     Drained {
         token: u64,
@@ -158,6 +188,11 @@ impl Register {
             operations: BTreeMap::new(),
             due: BTreeSet::new(),
             errand: None,
+            succession: Succession::default(),
+            renewals: Renewals::default(),
+            told: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            level: 0,
             tokens: BTreeMap::new(),
             forgettable: BTreeSet::new(),
             drains: Vec::new(),
@@ -165,6 +200,13 @@ impl Register {
             operation_number: 0,
             wish: None,
         }
+    }
+
+    /// As the group was made; a group's parent decides unless this is said.
+    #[must_use]
+    pub fn decided_by(mut self, authority: Authority) -> Register {
+        self.succession.authority = authority;
+        self
     }
 
     /// Waits change with what operations take at present.
@@ -185,13 +227,24 @@ impl Register {
         self.known.bit(self.me) != 0
     }
 
+    /// Nothing is under way, and nobody's retry could come: all that there is are the records.
+    pub fn is_idle(&self) -> bool {
+        self.operations.is_empty()
+            && self.errand.is_none()
+            && self.succession.retry_at().is_none()
+            && self.renewals.is_empty()
+            && self.tokens.is_empty()
+            && self.drains.is_empty()
+    }
+
     /// Everything it must not forget, anew: a checkpoint.
     pub fn records(&self) -> impl Iterator<Item = Record> + '_ {
         let known = Record::Known { stages: self.known.stages().to_vec() };
         let floor = Record::Floor { floor: self.objects.floor };
         let held = self.objects.held.iter();
         let held = held.map(|(key, held)| Record::Held { key: key.clone(), version: held.version.clone() });
-        [known, floor].into_iter().chain(held)
+        let votes = self.succession.records(self.view().newest);
+        [known, floor].into_iter().chain(votes).chain(held)
     }
 
     pub fn status(&self) -> Status {
@@ -203,6 +256,10 @@ impl Register {
             tombstone_count: held.filter(|held| held.version.content == Content::Tombstone).count(),
             operation_count: self.operations.len(),
         }
+    }
+
+    fn is_single(&self, epoch: Epoch) -> bool {
+        self.known.single().is_some_and(|stage| stage.epoch() == epoch)
     }
 
     pub(super) fn next_round(&mut self) -> Round {
@@ -286,6 +343,7 @@ impl Register {
                 }
             }
             Request::Retire { token } => self.retire(cx, token, out),
+            Request::Reconfigure { token, members, quorum } => self.reconfigure(cx, token, members, quorum, out),
             Request::Drain { token, epoch } => self.drains.push((token, epoch)),
             Request::Forget { token, after } => self.forget(cx, token, after, out),
         }
@@ -325,12 +383,13 @@ impl Register {
     }
 
     /// Takes over what is news about configurations, and begins again whatever is under way.
-    fn learn(&mut self, cx: &Cx<'_>, oldest: Epoch, stages: &[Stage], out: &mut Effects<Register>) -> bool {
+    pub(super) fn learn(&mut self, cx: &Cx<'_>, oldest: Epoch, stages: &[Stage], out: &mut Effects<Register>) -> bool {
         let Some(is_news) = self.take_over(oldest, stages) else { return false };
         if is_news {
             out.persist(Record::Known { stages: self.known.stages().to_vec() });
             self.restart_operations(cx, out);
             self.restart_errand(cx, out);
+            self.restart_succession(cx, out);
         }
         true
     }
@@ -344,11 +403,20 @@ impl Register {
         if has_moved {
             self.objects.held.clear();
         }
+        if is_news {
+            self.succession.forget();
+            self.renewals.clear();
+            self.told.clear();
+            self.asked.clear();
+            self.level = 0;
+        }
         Some(is_news)
     }
 
     fn receive(&mut self, cx: &mut Cx<'_>, from: NodeId, message: Message, out: &mut Effects<Register>) {
         let Message { view, body } = message;
+        // Whoever has voted is told of what came of it by those that decide.
+        let is_vote = matches!(body, Body::Vote { .. });
         if let Body::Inform { stages } = body {
             if !self.learn(cx, view.oldest, &stages, out) {
                 *cx.nonsense_count += 1;
@@ -357,10 +425,13 @@ impl Register {
             self.answer(from, Body::Informed {}, out);
         } else if view == self.view() {
             self.handle(cx, from, body, out);
-        } else if !matches!(body, Body::Behind {}) && view.is_ahead_of(self.view()) {
+        } else if !matches!(body, Body::Behind {})
+            && view.is_ahead_of(self.view())
+            && is_time(&mut self.asked, from, cx.now, self.pace)
+        {
             self.send(from, Body::Behind {}, out);
         }
-        if self.view().is_ahead_of(view) {
+        if self.view().is_ahead_of(view) && !is_vote && is_time(&mut self.told, from, cx.now, self.pace) {
             self.send(from, Body::Inform { stages: self.known.stages().to_vec() }, out);
         }
     }
@@ -373,6 +444,9 @@ impl Register {
         let is_member = self.known.bit(from) != 0;
         match body {
             Body::Store { version, .. } => is_tag(&version.tag) && version.renewed <= newest,
+            Body::Renew { versions, .. } => {
+                versions.iter().all(|(_, version)| is_tag(&version.tag) && version.renewed <= newest)
+            }
             Body::Raise { floor, .. } => *floor <= COUNTER_MAX,
             Body::Bury { tombstones, .. } | Body::Forget { tombstones, .. } => are_tags(tombstones),
             Body::Found { tag, renewed, floor, content, .. } => {
@@ -382,7 +456,16 @@ impl Register {
             Body::Listed { keys, end, floor, .. } => {
                 is_member && are_tags(keys) && (*end || !keys.is_empty()) && *floor <= COUNTER_MAX
             }
-            Body::Stored { .. } | Body::Raised { .. } | Body::Buried { .. } | Body::Forgotten { .. } => is_member,
+            Body::Renewed { .. }
+            | Body::Stored { .. }
+            | Body::Raised { .. }
+            | Body::Buried { .. }
+            | Body::Forgotten { .. } => is_member,
+            Body::Prepare { .. }
+            | Body::Promise { .. }
+            | Body::Propose { .. }
+            | Body::Vote { .. }
+            | Body::Abstain { .. } => self.is_plausible_campaign(from, body),
             _ => true,
         }
     }
@@ -397,6 +480,8 @@ impl Register {
             Body::Query { round, key, content } => self.handle_query(from, round, &key, content, out),
             Body::Store { round, key, version } => self.handle_store(from, round, key, version, out),
             Body::Confirm { key, tag } => self.handle_confirm(&key, tag),
+            Body::ConfirmAll { tags } => tags.iter().for_each(|(key, tag)| self.handle_confirm(key, *tag)),
+            Body::Renew { round, versions } => self.handle_renew(from, round, versions, out),
             Body::List { round, after, tombstones } => self.handle_list(from, round, after.as_ref(), tombstones, out),
             Body::Raise { round, floor } => self.handle_raise(from, round, floor, out),
             Body::Bury { round, tombstones } => self.handle_bury(from, round, tombstones, out),
@@ -406,6 +491,7 @@ impl Register {
                 self.handle_found(cx, from, round, (tag, renewed), floor, confirmed, content, out);
             }
             Body::Stored { round } => self.handle_stored(cx, from, round, out),
+            Body::Renewed { round } => self.handle_renewed(cx, from, round, out),
             Body::Informed {} => self.handle_informed(cx, from, out),
             Body::Listed { round, keys, end, floor } => {
                 self.handle_listed(cx, from, round, (keys, end), floor, out);
@@ -413,6 +499,11 @@ impl Register {
             Body::Raised { round } | Body::Buried { round } | Body::Forgotten { round } => {
                 self.handle_errand_done(cx, from, round, out)
             }
+            body @ (Body::Prepare { .. }
+            | Body::Promise { .. }
+            | Body::Propose { .. }
+            | Body::Vote { .. }
+            | Body::Abstain { .. }) => self.handle_campaign(cx, from, body, out),
             // The view was told in answer to something older.
             Body::Inform { .. } | Body::Behind {} => {}
         }
@@ -425,6 +516,8 @@ impl Register {
             self.widen(cx, round, out);
         }
         self.on_woken_errand(cx, out);
+        self.on_woken_succession(cx, out);
+        self.on_woken_renewals(cx, out);
         while let Some(&(at, token)) = self.forgettable.first()
             && at <= cx.now
         {
@@ -461,12 +554,23 @@ impl Register {
         let operation = self.due.first().map(|&(at, _)| at);
         let answer = self.forgettable.first().map(|&(at, _)| at);
         let errand = self.errand.as_ref().map(|errand| errand.retry_at).filter(|&at| at != Instant::MAX);
-        let Some(at) = [operation, answer, errand].into_iter().flatten().min() else { return };
+        let candidate = self.succession.retry_at().filter(|&at| at != Instant::MAX);
+        let renewal = self.renewals.retry_at();
+        let Some(at) = [operation, answer, errand, candidate, renewal].into_iter().flatten().min() else { return };
         if self.wish.is_none_or(|wish| at < wish || wish <= now) {
             self.wish = Some(at);
             out.list.push(Effect::WakeAt(at));
         }
     }
+}
+
+/// Whether a word to this node is due: it may have been lost, but hardly as long as it may be on its way.
+fn is_time(said: &mut BTreeMap<NodeId, Instant>, to: NodeId, now: Instant, pace: Pace) -> bool {
+    let is_time = said.get(&to).is_none_or(|at| at.after_us(pace.widen_us) <= now);
+    if is_time {
+        said.insert(to, now);
+    }
+    is_time
 }
 
 impl Replica for Register {
@@ -485,6 +589,12 @@ impl Replica for Register {
             Record::Held { key, version } => self.objects.hold(key, version),
             Record::Forgotten { key, tag } => self.objects.forget(&key, tag),
             Record::Floor { floor } => self.objects.floor = self.objects.floor.max(floor),
+            Record::Promised { epoch, ballot } if self.is_single(epoch) => self.succession.restore(ballot, None),
+            Record::Voted { epoch, choice } if self.is_single(epoch) => {
+                self.succession.restore(choice.ballot, Some(choice));
+            }
+            // That one has its successor.
+            Record::Promised { .. } | Record::Voted { .. } => {}
         }
     }
 
@@ -506,6 +616,7 @@ impl Replica for Register {
 
     fn check(&self) {
         self.known.check();
+        self.succession.check(self.me, &self.known);
         let newest = self.view().newest;
         assert_eq!(self.due.len(), self.operations.len(), "every operation is due at some time, once");
         for (round, operation) in &self.operations {

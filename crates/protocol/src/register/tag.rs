@@ -27,7 +27,7 @@ impl Tag {
     pub const ABSENT: Tag = Tag { counter: 0, node: NodeId(0), start: 0, operation: 0, expired: false };
 }
 
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Content {
     Value {
         bytes: Payload,
@@ -38,7 +38,7 @@ pub enum Content {
     Tombstone,
 }
 
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Version {
     pub tag: Tag,
     /// Whatever was written before at quorums of sizes older than this epoch's is known to be no newer: see
@@ -48,6 +48,13 @@ pub struct Version {
 }
 
 impl Content {
+    pub(super) fn length(&self) -> usize {
+        match self {
+            Content::Value { bytes, .. } => bytes.len(),
+            Content::Tombstone => 0,
+        }
+    }
+
     pub(super) fn is_expired(&self, now: Stamp) -> bool {
         matches!(self, Content::Value { expires: Some(expires), .. } if *expires <= now)
     }

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::id::{Configuration, Epoch, NodeId};
+use crate::quorum::QuorumSystem;
 
 /// The epochs of the configurations that somebody knows and does not know to be retired. Travels with every message.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub struct View {
 }
 
 /// A configuration in the sequence that the group's parent decides.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Stage {
     pub configuration: Configuration,
     /// The latest epoch to which versions are moved before its predecessor is retired. If that is an earlier one, members
@@ -98,6 +99,18 @@ impl Stage {
         sizes.map(|&(_, size)| usize::from(size)).max().unwrap_or(0)
     }
 
+    /// Whom a query asks that expects a version of the past: as many as any of those needs.
+    fn preferred_since(&self, turn: u64, avoid: u64) -> u64 {
+        match self.read_size_since(Epoch(0)) as u8 {
+            0 => 0,
+            size => QuorumSystem::Threshold { read: size, write: size }.preferred_read(
+                self.configuration.members.len(),
+                turn,
+                avoid,
+            ),
+        }
+    }
+
     fn is_quorum(&self, quorum: Quorum, set: u64) -> bool {
         let count = self.configuration.members.len();
         match quorum {
@@ -116,6 +129,7 @@ impl Stage {
 }
 
 /// What a replica knows.
+#[derive(Clone, Hash)]
 pub(super) struct Known {
     /// By epoch. One or two.
     stages: Vec<Stage>,
@@ -203,9 +217,15 @@ impl Known {
     }
 
     /// The positions that a set has in a stage's configuration.
-    fn positions(&self, stage: &Stage, set: Nodes) -> u64 {
+    pub(super) fn positions(&self, stage: &Stage, set: Nodes) -> u64 {
         let members = stage.configuration.members.iter().enumerate();
         members.filter(|(_, node)| set & self.bit(**node) != 0).fold(0, |set, (position, _)| set | 1 << position)
+    }
+
+    /// The members at these positions of a stage's configuration.
+    pub(super) fn at(&self, stage: &Stage, positions: u64) -> Nodes {
+        let members = stage.configuration.members.iter().enumerate();
+        members.filter(|(position, _)| positions >> position & 1 == 1).fold(0, |set, (_, &node)| set | self.bit(node))
     }
 
     pub(super) fn is_quorum(&self, stage: &Stage, quorum: Quorum, set: Nodes) -> bool {
@@ -213,9 +233,11 @@ impl Known {
     }
 
     pub(super) fn preferred(&self, stage: &Stage, quorum: Quorum, turn: u64, avoid: Nodes) -> Nodes {
-        let positions = stage.preferred(quorum, turn, self.positions(stage, avoid));
-        let members = stage.configuration.members.iter().enumerate();
-        members.filter(|(position, _)| positions >> position & 1 == 1).fold(0, |set, (_, &node)| set | self.bit(node))
+        self.at(stage, stage.preferred(quorum, turn, self.positions(stage, avoid)))
+    }
+
+    pub(super) fn preferred_since(&self, stage: &Stage, turn: u64, avoid: Nodes) -> Nodes {
+        self.at(stage, stage.preferred_since(turn, self.positions(stage, avoid)))
     }
 
     /// Whether these answers of a query hold the latest of what was written at any size since `renewed`.
@@ -232,7 +254,7 @@ impl Known {
     }
 }
 
-fn is_sound(stage: &Stage) -> bool {
+pub(super) fn is_sound(stage: &Stage) -> bool {
     let members = &stage.configuration.members;
     stage.configuration.quorum.fit(members.len()).is_ok()
         && stage.fence <= stage.epoch()

@@ -6,10 +6,12 @@ use alloc::vec::Vec;
 use super::{Malformed, Reader, Wire, put_list, put_prefixed, put_u8, put_u32, put_u64, take_list};
 use crate::id::{Configuration, Epoch, GroupId, NodeId, Stamp};
 use crate::quorum::QuorumSystem;
-use crate::register::{Body, Content, Key, Message, Record, Round, Stage, Tag, Version, View};
+use crate::register::{Body, Choice, Content, Key, Message, Record, Round, Stage, Tag, Version, View};
 
 /// No less than a key and its tag take.
 const KEYED_TAG_SIZE_MIN: usize = 29;
+/// No less than a key and its version take.
+const KEYED_VERSION_SIZE_MIN: usize = 34;
 /// No less than a stage of one member takes.
 const STAGE_SIZE_MIN: usize = 33;
 
@@ -51,6 +53,7 @@ macro_rules! option {
 option!(Stamp);
 option!(Key);
 option!(Content);
+option!(Choice);
 
 macro_rules! structure {
     ($name:ident { $($field:ident),* }) => {
@@ -85,6 +88,7 @@ structure!(Tag { counter, node, start, operation, expired });
 structure!(Version { tag, renewed, content });
 structure!(Stage { configuration, moved, reads_since, fence });
 structure!(Message { view, body });
+structure!(Choice { ballot, configuration });
 
 /// A tag; a value is its expiry, then its bytes.
 impl Wire for Content {
@@ -170,6 +174,17 @@ impl Wire for (Key, Tag) {
     }
 }
 
+impl Wire for (Key, Version) {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
+        self.1.encode(out);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok((Key::decode(reader)?, Version::decode(reader)?))
+    }
+}
+
 macro_rules! list {
     ($element:ty, $of:literal, $size_min:expr) => {
         impl Wire for Vec<$element> {
@@ -186,6 +201,7 @@ macro_rules! list {
 
 list!((Epoch, u8), "sizes of reads", 5);
 list!((Key, Tag), "keys", KEYED_TAG_SIZE_MIN);
+list!((Key, Version), "versions", KEYED_VERSION_SIZE_MIN);
 list!(Stage, "configurations", STAGE_SIZE_MIN);
 
 // Fields are written in this order. Tags are never used again for anything else.
@@ -206,6 +222,14 @@ tagged!(Body, "register message", {
     14 => Buried { round },
     15 => Forget { round, tombstones },
     16 => Forgotten { round },
+    17 => Prepare { ballot },
+    18 => Promise { ballot, voted },
+    19 => Propose { choice, audience },
+    20 => Vote { choice },
+    21 => Abstain { ballot, promised },
+    22 => Renew { round, versions },
+    23 => Renewed { round },
+    24 => ConfirmAll { tags },
 });
 
 tagged!(Record, "register record", {
@@ -213,4 +237,6 @@ tagged!(Record, "register record", {
     2 => Held { key, version },
     3 => Forgotten { key, tag },
     4 => Floor { floor },
+    5 => Promised { epoch, ballot },
+    6 => Voted { epoch, choice },
 });

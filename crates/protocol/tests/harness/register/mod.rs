@@ -11,7 +11,9 @@ use quorate_protocol::effect::{After, Cx, Effect, Effects, Event, Replica};
 use quorate_protocol::id::{Configuration, Epoch, GroupId, Instant, NodeId, Payload, Stamp};
 use quorate_protocol::peers::{Peers, Timing};
 use quorate_protocol::quorum::QuorumSystem;
-use quorate_protocol::register::{Answer, Content, Key, Message, Pace, Record, Register, Request, Stage};
+use quorate_protocol::register::{
+    Answer, Authority, Body, Content, Key, Message, Pace, Record, Register, Request, Stage, View,
+};
 
 use super::Random;
 use super::linear::{Call, Outcome, assert_linearizable};
@@ -38,6 +40,7 @@ pub struct Node {
     pub start: u32,
     clock_offset: u64,
     pub peers: Peers,
+    authority: Authority,
 }
 
 /// The ordered group that decides configurations: here, one that never fails.
@@ -76,6 +79,10 @@ pub struct World {
     moment: u64,
     pub answers: Vec<Answer>,
     pub forgotten_count: usize,
+    /// What every replica that knows an epoch knows it as.
+    agreed: BTreeMap<Epoch, Stage>,
+    /// Where members decide: requests that ended as they were meant to.
+    pub reconfigured_count: usize,
 }
 
 pub fn configuration(epoch: u32, members: &[u32], quorum: QuorumSystem) -> Configuration {
@@ -106,6 +113,8 @@ impl World {
             moment: 0,
             answers: Vec::new(),
             forgotten_count: 0,
+            agreed: BTreeMap::new(),
+            reconfigured_count: 0,
         };
         for id in (1..=count).map(NodeId) {
             let clock_offset = u64::from(id.0) * 1_000_000_000;
@@ -122,10 +131,21 @@ impl World {
                 start: 1,
                 clock_offset,
                 peers,
+                authority: Authority::Parent,
             });
         }
         members.into_iter().for_each(|id| world.bear(NodeId(id)));
         world
+    }
+
+    /// The members decide their successors by themselves; nothing has happened yet.
+    pub fn set_authority(&mut self, authority: Authority) {
+        for index in 0..self.nodes.len() {
+            self.nodes[index].authority = authority;
+            if self.nodes[index].born.take().is_some() {
+                self.bear(self.nodes[index].id);
+            }
+        }
     }
 
     pub fn index(&self, id: NodeId) -> usize {
@@ -156,11 +176,42 @@ impl World {
 
     /// A replica comes to life where the parent says that there is one, and there has been none.
     pub fn bear(&mut self, id: NodeId) {
+        self.bear_into(id, self.parent.stages.clone());
+    }
+
+    fn bear_into(&mut self, id: NodeId, stages: Vec<Stage>) {
         let index = self.index(id);
-        if self.nodes[index].born.is_none() {
-            let stages = self.parent.stages.clone();
-            self.nodes[index].replica = Some(Register::new(stages.clone(), id, self.nodes[index].start, PACE));
-            self.nodes[index].born = Some(stages);
+        let node = &mut self.nodes[index];
+        if node.born.is_none() {
+            let replica = Register::new(stages.clone(), id, node.start, PACE);
+            node.replica = Some(replica.decided_by(node.authority));
+            node.born = Some(stages);
+        }
+    }
+
+    /// Where members decide, a replica comes to life on the word of one of them.
+    fn bear_as_told(&mut self, from: NodeId, to: NodeId, message: &Message) {
+        if self.node(to).authority == Authority::Parent || self.node(to).born.is_some() {
+            return;
+        }
+        match &message.body {
+            Body::Inform { stages } if stages.iter().any(|stage| stage.configuration.contains(to)) => {
+                self.bear_into(to, stages.clone());
+            }
+            Body::Inform { .. } => {}
+            // Of a group that the node does not know: which is it?
+            _ => {
+                let view = View { oldest: Epoch(0), newest: Epoch(0) };
+                self.send(to, from, Message { view, body: Body::Behind {} });
+            }
+        }
+    }
+
+    fn assert_agreement(&mut self, id: NodeId) {
+        let index = self.index(id);
+        for stage in self.nodes[index].replica.iter().flat_map(Register::stages) {
+            let agreed = self.agreed.entry(stage.epoch()).or_insert_with(|| stage.clone());
+            assert_eq!(agreed, stage, "{id} knows another configuration by this epoch");
         }
     }
 
@@ -177,6 +228,7 @@ impl World {
         let mut cx = Cx { me: id, now, stamp, random: 0, peers: &node.peers, nonsense_count };
         replica.step(&mut cx, event, &mut out);
         replica.check();
+        self.assert_agreement(id);
         for effect in out.list {
             self.perform(id, effect);
         }
@@ -217,6 +269,7 @@ impl World {
 
     pub fn deliver(&mut self, packet: Packet) {
         let Packet { from, to, message } = packet;
+        self.bear_as_told(from, to, &message);
         if !self.is_up(to) {
             return;
         }
@@ -265,7 +318,7 @@ impl World {
         node.synced_count = 0;
         node.peers = new_peers(count, id, now, node.start);
         if let Some(born) = &node.born {
-            node.replica = Some(recover(born, id, node.start, &node.disk, node.disk.len()));
+            node.replica = Some(recover(born, id, node.start, &node.disk, node.disk.len(), node.authority));
         }
     }
 
@@ -378,6 +431,11 @@ impl World {
                 (*token, Outcome::Returned { at: moment, stamp, value })
             }
             Answer::Written { token } => (*token, Outcome::Returned { at: moment, stamp, value: None }),
+            Answer::Elsewhere { token, .. } | Answer::Overloaded { token } | Answer::Unknown { token }
+                if !self.calls.contains_key(token) =>
+            {
+                return;
+            }
             Answer::Unknown { token } => (*token, Outcome::Unknown),
             Answer::Overloaded { token } | Answer::Elsewhere { token, .. } => (*token, Outcome::NotCarriedOut),
             Answer::Retirable { epoch, .. } => return self.retire(*epoch),
@@ -389,7 +447,11 @@ impl World {
                 self.forgotten_count += count;
                 return;
             }
-            Answer::GivenUp { .. } => return,
+            Answer::Reconfigured { .. } => {
+                self.reconfigured_count += 1;
+                return;
+            }
+            Answer::GivenUp { .. } | Answer::Unsound { .. } => return,
         };
         self.answers.push(answer);
         // A retry is answered again; a call has returned once.
@@ -443,8 +505,15 @@ fn new_peers(count: u32, me: NodeId, now: Instant, start: u32) -> Peers {
 }
 
 /// A replica of which only the first `count` records were written.
-pub fn recover(born: &[Stage], id: NodeId, start: u32, disk: &[Record], count: usize) -> Register {
-    let mut replica = Register::new(born.to_vec(), id, start, PACE);
+pub fn recover(
+    born: &[Stage],
+    id: NodeId,
+    start: u32,
+    disk: &[Record],
+    count: usize,
+    authority: Authority,
+) -> Register {
+    let mut replica = Register::new(born.to_vec(), id, start, PACE).decided_by(authority);
     disk[..count].iter().for_each(|record| replica.restore(record.clone()));
     replica.check();
     replica

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use quorate_protocol::effect::Event;
 use quorate_protocol::id::{NodeId, Stamp};
 use quorate_protocol::quorum::QuorumSystem;
-use quorate_protocol::register::{Key, Request, Stage};
+use quorate_protocol::register::{Authority, Key, Reach, Request, Stage};
 
 use super::{Packet, World, configuration, text};
 use crate::harness::golden::{Player, milliseconds, node, number};
@@ -97,6 +97,14 @@ impl RegisterScript {
                     if renew { stage.renewal(next) } else { stage.successor(next) }
                 });
                 assert!(decided, "{words:?}");
+            }
+            // Members decide; as the paper does it, or with one quorum of each kind.
+            ["authority", "preferred"] => world.set_authority(Authority::Members(Reach::Preferred)),
+            ["authority", "twofold"] => world.set_authority(Authority::Members(Reach::Twofold)),
+            ["reconfigure", id, members, ref rest @ ..] => {
+                let members: Vec<NodeId> = members.split(',').map(node).collect();
+                let (token, quorum) = (world.next_token(), quorum(rest, members.len()));
+                world.step(node(id), Event::Requested(Request::Reconfigure { token, members, quorum }));
             }
             ["bear", id] => world.bear(node(id)),
             ["know", id] => world.know(node(id)),
