@@ -7,6 +7,8 @@
 
 pub mod outage;
 pub mod plot;
+pub mod qopt;
 mod queue;
 mod random;
+pub mod rollup;
 pub mod throughput;

@@ -118,7 +118,7 @@ fn polyline(system: System, points: &str) -> String {
     )
 }
 
-fn text(x: f64, y: f64, anchor: &str, size: u32, words: &str) -> String {
+pub(crate) fn text(x: f64, y: f64, anchor: &str, size: u32, words: &str) -> String {
     format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" font-size=\"{size}\">{words}</text>")
 }
 

@@ -25,6 +25,11 @@ impl<E> Queue<E> {
         self.planned_count += 1;
     }
 
+    /// When the next event is.
+    pub(crate) fn next_at(&self) -> Option<u64> {
+        self.due.peek().map(|Reverse((at, _))| *at)
+    }
+
     /// The next event, whose time it is then.
     pub(crate) fn pop(&mut self) -> Option<E> {
         let Reverse((at, number)) = self.due.pop()?;

@@ -1,6 +1,8 @@
 //! `quorate lab`: the papers' experiments.
 
-use std::path::PathBuf;
+mod registers;
+
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -23,6 +25,8 @@ pub struct Options {
 enum Experiment {
     ChainThroughput(ThroughputOptions),
     ChainOutage(OutageOptions),
+    RollupMessages(registers::MessagesOptions),
+    QoptReconfiguration(registers::ReconfigurationOptions),
 }
 
 /// Chain replication against primary/backup: requests a second by the share of updates (figure 4 of the paper)
@@ -64,6 +68,8 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     match &options.experiment {
         Experiment::ChainThroughput(options) => chain_throughput(options)?,
         Experiment::ChainOutage(options) => chain_outage(options),
+        Experiment::RollupMessages(options) => registers::rollup_messages(options),
+        Experiment::QoptReconfiguration(options) => registers::qopt_reconfiguration(options)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -71,9 +77,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
 fn chain_throughput(options: &ThroughputOptions) -> Result<(), Failure> {
     let curves = figure_4(u64::from(options.seconds) * 1_000_000, options.seed);
     if let Some(path) = &options.svg {
-        std::fs::write(path, plot::svg(&curves)).map_err(|error| {
-            Failure(format!("cannot write {}: {error}; name a file in a folder that you may write to", path.display()))
-        })?;
+        draw(path, &plot::svg(&curves))?;
     }
     if options.json {
         say(format!("{:#}", throughput_json(options, &curves)));
@@ -102,6 +106,12 @@ fn chain_throughput(options: &ThroughputOptions) -> Result<(), Failure> {
         say(format!("drawn in {}", path.display()));
     }
     Ok(())
+}
+
+fn draw(path: &Path, drawing: &str) -> Result<(), Failure> {
+    std::fs::write(path, drawing).map_err(|error| {
+        Failure(format!("cannot write {}: {error}; name a file in a folder that you may write to", path.display()))
+    })
 }
 
 fn throughput_json(options: &ThroughputOptions, curves: &[Curve]) -> Value {

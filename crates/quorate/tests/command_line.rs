@@ -265,4 +265,11 @@ fn the_lab_prints_and_draws_what_it_measured() {
     let output = run(&["lab", "chain-outage", "--messages"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("n3 -> n1: e2 Connect"), "{text}");
+    let output = run(&["lab", "rollup-messages"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("16234") && text.contains("12078"), "{text}");
+    let output = run(&["lab", "qopt-reconfiguration", "--objects", "100", "--json", "--svg", path]);
+    let printed: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(printed["figure_7"]["points"].as_array().map(Vec::len), Some(10));
+    assert!(std::fs::read_to_string(&drawing).expect("drawn").contains("Write quorums of all objects grow"));
 }
