@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fjall::config::PartitioningPolicy;
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{AbstractTree, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
 use crate::batch::{Batch, Change, GroupChanges};
 use crate::count::Count;
@@ -45,8 +45,6 @@ pub struct FjallSettings {
     /// Changes kept in memory before they become a file. At most five of these at a time, and one large value: whoever
     /// applies batches waits for the files.
     pub memtable_bytes: u64,
-    /// With one thread, changes would gather in memory without limit while it merges files.
-    pub thread_count: usize,
     /// Files kept open, at least 10.
     pub open_files_max: usize,
 }
@@ -54,9 +52,13 @@ pub struct FjallSettings {
 impl Default for FjallSettings {
     fn default() -> Self {
         let mib = 1024 * 1024;
-        FjallSettings { cache_bytes: 16 * mib, memtable_bytes: 4 * mib, thread_count: 2, open_files_max: 64 }
+        FjallSettings { cache_bytes: 16 * mib, memtable_bytes: 4 * mib, open_files_max: 64 }
     }
 }
+
+/// Of more than one thread, the library's first passes the same merge on to the others, again and again without a rest, for
+/// as long as they are busy with another one.
+const THREADS: usize = 1;
 
 /// The library's floor for the size of its journals.
 const JOURNALS_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -67,6 +69,7 @@ const JOURNALS_BYTES_MAX: u64 = 64 * 1024 * 1024;
 pub struct FjallStore {
     database: Database,
     records: Keyspace,
+    memtable_bytes: u64,
     count: Arc<Mutex<Count>>,
     path: String,
 }
@@ -79,7 +82,7 @@ impl FjallStore {
             .cache_size(settings.cache_bytes)
             .max_journaling_size(JOURNALS_BYTES_MAX)
             .max_cached_files(Some(settings.open_files_max))
-            .worker_threads(settings.thread_count)
+            .worker_threads(THREADS)
             .manual_journal_persist(true)
             .open();
         let database = opened.map_err(|error| store_error(&path, error))?;
@@ -89,7 +92,7 @@ impl FjallStore {
         database.persist(PersistMode::SyncAll).map_err(|error| store_error(&path, error))?;
         let stored = batch_count(&records, &path)?;
         let count = Arc::new(Mutex::new(open_count(&FjallStore::count_path(directory), stored, &path)?));
-        let store = FjallStore { database, records, count, path };
+        let store = FjallStore { database, records, memtable_bytes: settings.memtable_bytes, count, path };
         store.check_format()?;
         Ok(store)
     }
@@ -133,7 +136,17 @@ impl FjallStore {
         let number = count.get() + 1;
         batch.insert(&self.records, COUNT, number.to_le_bytes());
         batch.commit().map_err(|error| self.error(error))?;
-        count.set(number).map_err(|error| self.error(error.into()))
+        count.set(number).map_err(|error| self.error(error.into()))?;
+        self.begin_memtable_if_full()
+    }
+
+    /// The library would leave this to its thread, and changes gather without limit while that merges files. The next batch
+    /// waits while four of these wait to become files.
+    fn begin_memtable_if_full(&self) -> Result<(), StoreError> {
+        if self.records.tree.active_memtable().size() > self.memtable_bytes {
+            self.records.rotate_memtable().map_err(|error| self.error(error))?;
+        }
+        Ok(())
     }
 
     /// Adds a group's changes. The library must not meet one key twice in a batch: what is cleared and put again is
@@ -300,5 +313,32 @@ fn store_error(path: &str, error: fjall::Error) -> StoreError {
         fjall::Error::Locked => StoreError::InUse { path },
         fjall::Error::Io(error) if full(&error) => StoreError::NoSpace,
         error => StoreError::Engine { path, source: Box::new(error) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_in_memory_is_bounded_while_files_are_merged() {
+        let directory = std::env::temp_dir().join(format!("quorate-memtable-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&directory);
+        let settings = FjallSettings { memtable_bytes: 64 << 10, ..FjallSettings::default() };
+        let mut store = FjallStore::open(&directory.join("store"), &settings).unwrap();
+        let mut rotated = 0;
+        for round in 0..300_u64 {
+            let mut batch = Batch::new();
+            // All over the store, so that every file overlaps with every other.
+            (0..200).for_each(|place| batch.put_meta(place * 1_000 + round % 100, vec![round as u8; 80]));
+            store.apply(batch).unwrap();
+            let active = store.records.tree.active_memtable().size();
+            assert!(active <= settings.memtable_bytes, "{active} bytes after batch {round}");
+            rotated += u64::from(active == 0);
+            assert!(store.records.sealed_memtable_count() <= 5);
+        }
+        assert!(rotated >= 50, "{rotated} files were begun");
+        drop(store);
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }
