@@ -11,6 +11,7 @@ pub mod inspect;
 mod links;
 mod log;
 mod metrics;
+mod priority;
 mod reload;
 mod socket;
 mod start;

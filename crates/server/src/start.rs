@@ -17,6 +17,7 @@ use crate::auth::Gate;
 use crate::config::Config;
 use crate::directory::{Directory, random_u64};
 use crate::links::Links;
+use crate::priority::stepping_back;
 use crate::reload::Reloader;
 use crate::supervisor::Supervisor;
 use crate::tls::{Store, Watch};
@@ -39,7 +40,7 @@ pub(crate) fn start(mut config: Config, meter: Meter) -> Result<Node, ServerErro
     let storage = open_storage(&config, &directory)?;
     let store_path = directory.checkpoint_path();
     let store_settings = FjallSettings { cache_bytes: config.storage.cache_bytes.0, ..FjallSettings::default() };
-    let store = FjallStore::open(&store_path, &store_settings)?;
+    let store = stepping_back(|| FjallStore::open(&store_path, &store_settings)).map_err(io("start a thread"))??;
     let shelf = Arc::new(Mutex::new(Some(store.clone())));
     let readers = shelf.clone();
     let open_again = move || {

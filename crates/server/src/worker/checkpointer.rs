@@ -14,6 +14,8 @@ use mio::Waker;
 use quorate_checkpoint::{Batch, Store, StoreError};
 use tracing::{error, info};
 
+use crate::priority::step_back;
+
 /// Batches on their way to the thread; more wait with the worker.
 const BATCHES_UNDER_WAY_MAX: usize = 16;
 const SPACE_RETRY: Duration = Duration::from_millis(200);
@@ -38,6 +40,7 @@ impl Checkpointer {
         let (jobs, todo) = sync_channel::<(u64, Batch)>(BATCHES_UNDER_WAY_MAX);
         let (report, finished) = channel();
         let work = move || {
+            step_back();
             let mut store = Some(store);
             for (number, batch) in todo {
                 let result = apply(&mut store, &mut reopen, &batch).map(|()| number);
