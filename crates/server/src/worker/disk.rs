@@ -1,6 +1,8 @@
 //! Performing what the log asks for: when it is written, when it is made durable, and what happens when there is no
 //! space. Any other failure is the caller's to end the process with; nothing is ever tried again after it.
 
+use std::collections::VecDeque;
+
 use quorate_protocol::Instant;
 use quorate_wal::{Lsn, Storage, StorageError, Submission, Wal};
 use tracing::{error, info};
@@ -37,6 +39,8 @@ pub(crate) struct Disk<S> {
     submitted: Lsn,
     /// When to vouch for what was written last, if nothing is written until then.
     vouch_at: Instant,
+    /// Segments that nobody needs any more, oldest first.
+    removable: VecDeque<u64>,
 }
 
 impl<S: Storage> Disk<S> {
@@ -52,6 +56,7 @@ impl<S: Storage> Disk<S> {
             synced_at: Instant(0),
             submitted: log.appended(),
             vouch_at: Instant(0),
+            removable: VecDeque::new(),
         }
     }
 
@@ -126,12 +131,15 @@ impl<S: Storage> Disk<S> {
             None => Instant::MAX,
         };
         let to_sync = self.unsynced.map_or(Instant::MAX, |_| self.sync_due_at());
-        to_write.min(to_sync).min(self.vouch_at)
+        let to_remove = if self.removable.is_empty() { Instant::MAX } else { Instant(0) };
+        to_write.min(to_sync).min(self.vouch_at).min(to_remove)
     }
 
-    /// Removes the segments that nobody needs any more.
+    /// Removes one of the segments that nobody needs any more. Each costs syncs, and one checkpoint may set dozens free: in a
+    /// single turn that would take as long as a node is waited for. Those that a stop leaves the next start finds.
     pub(crate) fn trim(&mut self, log: &mut Wal) -> Result<(), StorageError> {
-        log.removable().into_iter().try_for_each(|segment| self.storage.remove(segment))
+        self.removable.extend(log.removable());
+        self.removable.pop_front().map_or(Ok(()), |segment| self.storage.remove(segment))
     }
 
     fn sync_due_at(&self) -> Instant {
@@ -247,6 +255,26 @@ mod tests {
             log.completed(durable);
         }
         assert_eq!((disk.flush_all(&mut log).unwrap(), log.statistics().block_count), (None, 2));
+    }
+
+    #[test]
+    fn segments_go_one_a_turn() {
+        let (mut disk, mut log) = disk(Pace::EachTurn);
+        for slot in 0..40 {
+            log.append(1, Kind::Slot(slot), &[7; 4000]);
+            let durable = disk.flush(&mut log, Instant(slot)).unwrap().expect("written");
+            log.completed(durable);
+        }
+        let count = |disk: &Disk<MemoryStorage>| disk.storage.segments().unwrap().len();
+        let many = count(&disk);
+        assert!(many > 9);
+        log.release(1, 40, log.durable());
+        while disk.next_due(&log) == Instant(0) || count(&disk) == many {
+            let before = count(&disk);
+            disk.trim(&mut log).unwrap();
+            assert_eq!(count(&disk), before - 1);
+        }
+        assert_eq!(count(&disk), 1, "the newest stays");
     }
 
     #[test]

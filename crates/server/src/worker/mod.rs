@@ -375,9 +375,8 @@ impl Worker {
         while let Some(number) = self.checkpointer.take_finished()? {
             self.host.stored(number);
             self.state.stored_ms = self.state.wall_ms;
-            self.disk.trim(self.host.log_mut())?;
         }
-        Ok(())
+        Ok(self.disk.trim(self.host.log_mut())?)
     }
 
     fn take_found(&mut self) {
