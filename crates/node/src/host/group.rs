@@ -41,6 +41,8 @@ pub struct Group {
     pub(super) rests_once_stored: bool,
     /// It is in the list of those that this node coordinates for others.
     pub(super) is_displaced: bool,
+    /// Of a volume: it is in the list of those that have executed more than the store holds.
+    pub(super) is_unstored: bool,
     /// Of an own group.
     pub(super) own: Option<Box<Own>>,
     /// Of a volume: the log holds births up to here that its replica must not speak of before they are on disk.
@@ -141,6 +143,7 @@ impl Group {
             is_quiet: false,
             rests_once_stored: false,
             is_displaced: false,
+            is_unstored: false,
             own: None,
             births_lsn: Lsn(0),
             dead: Vec::new(),

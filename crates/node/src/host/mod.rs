@@ -33,6 +33,7 @@ mod resting;
 mod routes;
 mod status;
 mod transfer;
+mod unstored;
 mod upkeep;
 
 use std::collections::VecDeque;
@@ -228,6 +229,7 @@ pub struct Host {
     batches: Vec<(u64, Batch)>,
     storing: checkpoints::Storing,
     checkpoint_wanted: VecDeque<u32>,
+    unstored: VecDeque<unstored::Unstored>,
     /// Panics in groups that nobody has been told of yet.
     faults: Vec<Fault>,
     panic_planned: Option<(GroupId, PanicIn)>,
@@ -259,6 +261,8 @@ pub struct Counters {
     pub answered_again: u64,
     pub resent: u64,
     pub checkpoints: u64,
+    /// Those asked for because nobody used the volume any more.
+    pub stored_unused: u64,
     /// Groups of which records were appended again, so that an old segment of the log could go.
     pub carried: u64,
     /// Proposals that came back with their fate unknown: the coordinator changed while they were in flight.

@@ -172,6 +172,7 @@ impl Host {
             batches: Vec::new(),
             storing: super::checkpoints::Storing::default(),
             checkpoint_wanted: VecDeque::new(),
+            unstored: VecDeque::new(),
             faults: Vec::new(),
             panic_planned: None,
             silence_told: HashMap::default(),

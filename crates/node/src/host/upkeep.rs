@@ -55,6 +55,7 @@ impl Host {
                 }
                 Timer::Balance => {
                     self.balance();
+                    self.store_unused();
                     self.timers.set(now.after_us(BALANCE_US), Timer::Balance);
                 }
             }
@@ -147,6 +148,7 @@ impl Host {
     /// After a slot was applied: there may be expiries and results to come back for.
     pub(super) fn arm_timers_after_apply(&mut self, index: u32) {
         self.want_checkpoint(index);
+        self.note_unstored(index);
         let now = self.clock.now();
         let stamp = self.clock.stamp();
         let group = &mut self.groups[index as usize];

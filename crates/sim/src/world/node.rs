@@ -201,6 +201,7 @@ fn seen_by(host: &Host) -> Sometimes {
         answered_from_window: counters.answered_from_window,
         out_of_order_refused: counters.out_of_order,
         checkpointed: counters.checkpoints,
+        stored_unused: counters.stored_unused,
         log_carried: counters.carried,
         handed_over: counters.handed_over,
         quarantined: counters.quarantined,

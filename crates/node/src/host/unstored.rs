@@ -1,0 +1,67 @@
+//! Checkpoints of volumes that nobody uses any more.
+//!
+//! A volume is checkpointed once enough of it has been logged. What thousands of births leave in it is little in the log and
+//! much in the store: it would all be stored when the log runs out of room, which is when somebody writes most. So a
+//! volume that has executed something since its last checkpoint and is then left alone is stored meanwhile, a few a second.
+//! The next start has less to replay, too.
+
+use std::collections::VecDeque;
+
+use quorate_protocol::{GroupId, Instant, Slot};
+
+use super::Host;
+
+/// A volume is left alone if it has executed nothing for so long.
+const ALONE_US: u64 = 3_000_000;
+/// Volumes stored each time that coordinators are balanced, and volumes looked at for that.
+const STORED_MAX: usize = 2;
+const SEEN_MAX: usize = 4_096;
+
+/// A volume that has executed something since its last checkpoint.
+pub(super) struct Unstored {
+    index: u32,
+    group: GroupId,
+    /// How far it had executed when it was looked at last, and when that was.
+    next_slot: Slot,
+    since: Instant,
+}
+
+impl Host {
+    /// After a slot was applied, or a start.
+    pub(super) fn note_unstored(&mut self, index: u32) {
+        let now = self.clock.now();
+        let group = &mut self.groups[index as usize];
+        let next_slot = group.replica.next_slot();
+        let has_news = group.own.is_none() && next_slot > group.checkpoint.next_slot;
+        if has_news && !std::mem::replace(&mut group.is_unstored, true) {
+            let group = group.id();
+            self.unstored.push_back(Unstored { index, group, next_slot, since: now });
+        }
+    }
+
+    pub(super) fn store_unused(&mut self) {
+        let now = self.clock.now();
+        let mut left = STORED_MAX;
+        let mut seen: VecDeque<Unstored> = self.unstored.drain(..self.unstored.len().min(SEEN_MAX)).collect();
+        seen.retain_mut(|unstored| {
+            let found = self.groups.get_mut(unstored.index as usize).filter(|group| group.id() == unstored.group);
+            let Some(group) = found else { return false };
+            let next_slot = group.replica.next_slot();
+            if next_slot <= group.checkpoint.next_slot {
+                group.is_unstored = false;
+                return false;
+            }
+            if unstored.next_slot != next_slot {
+                (unstored.next_slot, unstored.since) = (next_slot, now);
+            }
+            let is_alone = unstored.since.after_us(ALONE_US) <= now && !group.checkpoint.urgent;
+            if left > 0 && is_alone && group.is_alive() {
+                left -= 1;
+                self.counters.stored_unused += 1;
+                self.want_checkpoint_now(unstored.index);
+            }
+            true
+        });
+        self.unstored.append(&mut seen);
+    }
+}
