@@ -476,7 +476,7 @@ impl Host {
 pub(super) const ROOT_EPOCH: Epoch = Epoch(0);
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use quorate_checkpoint::MemoryStore;
     use quorate_object::{Command, Condition, Expiry, SetAnswer};
     use quorate_protocol::Instant;
@@ -489,7 +489,7 @@ mod tests {
 
     /// The first node of so many, before it has heard of another. One of three knows no directory, so that what is
     /// submitted waits.
-    fn first_of(count: u32) -> Host {
+    pub(in crate::host) fn first_of(count: u32) -> Host {
         let node = |id: u32| {
             let address = format!("n{id}:1");
             NodeRecord { id, name: format!("n{id}"), peer: address.clone(), client: address.clone(), admin: address }

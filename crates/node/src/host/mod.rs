@@ -217,7 +217,7 @@ pub struct Host {
     here: resting::OwnHere,
     /// Groups that this node coordinates though it is not the member they were born with.
     displaced: VecDeque<(u32, GroupId)>,
-    sweep: VecDeque<(u32, NodeId)>,
+    sweeps: VecDeque<upkeep::Sweep>,
     timers: Timers<Timer>,
     wal: Wal,
     scratch: Vec<u8>,
@@ -363,7 +363,7 @@ impl Host {
     /// When the next turn is due even if nothing arrives.
     pub fn next_turn_at(&self) -> Instant {
         let overdue_at = self.clients.give_up_at().unwrap_or(Instant::MAX);
-        let idle = self.sweep.is_empty() && self.catch_ups.is_empty();
+        let idle = self.sweeps.is_empty() && self.catch_ups.is_empty();
         let busy_at = if idle { Instant::MAX } else { self.clock.now() };
         self.timers.next_at().unwrap_or(Instant::MAX).min(overdue_at).min(busy_at)
     }

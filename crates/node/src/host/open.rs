@@ -161,7 +161,7 @@ impl Host {
             own: super::own::OwnGroups::default(),
             here: super::resting::OwnHere::default(),
             displaced: VecDeque::new(),
-            sweep: VecDeque::new(),
+            sweeps: VecDeque::new(),
             timers: Timers::default(),
             wal,
             settings,

@@ -233,4 +233,4 @@ pub(super) fn decode_given_up(record: &[u8]) -> impl Iterator<Item = GroupId> + 
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -65,3 +65,33 @@ impl Host {
         self.unstored.append(&mut seen);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use quorate_checkpoint::MemoryStore;
+    use quorate_wal::memory::MemoryStorage;
+
+    use crate::host::quarantine::tests::Node;
+    use crate::root::Durability;
+
+    #[test]
+    fn a_volume_is_stored_once_when_nobody_uses_it_any_more() {
+        let mut node = Node::open(MemoryStorage::default(), MemoryStore::default(), Durability::Sync, 1);
+        // What forming the cluster left.
+        (0..1_000).for_each(|_| node.turn());
+        let before = node.host.counters().stored_unused;
+        // Used every second it is not.
+        for _ in 0..10 {
+            node.write(0);
+            (0..100).for_each(|_| node.turn());
+        }
+        assert_eq!(node.host.counters().stored_unused, before);
+        (0..1_000).for_each(|_| node.turn());
+        assert_eq!(node.host.counters().stored_unused, before + 1);
+        let volume = node.volume(0);
+        assert_eq!(node.host.log_mut().slots(volume.0), None, "the log need not keep anything of it");
+        let mut node = Node::open(node.storage, node.store, Durability::Sync, 2);
+        (0..1_000).for_each(|_| node.turn());
+        assert!(node.host.counters().checkpoints <= 3, "what is stored is not stored again");
+    }
+}

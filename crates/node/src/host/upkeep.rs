@@ -6,8 +6,10 @@ use super::resting::RESULTS_AT_REST_MAX;
 use super::{Host, Timer};
 use crate::frame::Message;
 
-/// Groups told of a suspected node in one turn: one dead node must not stall a turn.
-const SWEEP_PER_TURN: usize = 64;
+/// Groups told of a suspected node in one turn, and places of groups looked at for that: neither a dead node nor a million
+/// groups must stall a turn.
+const TOLD_PER_TURN: usize = 64;
+const SWEPT_PER_TURN: usize = 2_048;
 /// How often operations of which nothing is heard are looked for.
 const RESEND_CHECK_US: u64 = 250_000;
 /// How often coordination is given back to the members that the groups were born with, and how many groups at a time.
@@ -21,6 +23,13 @@ const RECOVERY_US: u64 = 3_000_000;
 const EXPIRY_STEP_MS: u64 = 100;
 /// A group idle for this long is given a mark, so that results past their deadline are forgotten.
 const FORGET_US: u64 = 60_000_000;
+
+/// A walk over all groups, to tell those that a suspected node coordinates.
+pub(super) struct Sweep {
+    node: NodeId,
+    /// The next place to be looked at.
+    place: usize,
+}
 
 impl Host {
     pub(super) fn start_timers(&mut self) {
@@ -89,17 +98,29 @@ impl Host {
     /// Every group that this node was believed to coordinate is told, a few a turn; a group asked for is told at once
     /// by whoever asks.
     fn suspect(&mut self, node: NodeId) {
-        let coordinated = self.groups.iter().filter(|(_, group)| group.replica.coordinator() == node);
-        self.sweep.extend(coordinated.map(|(index, _)| (index as u32, node)));
+        // One that has begun leads over groups that have believed in that node again since.
+        self.sweeps.retain(|sweep| sweep.node != node);
+        self.sweeps.push_back(Sweep { node, place: 0 });
         self.resend_operations_to(node);
     }
 
     fn sweep_suspicions(&mut self) {
-        for _ in 0..SWEEP_PER_TURN {
-            let Some((index, node)) = self.sweep.pop_front() else { return };
-            let Some(group) = self.groups.get(index as usize) else { continue };
-            if group.is_alive() && self.peers.is_suspected(node) {
-                self.plan(index, Event::Suspected(node));
+        let mut told = 0;
+        for _ in 0..SWEPT_PER_TURN {
+            let Some(sweep) = self.sweeps.front_mut() else { return };
+            let (node, place) = (sweep.node, sweep.place);
+            if place >= self.groups.capacity() || !self.peers.is_suspected(node) {
+                self.sweeps.pop_front();
+                continue;
+            }
+            sweep.place += 1;
+            let Some(group) = self.groups.get(place) else { continue };
+            if group.is_alive() && group.replica.coordinator() == node {
+                self.plan(place as u32, Event::Suspected(node));
+                told += 1;
+                if told == TOLD_PER_TURN {
+                    return;
+                }
             }
         }
     }
@@ -231,5 +252,38 @@ impl Host {
         }
         self.run();
         handed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quorate_wal::memory::MemoryStorage;
+
+    use super::*;
+    use crate::Moment;
+    use crate::host::dispatch::tests::first_of;
+
+    #[test]
+    fn a_turn_looks_at_some_groups_only_when_a_node_is_suspected() {
+        let (mut host, storage) = (first_of(3), MemoryStorage::default());
+        host.groups.reserve(20 * SWEPT_PER_TURN);
+        let turn = |host: &mut Host, at: u64| {
+            host.begin(Moment { now: Instant(1_000_000 + at), wall: Stamp(1_700_000_000_000 + at / 1000) });
+            host.end(&storage);
+        };
+        // Two nodes of which nothing is heard.
+        let mut at = 0;
+        while host.sweeps.is_empty() {
+            at += 10_000;
+            turn(&mut host, at);
+        }
+        assert_eq!(host.sweeps.iter().map(|sweep| sweep.place).sum::<usize>(), SWEPT_PER_TURN);
+        let mut turns = 1;
+        while !host.sweeps.is_empty() {
+            assert_eq!(host.next_turn_at(), host.clock.now(), "it goes on at once");
+            turn(&mut host, at);
+            turns += 1;
+        }
+        assert!(turns >= 40, "{turns} turns");
     }
 }

@@ -11,17 +11,22 @@ use crate::{Moment, Target};
 use quorate_protocol::Stamp;
 
 /// A cluster of one node.
-struct Node {
-    host: Host,
-    storage: MemoryStorage,
-    store: MemoryStore,
+pub(in crate::host) struct Node {
+    pub(in crate::host) host: Host,
+    pub(in crate::host) storage: MemoryStorage,
+    pub(in crate::host) store: MemoryStore,
     now_us: u64,
     number: u64,
     answers: Vec<(u64, Answer)>,
 }
 
 impl Node {
-    fn open(storage: MemoryStorage, store: MemoryStore, durability: Durability, start: u32) -> Node {
+    pub(in crate::host) fn open(
+        storage: MemoryStorage,
+        store: MemoryStore,
+        durability: Durability,
+        start: u32,
+    ) -> Node {
         let address = || "n1:1".to_owned();
         let record = NodeRecord { id: 1, name: "n1".into(), peer: address(), client: address(), admin: address() };
         let settings = HostSettings {
@@ -57,7 +62,7 @@ impl Node {
     }
 
     /// Ten milliseconds.
-    fn turn(&mut self) {
+    pub(in crate::host) fn turn(&mut self) {
         self.now_us += 10_000;
         self.host.begin(moment(self.now_us));
         self.host.end(&self.storage);
@@ -84,7 +89,7 @@ impl Node {
     }
 
     /// The answer to a write in this volume.
-    fn write(&mut self, volume: u32) -> Answer {
+    pub(in crate::host) fn write(&mut self, volume: u32) -> Answer {
         self.write_value(volume, b"value")
     }
 
@@ -107,7 +112,7 @@ impl Node {
         panic!("no answer within its deadline");
     }
 
-    fn volume(&self, index: usize) -> GroupId {
+    pub(in crate::host) fn volume(&self, index: usize) -> GroupId {
         let namespace = &self.host.directory().expect("it is known").namespaces[&0];
         GroupId(namespace.volumes[index].group)
     }
