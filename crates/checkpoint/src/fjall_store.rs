@@ -16,6 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use fjall::compaction::Leveled;
 use fjall::config::PartitioningPolicy;
 use fjall::{AbstractTree, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
@@ -59,6 +60,10 @@ impl Default for FjallSettings {
 /// Of more than one thread, the library's first passes the same merge on to the others, again and again without a rest, for
 /// as long as they are busy with another one.
 const THREADS: usize = 1;
+
+/// Files are divided at this size. What is new is merged with all of the first level, which is four of these: with the
+/// library's 64 MiB that was a whole store of a million groups, merged anew for every few seconds of one busy group.
+const FILE_BYTES: u64 = 8 * 1024 * 1024;
 
 /// The library's floor for the size of its journals.
 const JOURNALS_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -251,6 +256,7 @@ fn options(settings: &FjallSettings) -> KeyspaceCreateOptions {
     let in_parts = || PartitioningPolicy::new([false, true]);
     KeyspaceCreateOptions::default()
         .max_memtable_size(settings.memtable_bytes)
+        .compaction_strategy(Arc::new(Leveled::default().with_table_target_size(FILE_BYTES)))
         .manual_journal_persist(true)
         .index_block_partitioning_policy(in_parts())
         .filter_block_partitioning_policy(in_parts())
@@ -319,6 +325,44 @@ fn store_error(path: &str, error: fjall::Error) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn largest_table(directory: &Path) -> u64 {
+        let entries = std::fs::read_dir(directory).unwrap().flatten();
+        let sizes = entries.map(|entry| match entry.file_type().unwrap().is_dir() {
+            true => largest_table(&entry.path()),
+            // Journals are larger.
+            false if entry.path().extension().is_some() => 0,
+            false => entry.metadata().map_or(0, |found| found.len()),
+        });
+        sizes.max().unwrap_or(0)
+    }
+
+    #[test]
+    fn a_merge_concerns_a_part_of_what_is_stored() {
+        let directory = std::env::temp_dir().join(format!("quorate-tables-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&directory);
+        let mut store = FjallStore::open(&directory.join("store"), &FjallSettings::default()).unwrap();
+        let mut bits = 1_u64;
+        for group in 0..48 {
+            let mut batch = Batch::new();
+            let mut random = || {
+                bits = bits.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                (bits >> 56) as u8
+            };
+            // Overlapping with all others.
+            (0..64).for_each(|part| batch.put_meta(part * 100 + group, (0..16 << 10).map(|_| random()).collect()));
+            store.apply(batch).unwrap();
+        }
+        store.records.rotate_memtable_and_wait().unwrap();
+        while store.records.l0_table_count() >= 4 {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        drop(store);
+        let largest = largest_table(&directory.join("store"));
+        assert!(largest > FILE_BYTES / 2, "files were merged: {largest}");
+        assert!(largest < FILE_BYTES * 3 / 2, "a file of {largest} bytes");
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
 
     #[test]
     fn what_is_kept_in_memory_is_bounded_while_files_are_merged() {
