@@ -3,6 +3,8 @@
 use quorate_protocol::quorum::{QuorumSystem, Unfit};
 
 const MEMBERS_MAX: usize = 9;
+/// The largest that the paper runs.
+const LARGE_MAX: usize = 49;
 
 /// Every system that fits so many members.
 fn systems(members: usize) -> Vec<QuorumSystem> {
@@ -44,7 +46,7 @@ fn every_read_quorum_meets_every_write_quorum() {
 /// Sizes that are too many for all sets: the minimal quorums of grids one by one, thresholds by counting.
 #[test]
 fn large_grids_meet() {
-    for members in MEMBERS_MAX + 1..=49 {
+    for members in MEMBERS_MAX + 1..=LARGE_MAX {
         for columns in 1..=members as u8 {
             let rows = (members as u8).div_ceil(columns);
             let system = QuorumSystem::Grid { rows, columns };
@@ -58,6 +60,163 @@ fn large_grids_meet() {
                 assert!(
                     !system.is_read_quorum(members, ((1 << members) - 1) & !column(of)),
                     "{system:?}: without {of}"
+                );
+            }
+        }
+    }
+}
+
+/// Every threshold up to 49 members. Two sets of the sizes that count as quorums meet because together they have more members
+/// than there are; no smaller set counts, whichever its members are.
+#[test]
+fn large_thresholds_meet_by_counting() {
+    let first = |count: usize| (1_u64 << count) - 1;
+    let mut count = 0;
+    for members in 1..=LARGE_MAX {
+        let fitting = systems(members);
+        for (system, (read, write)) in fitting.iter().filter_map(|system| system.sizes(members).map(|of| (system, of)))
+        {
+            assert!(read + write > members, "{system:?} of {members}");
+            let last = |size: usize| first(members) & !first(members - size);
+            for (size, is_quorum) in [
+                (read, &(|set| system.is_read_quorum(members, set)) as &dyn Fn(u64) -> bool),
+                (write, &|set| system.is_write_quorum(members, set)),
+            ] {
+                assert!(is_quorum(first(size)) && is_quorum(last(size)), "{system:?} of {members}: {size}");
+                assert!(
+                    !is_quorum(first(size - 1)) && !is_quorum(last(size - 1)),
+                    "{system:?} of {members}: {size} - 1"
+                );
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 20_000, "{count} systems");
+}
+
+/// The positions of each column, from the numbers alone.
+fn columns(system: QuorumSystem, members: usize) -> Option<Vec<Vec<usize>>> {
+    let QuorumSystem::Grid { rows, columns } = system else { return None };
+    let (count, columns) = (members.min(usize::from(rows) * usize::from(columns)), usize::from(columns));
+    Some((0..columns).map(|column| (column..count).step_by(columns).collect()).collect())
+}
+
+/// Each minimal read quorum, one by one, up to the square of 49.
+#[test]
+fn minimal_quorums_of_large_grids_meet_one_by_one() {
+    let mut count = 0_u64;
+    for members in 4..=LARGE_MAX {
+        for system in systems(members) {
+            let Some(columns) = columns(system, members) else { continue };
+            let reads: u64 = columns.iter().map(|column| column.len() as u64).product();
+            let is_square = system == QuorumSystem::square(members);
+            if reads > if is_square { 1_000_000 } else { 3_000 } {
+                continue;
+            }
+            let writes: Vec<u64> =
+                columns.iter().map(|column| column.iter().fold(0, |set, at| set | 1 << at)).collect();
+            assert!(writes.iter().all(|&write| system.is_write_quorum(members, write)), "{system:?} of {members}");
+            for number in 0..reads {
+                let mut rest = number;
+                let read = columns.iter().fold(0_u64, |set, column| {
+                    let at = column[(rest % column.len() as u64) as usize];
+                    rest /= column.len() as u64;
+                    set | 1 << at
+                });
+                assert!(system.is_read_quorum(members, read), "{system:?} of {members}: {read:b}");
+                assert!(writes.iter().all(|write| write & read != 0), "{system:?} of {members}: {read:b}");
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 1_000_000, "{count} read quorums");
+}
+
+/// The least weight of a read quorum and of a write quorum.
+fn lightest(system: QuorumSystem, members: usize, weights: &[f64]) -> (f64, f64) {
+    if let Some((read, write)) = system.sizes(members) {
+        let mut sorted = weights.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let lightest = |size: usize| sorted[..size].iter().sum();
+        return (lightest(read), lightest(write));
+    }
+    let columns = columns(system, members).expect("a grid");
+    let weights_of = |column: &Vec<usize>| column.iter().map(|&at| weights[at]).collect::<Vec<f64>>();
+    let read = columns.iter().map(|column| weights_of(column).into_iter().fold(f64::MAX, f64::min)).sum();
+    let write = columns.iter().map(|column| weights_of(column).into_iter().sum()).fold(f64::MAX, f64::min);
+    (read, write)
+}
+
+/// Weights of all members that sum up to 1: whatever the strategy, the weighted mean of the loads is at least what the lightest
+/// quorums weigh, and so is the highest. This is the dual of the linear program that asks for the best strategy.
+fn duals(system: QuorumSystem, members: usize) -> Vec<Vec<f64>> {
+    let Some(columns) = columns(system, members) else { return vec![vec![1.0 / members as f64; members]] };
+    let shortest = columns.iter().map(Vec::len).min().expect("columns");
+    let spread = |chosen: Vec<&Vec<usize>>| {
+        let mut weights = vec![0.0; members];
+        for column in &chosen {
+            column.iter().for_each(|&at| weights[at] = 1.0 / (chosen.len() * column.len()) as f64);
+        }
+        weights
+    };
+    vec![spread(columns.iter().collect()), spread(columns.iter().filter(|column| column.len() == shortest).collect())]
+}
+
+/// A strategy whose busiest member carries no more than this; none is said to be better.
+fn best_strategy(system: QuorumSystem, members: usize, read_share: f64, level: f64) -> Vec<f64> {
+    if let Some((read, write)) = system.sizes(members) {
+        let each = (read_share * read as f64 + (1.0 - read_share) * write as f64) / members as f64;
+        return vec![each; members];
+    }
+    let (mut loads, mut writes) = (vec![0.0; members], 1.0 - read_share);
+    for column in columns(system, members).expect("a grid") {
+        let reads = read_share / column.len() as f64;
+        let written = (level - reads).max(0.0).min(writes);
+        writes -= written;
+        column.iter().for_each(|&at| loads[at] = reads + written);
+    }
+    assert!(writes < 1e-9, "{system:?} of {members}: {writes} of all writes have no place");
+    loads
+}
+
+/// The published optimum is that of the linear program: a strategy reaches it, and a solution of the dual program as well.
+#[test]
+fn the_optimal_load_is_that_of_the_linear_program() {
+    for members in 1..=LARGE_MAX {
+        for system in systems(members) {
+            let all = duals(system, members);
+            for read_share in [0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0] {
+                let optimum = system.load(members, read_share).optimum;
+                let strategy = best_strategy(system, members, read_share, optimum);
+                let highest = strategy.iter().copied().fold(0.0, f64::max);
+                assert!(highest <= optimum + 1e-9, "{system:?} of {members}: {highest} is above {optimum}");
+                let bound = |weights: &Vec<f64>| {
+                    let (read, write) = lightest(system, members, weights);
+                    read_share * read + (1.0 - read_share) * write
+                };
+                let highest_bound = all.iter().map(bound).fold(0.0, f64::max);
+                let what = format!("{system:?} of {members}, {read_share} reads");
+                assert!((highest_bound - optimum).abs() < 1e-9, "{what}: at least {highest_bound}, said {optimum}");
+            }
+        }
+    }
+}
+
+/// What the bounds above rest on, by enumeration.
+#[test]
+fn the_lightest_quorums_are_the_lightest() {
+    for members in 1..=MEMBERS_MAX {
+        for system in systems(members) {
+            for weights in duals(system, members) {
+                assert!((weights.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{system:?} of {members}: {weights:?}");
+                let weigh = |set: &u64| (0..members).filter(|at| set >> at & 1 == 1).map(|at| weights[at]).sum::<f64>();
+                let least = |sets: Vec<u64>| sets.iter().map(weigh).fold(f64::MAX, f64::min);
+                let read = least(minimal(members, |set| system.is_read_quorum(members, set)));
+                let write = least(minimal(members, |set| system.is_write_quorum(members, set)));
+                let (said_read, said_write) = lightest(system, members, &weights);
+                assert!(
+                    (read - said_read).abs() < 1e-9 && (write - said_write).abs() < 1e-9,
+                    "{system:?} of {members}"
                 );
             }
         }
