@@ -77,12 +77,12 @@ pub enum Planted {
     RegisterSmallerReadQuorum = 207,
     /// An expiry's tombstone takes a tag like any write's.
     RegisterExpiryTakesNewTag = 208,
-    /// Where members decide: a promise is given without a record of it.
-    RegisterPromiseNotPersisted = 209,
-    /// A promise does not tell what was voted for.
-    RegisterVoteUntold = 210,
+    /// Where members decide: a promise does not tell what was voted for.
+    RegisterVoteUntold = 209,
     /// A successor counts as decided when a read quorum has voted.
-    RegisterDecidesByReadQuorum = 211,
+    RegisterDecidesByReadQuorum = 210,
+    /// A sealed member goes on answering.
+    RegisterSealedAnswers = 211,
 }
 
 impl Planted {
@@ -134,8 +134,7 @@ impl Planted {
     ];
 
     /// In registers whose members decide their successors.
-    pub const IN_SUCCESSION: [Planted; 3] =
-        [Planted::RegisterPromiseNotPersisted, Planted::RegisterVoteUntold, Planted::RegisterDecidesByReadQuorum];
+    pub const IN_SUCCESSION: [Planted; 2] = [Planted::RegisterVoteUntold, Planted::RegisterDecidesByReadQuorum];
 }
 
 #[cfg(feature = "planted")]

@@ -217,7 +217,8 @@ fn history_of_registers(seed: u64, authority: Authority) -> harness::register::W
             }
             7 => {
                 let token = world.next_token();
-                world.step(node, Event::Requested(Request::Retire { token }));
+                let request = if turn > 700 { Request::Seal { token } } else { Request::Retire { token } };
+                world.step(node, Event::Requested(request));
             }
             _ => {
                 if let Some(packet) = world.packets.pop_front() {

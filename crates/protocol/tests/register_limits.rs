@@ -152,7 +152,7 @@ fn noise_breaks_nothing() {
             let noise = |random: &mut Random| if random.chance(60) { random.below(3) } else { random.bits() } as u8;
             let mut bytes: Vec<u8> = (0..length).map(|_| noise(&mut random)).collect();
             if let Some(kind) = bytes.first_mut() {
-                *kind = 1 + random.below(24) as u8;
+                *kind = 1 + random.below(28) as u8;
             }
             if let Ok(body) = Body::decode(&mut Reader::new(&bytes)) {
                 heard += 1;

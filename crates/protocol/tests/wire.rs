@@ -233,6 +233,12 @@ fn messages_of_a_register() {
     says(renew, &["16", ROUND_BYTES, "01000000", TAGGED_BYTES, "08000000", "00"]);
     says(Body::Renewed { round }, &["17", ROUND_BYTES]);
     says(Body::ConfirmAll { tags: vec![(key(), TAG)] }, &["18", "01000000", TAGGED_BYTES]);
+    says(Body::Seal { round }, &["19", ROUND_BYTES]);
+    says(Body::Sealed { round }, &["1a", ROUND_BYTES]);
+    says(Body::Tell { round, after: None }, &["1b", ROUND_BYTES, "00"]);
+    let versions = vec![(key(), Version { tag: TAG, renewed: Epoch(8), content: Content::Tombstone })];
+    let told = Body::Told { round, versions, end: true };
+    says(told, &["1c", ROUND_BYTES, "01000000", TAGGED_BYTES, "08000000", "00", "01"]);
     says(Body::Abstain { ballot: BALLOT, promised: BALLOT }, &["15", BALLOT_BYTES, BALLOT_BYTES]);
 }
 
@@ -247,6 +253,7 @@ fn records_of_a_register() {
     golden(&Record::Forgotten { key: key(), tag: TAG }, &["03", TAGGED_BYTES]);
     golden(&Record::Floor { floor: 7 }, &["04", SEVEN]);
     golden(&Record::Promised { epoch: Epoch(8), ballot: BALLOT }, &["05", EPOCH_BYTES, BALLOT_BYTES]);
+    golden(&Record::Sealed {}, &["07"]);
     let voted = Record::Voted { epoch: Epoch(8), choice: choice() };
     golden(&voted, &["06", EPOCH_BYTES, BALLOT_BYTES, CONFIGURATION_BYTES]);
     golden(&QuorumSystem::Majority, &["00"]);
@@ -293,7 +300,7 @@ fn noise_is_refused_or_read_faithfully() {
         let length = (next() % 80) as usize;
         let mut noise: Vec<u8> = (0..length).map(|_| if next() % 2 == 0 { 0 } else { next() as u8 }).collect();
         if let Some(tag) = noise.first_mut() {
-            *tag %= 24;
+            *tag %= 32;
         }
         faithful::<Message>(&noise);
         faithful::<Record>(&noise);

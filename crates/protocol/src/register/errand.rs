@@ -103,7 +103,11 @@ impl Register {
         self.ask_all(cx, errand, out);
     }
 
-    fn give_up_errand(&mut self, out: &mut Effects<Register>) {
+    pub(super) fn is_errand(&self, round: Round) -> bool {
+        self.errand.as_ref().is_some_and(|errand| errand.round == round)
+    }
+
+    pub(super) fn give_up_errand(&mut self, out: &mut Effects<Register>) {
         if let Some(errand) = self.errand.take() {
             self.drop_moves();
             if !self.succession.owns(errand.token) {

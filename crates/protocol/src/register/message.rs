@@ -117,6 +117,26 @@ pub enum Body {
         tags: Vec<(Key, Tag)>,
     },
 
+    /// Answer no query and no store from now on.
+    Seal {
+        round: Round,
+    },
+    /// Answers `Seal`, and whatever else a sealed member is asked: it is sealed, on disk.
+    Sealed {
+        round: Round,
+    },
+    /// Which versions do you hold, of keys after this one? Answered by sealed members.
+    Tell {
+        round: Round,
+        after: Option<Key>,
+    },
+    /// Answers `Tell`, in order of the keys. `end`: there are no more.
+    Told {
+        round: Round,
+        versions: Vec<(Key, Version)>,
+        end: bool,
+    },
+
     /// Where members decide: vote for no successor below this ballot, and tell for which you have voted.
     Prepare {
         ballot: Ballot,

@@ -9,7 +9,7 @@
 //!
 //! [`replica`] is the state and its entry points, [`member`] answers queries and stores, [`operation`] carries out what
 //! clients ask, [`renewal`] stores lazily what resized reads have found, [`errand`] moves state to a successor and forgets tombstones, [`view`] is what is known of configurations,
-//! [`succession`] is how members decide them by themselves, where no parent does.
+//! [`succession`] is how members decide them by themselves, where no parent does, [`seal`] is how a group ends.
 
 mod errand;
 mod member;
@@ -18,13 +18,16 @@ mod operation;
 mod record;
 mod renewal;
 mod replica;
+mod request;
+mod seal;
 mod succession;
 mod tag;
 mod view;
 
 pub use message::{Body, Message, Round};
 pub use record::Record;
-pub use replica::{Answer, Pace, Register, Request, Status};
+pub use replica::{Pace, Register};
+pub use request::{Answer, Request, Status};
 pub use succession::{Authority, Choice, Reach};
 pub use tag::{Content, Key, Tag, Version};
 pub use view::{Stage, View};

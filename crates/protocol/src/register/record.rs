@@ -15,6 +15,8 @@ pub enum Record {
     Forgotten { key: Key, tag: Tag },
     /// Tombstones with counters up to this one may have been forgotten.
     Floor { floor: u64 },
+    /// Nothing is answered any more.
+    Sealed {},
     /// While this epoch's is the only configuration: of its successor, nothing is voted for below this ballot.
     Promised { epoch: Epoch, ballot: Ballot },
     /// Likewise: this was voted for, and nothing below its ballot will be.

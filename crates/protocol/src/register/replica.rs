@@ -7,13 +7,15 @@ use super::errand::Errand;
 use super::member::Objects;
 use super::operation::{Operation, Phase, Purpose};
 use super::renewal::Renewals;
+use super::seal::LastWord;
 use super::succession::{Authority, Succession};
 use super::view::{Known, Nodes};
-use super::{Body, COUNTER_MAX, Content, Key, Message, OPERATIONS_MAX, Record, Round, Stage, Tag, View};
+use super::{
+    Answer, Body, COUNTER_MAX, Content, Key, Message, OPERATIONS_MAX, Record, Request, Round, Stage, Status, Tag, View,
+};
 use crate::effect::{Cx, Effect, Effects, Event, Refusal, Replica};
 use crate::id::{Epoch, Instant, NodeId, Stamp};
 use crate::planted::{self, Planted};
-use crate::quorum::QuorumSystem;
 
 /// One node's part of a register group.
 ///
@@ -32,6 +34,9 @@ pub struct Register {
     pub(super) errand: Option<Errand>,
     pub(super) succession: Succession,
     pub(super) renewals: Renewals,
+    /// It answers nothing more.
+    pub(super) sealed: bool,
+    pub(super) last_word: Option<LastWord>,
     /// Who was told what is known here, and who was asked for more, and when: under load many messages of another view arrive
     /// at once, and one word is enough for all of them. Empty whenever the view changes.
     told: BTreeMap<NodeId, Instant>,
@@ -65,116 +70,6 @@ enum Progress {
     Done(Answer),
 }
 
-/// What the host asks. Tokens are the host's: never used twice in one start of a node, but for a retry of the same write.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
-    Read {
-        token: u64,
-        key: Key,
-        deadline: Stamp,
-    },
-    /// A retry of the same token is answered as the first was, and not carried out again, until the deadline has passed.
-    /// Nobody may retry it at another node: there it would be another write.
-    Write {
-        token: u64,
-        key: Key,
-        content: Content,
-        deadline: Stamp,
-    },
-    /// The parent's word: these configurations, by epoch, are decided, and all before them retired.
-    Know {
-        stages: Vec<Stage>,
-    },
-    /// Make the oldest configuration ready to be retired. The parent then decides that it is, and says so by `Know`.
-    Retire {
-        token: u64,
-    },
-    /// Where members decide: these shall be the next ones. Of what members ask for at the same time one comes after the other.
-    /// Ends when the configuration before it is retired.
-    Reconfigure {
-        token: u64,
-        members: Vec<NodeId>,
-        quorum: QuorumSystem,
-    },
-    /// Say when all operations have ended here that began before this epoch.
-    Drain {
-        token: u64,
-        epoch: Epoch,
-    },
-    /// Forget tombstones of keys after this one, as many as one answer lists. It waits until a stage's fence is above the
-    /// present epoch.
-    Forget {
-        token: u64,
-        after: Option<Key>,
-    },
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Answer {
-    /// A tombstone: never written, deleted or expired.
-    Value {
-        token: u64,
-        content: Content,
-    },
-    Written {
-        token: u64,
-    },
-    /// The deadline has passed, or a fence: a write may have happened or may still happen. Or a reconfiguration may have
-    /// happened, and others after it.
-    Unknown {
-        token: u64,
-    },
-    /// Not carried out: too much is under way.
-    Overloaded {
-        token: u64,
-    },
-    /// Not carried out: this node is no member any more. These are.
-    Elsewhere {
-        token: u64,
-        members: Vec<NodeId>,
-    },
-
-    /// Once the parent has decided so, every configuration before this epoch is retired. Where members decide: it is.
-    Retirable {
-        token: u64,
-        epoch: Epoch,
-    },
-    /// The configuration asked for is the group's, by this epoch, and no earlier one is in use any more.
-    Reconfigured {
-        token: u64,
-        epoch: Epoch,
-    },
-    /// Not carried out: no sound configuration, or not for members to decide.
-    Unsound {
-        token: u64,
-    },
-    Drained {
-        token: u64,
-        epoch: Epoch,
-    },
-    /// So many tombstones are forgotten; those after `next` have not been looked at.
-    Forgotten {
-        token: u64,
-        count: usize,
-        next: Option<Key>,
-    },
-    /// Another errand has taken its place, or the configuration has changed.
-    GivenUp {
-        token: u64,
-    },
-}
-
-/// What an operator is shown of a replica.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
-    pub view: View,
-    pub is_member: bool,
-    /// Registers held, tombstones among them.
-    pub key_count: usize,
-    pub tombstone_count: usize,
-    pub operation_count: usize,
-}
-
 impl Register {
     /// A replica born empty, into what the parent says are the group's configurations, in the `start`th run of its node.
     /// Its records follow by [`Replica::restore`].
@@ -190,6 +85,8 @@ impl Register {
             errand: None,
             succession: Succession::default(),
             renewals: Renewals::default(),
+            sealed: false,
+            last_word: None,
             told: BTreeMap::new(),
             asked: BTreeMap::new(),
             level: 0,
@@ -233,6 +130,7 @@ impl Register {
             && self.errand.is_none()
             && self.succession.retry_at().is_none()
             && self.renewals.is_empty()
+            && self.last_word.is_none()
             && self.tokens.is_empty()
             && self.drains.is_empty()
     }
@@ -244,7 +142,8 @@ impl Register {
         let held = self.objects.held.iter();
         let held = held.map(|(key, held)| Record::Held { key: key.clone(), version: held.version.clone() });
         let votes = self.succession.records(self.view().newest);
-        [known, floor].into_iter().chain(votes).chain(held)
+        let sealed = self.sealed.then_some(Record::Sealed {});
+        [known, floor].into_iter().chain(sealed).chain(votes).chain(held)
     }
 
     pub fn status(&self) -> Status {
@@ -343,6 +242,8 @@ impl Register {
                 }
             }
             Request::Retire { token } => self.retire(cx, token, out),
+            Request::Seal { token } => self.seal(cx, token, out),
+            Request::Final { token, after } => self.tell_final(cx, token, after, out),
             Request::Reconfigure { token, members, quorum } => self.reconfigure(cx, token, members, quorum, out),
             Request::Drain { token, epoch } => self.drains.push((token, epoch)),
             Request::Forget { token, after } => self.forget(cx, token, after, out),
@@ -366,6 +267,8 @@ impl Register {
         let answer = if deadline <= cx.stamp {
             // The answer of a first attempt may be forgotten already.
             Some(Answer::Unknown { token })
+        } else if self.sealed {
+            Some(Answer::Over { token })
         } else if !self.is_member() {
             Some(Answer::Elsewhere { token, members: self.known.newest().configuration.members.to_vec() })
         } else if self.tokens.len() >= OPERATIONS_MAX {
@@ -389,6 +292,7 @@ impl Register {
             out.persist(Record::Known { stages: self.known.stages().to_vec() });
             self.restart_operations(cx, out);
             self.restart_errand(cx, out);
+            self.give_up_last_word(out);
             self.restart_succession(cx, out);
         }
         true
@@ -456,7 +360,11 @@ impl Register {
             Body::Listed { keys, end, floor, .. } => {
                 is_member && are_tags(keys) && (*end || !keys.is_empty()) && *floor <= COUNTER_MAX
             }
-            Body::Renewed { .. }
+            Body::Told { versions, end, .. } => {
+                is_member && (*end || !versions.is_empty()) && versions.iter().all(|(_, version)| is_tag(&version.tag))
+            }
+            Body::Sealed { .. }
+            | Body::Renewed { .. }
             | Body::Stored { .. }
             | Body::Raised { .. }
             | Body::Buried { .. }
@@ -476,6 +384,9 @@ impl Register {
             *cx.nonsense_count += 1;
             return;
         }
+        if self.refuses(from, &body, out) {
+            return;
+        }
         match body {
             Body::Query { round, key, content } => self.handle_query(from, round, &key, content, out),
             Body::Store { round, key, version } => self.handle_store(from, round, key, version, out),
@@ -491,6 +402,10 @@ impl Register {
                 self.handle_found(cx, from, round, (tag, renewed), floor, confirmed, content, out);
             }
             Body::Stored { round } => self.handle_stored(cx, from, round, out),
+            Body::Seal { round } => self.handle_seal(from, round, out),
+            Body::Sealed { round } => self.handle_sealed(from, round, out),
+            Body::Tell { round, after } => self.handle_tell(from, round, after.as_ref(), out),
+            Body::Told { round, versions, end } => self.handle_told(from, round, (versions, end), out),
             Body::Renewed { round } => self.handle_renewed(cx, from, round, out),
             Body::Informed {} => self.handle_informed(cx, from, out),
             Body::Listed { round, keys, end, floor } => {
@@ -518,6 +433,7 @@ impl Register {
         self.on_woken_errand(cx, out);
         self.on_woken_succession(cx, out);
         self.on_woken_renewals(cx, out);
+        self.on_woken_last_word(cx, out);
         while let Some(&(at, token)) = self.forgettable.first()
             && at <= cx.now
         {
@@ -556,7 +472,10 @@ impl Register {
         let errand = self.errand.as_ref().map(|errand| errand.retry_at).filter(|&at| at != Instant::MAX);
         let candidate = self.succession.retry_at().filter(|&at| at != Instant::MAX);
         let renewal = self.renewals.retry_at();
-        let Some(at) = [operation, answer, errand, candidate, renewal].into_iter().flatten().min() else { return };
+        let last_word = self.last_word.as_ref().map(|last_word| last_word.retry_at);
+        let Some(at) = [operation, answer, errand, candidate, renewal, last_word].into_iter().flatten().min() else {
+            return;
+        };
         if self.wish.is_none_or(|wish| at < wish || wish <= now) {
             self.wish = Some(at);
             out.list.push(Effect::WakeAt(at));
@@ -589,6 +508,7 @@ impl Replica for Register {
             Record::Held { key, version } => self.objects.hold(key, version),
             Record::Forgotten { key, tag } => self.objects.forget(&key, tag),
             Record::Floor { floor } => self.objects.floor = self.objects.floor.max(floor),
+            Record::Sealed {} => self.sealed = true,
             Record::Promised { epoch, ballot } if self.is_single(epoch) => self.succession.restore(ballot, None),
             Record::Voted { epoch, choice } if self.is_single(epoch) => {
                 self.succession.restore(choice.ballot, Some(choice));
@@ -618,6 +538,7 @@ impl Replica for Register {
         self.known.check();
         self.succession.check(self.me, &self.known);
         let newest = self.view().newest;
+        assert!(!self.sealed || self.operations.is_empty(), "a sealed replica goes on");
         assert_eq!(self.due.len(), self.operations.len(), "every operation is due at some time, once");
         for (round, operation) in &self.operations {
             assert!(self.due.contains(&(operation.due_at(), *round)), "{round:?} is never looked at");

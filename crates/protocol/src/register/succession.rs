@@ -263,9 +263,7 @@ impl Register {
     fn promise(&mut self, ballot: Ballot, out: &mut Effects<Register>) {
         if ballot > self.succession.promised {
             self.succession.promised = ballot;
-            if !planted::is(Planted::RegisterPromiseNotPersisted) {
-                out.persist(Record::Promised { epoch: self.known.newest().epoch(), ballot });
-            }
+            out.persist(Record::Promised { epoch: self.known.newest().epoch(), ballot });
         }
     }
 

@@ -230,6 +230,10 @@ tagged!(Body, "register message", {
     22 => Renew { round, versions },
     23 => Renewed { round },
     24 => ConfirmAll { tags },
+    25 => Seal { round },
+    26 => Sealed { round },
+    27 => Tell { round, after },
+    28 => Told { round, versions, end },
 });
 
 tagged!(Record, "register record", {
@@ -239,4 +243,5 @@ tagged!(Record, "register record", {
     4 => Floor { floor },
     5 => Promised { epoch, ballot },
     6 => Voted { epoch, choice },
+    7 => Sealed {},
 });

@@ -12,7 +12,7 @@ use quorate_protocol::id::{Configuration, Epoch, GroupId, Instant, NodeId, Paylo
 use quorate_protocol::peers::{Peers, Timing};
 use quorate_protocol::quorum::QuorumSystem;
 use quorate_protocol::register::{
-    Answer, Authority, Body, Content, Key, Message, Pace, Record, Register, Request, Stage, View,
+    Answer, Authority, Body, Content, Key, Message, Pace, Record, Register, Request, Stage, Tag, Version, View,
 };
 
 use super::Random;
@@ -81,6 +81,12 @@ pub struct World {
     pub forgotten_count: usize,
     /// What every replica that knows an epoch knows it as.
     agreed: BTreeMap<Epoch, Stage>,
+    /// What the group has ended with, and from where on that is still to be told.
+    pub is_sealed: bool,
+    pub finals: BTreeMap<Key, Version>,
+    pub final_next: Option<Option<Key>>,
+    /// Writes that were under way then, with their tags.
+    undecided: BTreeMap<u64, Tag>,
     /// Where members decide: requests that ended as they were meant to.
     pub reconfigured_count: usize,
 }
@@ -114,6 +120,10 @@ impl World {
             answers: Vec::new(),
             forgotten_count: 0,
             agreed: BTreeMap::new(),
+            is_sealed: false,
+            finals: BTreeMap::new(),
+            final_next: None,
+            undecided: BTreeMap::new(),
             reconfigured_count: 0,
         };
         for id in (1..=count).map(NodeId) {
@@ -439,6 +449,20 @@ impl World {
             Answer::Unknown { token } => (*token, Outcome::Unknown),
             Answer::Overloaded { token } | Answer::Elsewhere { token, .. } => (*token, Outcome::NotCarriedOut),
             Answer::Retirable { epoch, .. } => return self.retire(*epoch),
+            Answer::Over { token } => (*token, Outcome::NotCarriedOut),
+            Answer::Undecided { token, tag } => {
+                self.undecided.insert(*token, *tag);
+                (*token, Outcome::Unknown)
+            }
+            Answer::Sealed { .. } => {
+                self.is_sealed = true;
+                return;
+            }
+            Answer::Final { versions, next, .. } => {
+                self.finals.extend(versions.iter().cloned());
+                self.final_next = Some(next.clone());
+                return;
+            }
             Answer::Drained { epoch, .. } => {
                 self.parent.drained.insert(id, *epoch);
                 return;
@@ -486,6 +510,31 @@ impl World {
     pub fn know(&mut self, id: NodeId) {
         let stages = self.parent.stages.clone();
         self.step(id, Event::Requested(Request::Know { stages }));
+    }
+
+    /// Whoever takes the group's place begins with what it has ended with: as if each key had been read last of all. And what was
+    /// undecided is decided by that.
+    pub fn take_over_finals(&mut self) {
+        for (token, tag) in std::mem::take(&mut self.undecided) {
+            let (at, stamp) = (self.next_moment(), self.stamp());
+            let call = self.calls.get_mut(&token).expect("called");
+            let version = self.finals.get(&Key(text(&call.key)));
+            call.outcome = match version.is_some_and(|version| version.tag >= tag) {
+                true => Outcome::Returned { at, stamp, value: None },
+                false => Outcome::NotCarriedOut,
+            };
+        }
+        let keys: BTreeSet<String> = self.calls.values().map(|call| call.key.clone()).collect();
+        for key in keys {
+            let value = self.finals.get(&Key(text(&key))).and_then(|version| match &version.content {
+                Content::Value { expires: Some(stamp), .. } if *stamp <= self.stamp() => None,
+                Content::Value { bytes, .. } => Some(String::from_utf8(bytes.to_vec()).expect("text")),
+                Content::Tombstone => None,
+            });
+            let (called, at, stamp, token) = (self.next_moment(), self.next_moment(), self.stamp(), self.next_token());
+            let outcome = Outcome::Returned { at, stamp, value };
+            self.calls.insert(token, Call { key, write: None, called, outcome });
+        }
     }
 
     /// How many registers' histories were too entangled to say.

@@ -112,6 +112,14 @@ impl RegisterScript {
                 let token = world.next_token();
                 world.step(node(id), Event::Requested(Request::Retire { token }));
             }
+            ["seal", id] => {
+                let token = world.next_token();
+                world.step(node(id), Event::Requested(Request::Seal { token }));
+            }
+            ["final", id] => {
+                let token = world.next_token();
+                world.step(node(id), Event::Requested(Request::Final { token, after: None }));
+            }
             ["drain", id] => {
                 let (token, epoch) = (world.next_token(), world.parent.stages.last().expect("a stage").epoch());
                 world.step(node(id), Event::Requested(Request::Drain { token, epoch }));
