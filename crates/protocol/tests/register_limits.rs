@@ -10,7 +10,7 @@ use quorate_protocol::id::{Ballot, Epoch, NodeId, Stamp};
 use quorate_protocol::quorum::QuorumSystem;
 use quorate_protocol::register::{
     Answer, Authority, Body, COUNTER_MAX, Choice, Content, Key, LIST_KEYS_MAX, Message, OPERATIONS_MAX, Reach, Request,
-    Stage, Tag, Version, View,
+    Round, Stage, Tag, Version, View,
 };
 use quorate_protocol::wire::{Reader, Wire};
 
@@ -193,9 +193,12 @@ fn campaigns_that_no_correct_member_would_lead() {
         world.step(N1, Event::Received { from: N2, message: Message { view: VIEW, body: body.clone() } });
         assert_eq!(world.nonsense_count, count, "{body:?}");
     }
+    let seal = Message { view: VIEW, body: Body::Seal { round: Round { start: 1, number: 1 } } };
+    world.step(N1, Event::Received { from: N2, message: seal });
+    assert_eq!(world.nonsense_count, 11, "nobody is there to take over what a seal leaves");
     let sound = || Message { view: VIEW, body: propose(choice(1, 2, &[1, 2])) };
     world.step(N1, Event::Received { from: N2, message: sound() });
-    assert_eq!(world.nonsense_count, 10, "a sound proposal");
+    assert_eq!(world.nonsense_count, 11, "a sound proposal");
     let mut world = World::new(3, 3, QuorumSystem::Majority, 1);
     world.step(N1, Event::Received { from: N2, message: sound() });
     assert_eq!(world.nonsense_count, 1, "where a parent decides");

@@ -363,6 +363,7 @@ impl Register {
             Body::Told { versions, end, .. } => {
                 is_member && (*end || !versions.is_empty()) && versions.iter().all(|(_, version)| is_tag(&version.tag))
             }
+            Body::Seal { .. } => is_member && self.succession.authority == Authority::Parent,
             Body::Sealed { .. }
             | Body::Renewed { .. }
             | Body::Stored { .. }
