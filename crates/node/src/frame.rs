@@ -9,8 +9,10 @@
 
 use quorate_object::Outcome;
 use quorate_protocol::wire::{Malformed, Reader, Wire};
-use quorate_protocol::{Epoch, GroupId, NodeId, Slot, Stamp, paxos, peers};
+use quorate_protocol::{Epoch, GroupId, Instant, NodeId, Slot, Stamp, chain, paxos, peers};
 use xxhash_rust::xxh3::xxh3_64;
+
+use crate::replica::AnyMessage;
 
 /// The layout that this release speaks.
 pub const FRAME_VERSION: u8 = 1;
@@ -59,7 +61,7 @@ pub enum Message<'a> {
     Replica {
         group: GroupId,
         epoch: Epoch,
-        message: paxos::Message,
+        message: AnyMessage,
     },
     /// Part `part` of a snapshot's bytes. `next_slot` names the snapshot; `last` ends it.
     Snapshot {
@@ -96,6 +98,25 @@ pub enum Message<'a> {
         epoch: Epoch,
         insist: bool,
     },
+    /// To whoever coordinates the parent of chains: may I answer reads of these groups, at these epochs, for a while?
+    /// `extended` are those of which the sender is the tail, and the joining node holds everything.
+    TermQuestion {
+        parent: GroupId,
+        asked_at: Instant,
+        confirm: Vec<(GroupId, Epoch)>,
+        extended: Vec<(GroupId, Epoch)>,
+        /// Those that name the sender a member, and of which it has no replica that could be one.
+        absent: Vec<(GroupId, Epoch)>,
+    },
+    /// For so long, counted from when it was asked, nothing is decided in the parent without the sender, and no chain of
+    /// those that were confirmed since this number was first given comes to life without the receiver.
+    TermAnswer {
+        parent: GroupId,
+        asked_at: Instant,
+        number: u64,
+        left_us: u64,
+        confirmed: Vec<(GroupId, Epoch)>,
+    },
     StatusQuestion {
         nonce: u64,
     },
@@ -103,6 +124,23 @@ pub enum Message<'a> {
         nonce: u64,
         bytes: &'a [u8],
     },
+}
+
+fn put_epochs(list: &[(GroupId, Epoch)], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(list.len() as u32).to_le_bytes());
+    for (group, epoch) in list {
+        out.extend_from_slice(&group.0.to_le_bytes());
+        out.extend_from_slice(&epoch.0.to_le_bytes());
+    }
+}
+
+fn take_epochs(r: &mut Reader<'_>) -> Result<Vec<(GroupId, Epoch)>, Malformed> {
+    const EACH: usize = 12;
+    let count = r.u32()? as usize;
+    if count > r.remaining() / EACH {
+        return Err(Malformed::Truncated);
+    }
+    (0..count).map(|_| Ok((GroupId(r.u64()?), Epoch(r.u32()?)))).collect()
 }
 
 /// Where in its group's history an answer was given.
@@ -162,6 +200,9 @@ mod kind {
     pub(super) const SILENT: u8 = 11;
     pub(super) const AWAY: u8 = 12;
     pub(super) const STOP_GROUP: u8 = 13;
+    pub(super) const CHAIN: u8 = 14;
+    pub(super) const TERM_QUESTION: u8 = 15;
+    pub(super) const TERM_ANSWER: u8 = 16;
 }
 
 /// Why bytes are not a frame. The link they came by is of no use any more.
@@ -276,8 +317,32 @@ impl Message<'_> {
             }
             Message::Replica { group, epoch, message } => {
                 head(group, epoch, out);
-                message.encode(out);
-                kind::REPLICA
+                match message {
+                    AnyMessage::Paxos(message) => {
+                        message.encode(out);
+                        kind::REPLICA
+                    }
+                    AnyMessage::Chain(message) => {
+                        message.encode(out);
+                        kind::CHAIN
+                    }
+                }
+            }
+            Message::TermQuestion { parent, asked_at, confirm, extended, absent } => {
+                out.extend_from_slice(&parent.0.to_le_bytes());
+                out.extend_from_slice(&asked_at.0.to_le_bytes());
+                put_epochs(confirm, out);
+                put_epochs(extended, out);
+                put_epochs(absent, out);
+                kind::TERM_QUESTION
+            }
+            Message::TermAnswer { parent, asked_at, number, left_us, confirmed } => {
+                out.extend_from_slice(&parent.0.to_le_bytes());
+                out.extend_from_slice(&asked_at.0.to_le_bytes());
+                out.extend_from_slice(&number.to_le_bytes());
+                out.extend_from_slice(&left_us.to_le_bytes());
+                put_epochs(confirmed, out);
+                kind::TERM_ANSWER
             }
             Message::Snapshot { group, epoch, next_slot, part, last, bytes } => {
                 head(group, epoch, out);
@@ -378,10 +443,8 @@ fn decode_body(kind: u8, body: &[u8]) -> Result<Option<Message<'_>>, Malformed> 
     let mut reader = Reader::new(body);
     let r = &mut reader;
     let message = match kind {
-        kind::HEARTBEAT => Message::Peers(peers::Message::Heartbeat { sent_at: quorate_protocol::Instant(r.u64()?) }),
-        kind::GRANT => {
-            Message::Peers(peers::Message::Grant { sent_at: quorate_protocol::Instant(r.u64()?), number: r.u64()? })
-        }
+        kind::HEARTBEAT => Message::Peers(peers::Message::Heartbeat { sent_at: Instant(r.u64()?) }),
+        kind::GRANT => Message::Peers(peers::Message::Grant { sent_at: Instant(r.u64()?), number: r.u64()? }),
         kind::REQUEST => {
             let (group, epoch) = (GroupId(r.u64()?), Epoch(r.u32()?));
             let access = match r.u8()? {
@@ -399,8 +462,27 @@ fn decode_body(kind: u8, body: &[u8]) -> Result<Option<Message<'_>>, Malformed> 
         }
         kind::BOUNCED => Message::Bounced { start: r.u32()?, number: r.u64()?, why: Bounce::decode(r)? },
         kind::REPLICA => {
-            Message::Replica { group: GroupId(r.u64()?), epoch: Epoch(r.u32()?), message: paxos::Message::decode(r)? }
+            let (group, epoch) = (GroupId(r.u64()?), Epoch(r.u32()?));
+            Message::Replica { group, epoch, message: AnyMessage::Paxos(paxos::Message::decode(r)?) }
         }
+        kind::CHAIN => {
+            let (group, epoch) = (GroupId(r.u64()?), Epoch(r.u32()?));
+            Message::Replica { group, epoch, message: AnyMessage::Chain(chain::Message::decode(r)?) }
+        }
+        kind::TERM_QUESTION => Message::TermQuestion {
+            parent: GroupId(r.u64()?),
+            asked_at: Instant(r.u64()?),
+            confirm: take_epochs(r)?,
+            extended: take_epochs(r)?,
+            absent: take_epochs(r)?,
+        },
+        kind::TERM_ANSWER => Message::TermAnswer {
+            parent: GroupId(r.u64()?),
+            asked_at: Instant(r.u64()?),
+            number: r.u64()?,
+            left_us: r.u64()?,
+            confirmed: take_epochs(r)?,
+        },
         kind::SNAPSHOT => Message::Snapshot {
             group: GroupId(r.u64()?),
             epoch: Epoch(r.u32()?),

@@ -1,11 +1,12 @@
 //! What a host's records say, for whoever looks at the disk of a stopped node.
 
 use quorate_protocol::wire::{Malformed, Reader, Wire};
-use quorate_protocol::{GroupId, paxos};
+use quorate_protocol::{GroupId, chain, paxos};
 
 use crate::host::GroupState;
 use crate::host::checkpoints::{Name, decode_meta, take_name};
 use crate::host::is_birth;
+use crate::replica::Position;
 use crate::rest::{Rest, StoredHead, is_rest};
 
 /// A group's meta record.
@@ -34,8 +35,8 @@ pub fn checkpoint_facts(group: u64, meta: &[u8]) -> Result<CheckpointFacts, Stri
         members: meta.configuration.members.iter().map(|member| member.0).collect(),
         durability: meta.durability.word(),
         silent: silence(meta.state),
-        next_slot: meta.position.next_slot.0,
-        promised: ballot(meta.position.promised),
+        next_slot: meta.position.next_slot().0,
+        promised: promised(&meta.position),
     })
 }
 
@@ -77,6 +78,10 @@ pub fn log_record(bytes: &[u8]) -> Result<(String, Option<(u32, u32)>), String> 
     if is_birth(bytes) {
         return Ok(("birth of an own group".into(), None));
     }
+    if chain::Record::is_one(bytes) {
+        let record = chain::Record::decode_all(bytes).map_err(|malformed| malformed.to_string())?;
+        return Ok((chain_record(&record), None));
+    }
     let record = paxos::Record::decode_all(bytes).map_err(|malformed| malformed.to_string())?;
     let number = |ballot: quorate_protocol::Ballot| Some((ballot.number, ballot.node.0));
     Ok(match &record {
@@ -89,6 +94,27 @@ pub fn log_record(bytes: &[u8]) -> Result<(String, Option<(u32, u32)>), String> 
             (format!("checkpoint at slot {}", position.next_slot.0), number(position.promised))
         }
     })
+}
+
+fn chain_record(record: &chain::Record) -> String {
+    match record {
+        chain::Record::Adopted { membership, decided } => {
+            format!("chain {membership:?} adopted, decided below {}", decided.0)
+        }
+        chain::Record::Update { epoch, slot, frontier, .. } => {
+            format!("update {} of epoch {}, decided below {}", slot.0, epoch.0, frontier.0)
+        }
+        chain::Record::Joined { epoch } => format!("the joining node of epoch {} holds everything", epoch.0),
+        chain::Record::Checkpoint(position) => format!("checkpoint at slot {}", position.next_slot.0),
+    }
+}
+
+/// What a replica is bound by: a ballot, or the configuration of a chain.
+fn promised(position: &Position) -> String {
+    match position {
+        Position::Paxos(position) => ballot(position.promised),
+        Position::Chain(position) => format!("{:?}", position.membership),
+    }
 }
 
 fn ballot(ballot: quorate_protocol::Ballot) -> String {

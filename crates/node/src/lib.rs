@@ -7,6 +7,8 @@
 #![forbid(unsafe_code)]
 
 mod admin_reply;
+mod ahead;
+mod changes;
 pub mod clock;
 pub mod entry;
 mod envelope;
@@ -19,6 +21,7 @@ mod number;
 mod outbox;
 mod own_groups;
 pub mod planted;
+pub mod replica;
 mod rest;
 mod results;
 pub mod root;

@@ -6,6 +6,7 @@ use quorate_protocol::id::Content as ValueContent;
 use quorate_protocol::wire::{Malformed, Reader};
 use quorate_protocol::{Slot, Stamp, Value};
 
+use crate::changes::Done;
 use crate::envelope::{Envelope, Ticket};
 use crate::planted::{self, Planted};
 use crate::results::{Results, name_tag};
@@ -54,7 +55,7 @@ pub enum ReadAnswer {
 }
 
 /// What a group keeps of outcomes at most, in memory. Beyond it commands are refused, on all replicas alike.
-const RESULTS_BYTES_MAX: usize = 64 << 20;
+pub(crate) const RESULTS_BYTES_MAX: usize = 64 << 20;
 
 impl Machine {
     pub fn new(content: Content) -> Machine {
@@ -97,6 +98,26 @@ impl Machine {
             seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
             let verdict = self.execute(slot, &envelope, seed);
             each(envelope.ticket, verdict);
+        }
+    }
+
+    /// Applies an update of a chain and tells of each of its commands, in their order. Panics on what no head has written.
+    pub(crate) fn apply_changes(&mut self, value: &Value, mut each: impl FnMut(Ticket, Verdict)) {
+        self.advance(value.stamp);
+        let mut bytes: &[u8] = match &value.content {
+            ValueContent::Commands(payload) => payload,
+            ValueContent::Stop(_) | ValueContent::Mark => &[],
+        };
+        while let Some(done) = Done::take(&mut bytes).expect("an update says what became of commands") {
+            let Done { ticket, deadline, tag, verdict, change } = done;
+            if let (Some(change), Content::Objects(objects)) = (change, &mut self.content) {
+                objects.apply(change);
+            }
+            if let Verdict::Executed(outcome) = &verdict {
+                debug_assert!(!self.results.contains(ticket), "{ticket:?} is executed twice");
+                self.results.keep(ticket, deadline, tag, outcome);
+            }
+            each(ticket, verdict);
         }
     }
 

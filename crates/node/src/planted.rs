@@ -33,9 +33,16 @@ pub enum Planted {
     RestsBeforeItIsStored,
     /// A group that was paused does not know what it has promised when it wakes.
     WakeForgetsPromise,
+    /// A member is left out of a chain while it may still answer reads.
+    RemovedBeforeItsTermEnds,
+    /// A chain's epoch is confirmed to a member that is about to be left out.
+    TermWhileChanging,
 }
 
 impl Planted {
+    /// Where members of a chain answer reads.
+    pub const IN_CHAIN: [Planted; 2] = [Planted::RemovedBeforeItsTermEnds, Planted::TermWhileChanging];
+
     pub const ALL: [Planted; 14] = [
         Planted::SessionForgotten,
         Planted::PipelineOrderIgnored,

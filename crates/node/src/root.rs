@@ -7,10 +7,13 @@
 use std::collections::BTreeMap;
 
 use quorate_object::Outcome;
+use quorate_protocol::chain::Membership;
 use quorate_protocol::quorum::QuorumSystem;
 use quorate_protocol::wire::Malformed;
 use quorate_protocol::{Configuration, Epoch, GroupId, NodeId};
 use serde::{Deserialize, Serialize};
+
+use crate::replica::Protocol;
 
 /// The root group's own identity.
 pub const ROOT: GroupId = GroupId(1);
@@ -56,8 +59,12 @@ pub struct Namespace {
 pub struct VolumeRecord {
     pub group: u64,
     pub epoch: u32,
-    /// The first is the coordinator that the volume is born with and returns to.
+    /// The first is the coordinator that the volume is born with and returns to; of a chain, from head to tail.
     pub members: Vec<u32>,
+    /// Of a chain: gets a copy from the tail, and is to be the tail one day.
+    pub joining: Option<u32>,
+    /// Of a chain: the members that it was born with, and that come back to it.
+    pub home: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +74,7 @@ pub struct Settings {
     pub durability: Durability,
     pub reads: Reads,
     pub groups: Groups,
+    pub protocol: Protocol,
 }
 
 impl Default for Settings {
@@ -77,6 +85,7 @@ impl Default for Settings {
             durability: Durability::Sync,
             reads: Reads::Lease,
             groups: Groups::Volumes,
+            protocol: Protocol::Paxos,
         }
     }
 }
@@ -103,6 +112,8 @@ pub enum Reads {
     Quorum,
     /// Sequentially consistent: any member answers from what it has.
     Local,
+    /// Of a chain: any member answers for an object without updates in flight, and otherwise asks the tail.
+    Apportioned,
 }
 
 /// What groups a namespace's objects are in.
@@ -160,11 +171,13 @@ impl Reads {
             Reads::Lease => "lease",
             Reads::Quorum => "quorum",
             Reads::Local => "local",
+            Reads::Apportioned => "apportioned",
         }
     }
 
     pub fn parse(word: &str) -> Option<Reads> {
-        [Reads::Lease, Reads::Quorum, Reads::Local].into_iter().find(|reads| reads.word().eq_ignore_ascii_case(word))
+        let all = [Reads::Lease, Reads::Quorum, Reads::Local, Reads::Apportioned];
+        all.into_iter().find(|reads| reads.word().eq_ignore_ascii_case(word))
     }
 }
 
@@ -186,6 +199,14 @@ pub enum RootCommand {
     },
     DropNamespace {
         number: u32,
+    },
+    /// Another configuration of a volume that is a chain, unless it has had one since this epoch. Only the coordinator of the
+    /// root proposes it, when it knows that whoever is left out answers nothing any more.
+    Reconfigure {
+        group: u64,
+        epoch: u32,
+        members: Vec<u32>,
+        joining: Option<u32>,
     },
 }
 
@@ -228,7 +249,19 @@ impl RootState {
             RootCommand::CreateNamespace { number, settings } => self.create_namespace(*number, *settings, seed),
             RootCommand::SetNamespace { number, reads } => {
                 let Some(namespace) = self.namespaces.get_mut(number) else { return no_such_namespace(*number) };
+                if let Some(refusal) = refused_reads(namespace.settings.protocol, *reads) {
+                    return refusal;
+                }
                 namespace.settings.reads = *reads;
+                self.version += 1;
+                Outcome::Ok
+            }
+            RootCommand::Reconfigure { group, epoch, members, joining } => {
+                let volumes = self.namespaces.values_mut().flat_map(|namespace| &mut namespace.volumes);
+                let found = volumes.into_iter().find(|volume| volume.group == *group && volume.epoch == *epoch);
+                let Some(volume) = found else { return Outcome::Nil };
+                volume.epoch += 1;
+                (volume.members, volume.joining) = (members.clone(), *joining);
                 self.version += 1;
                 Outcome::Ok
             }
@@ -284,6 +317,14 @@ impl RootState {
         if settings.volumes == 0 || settings.volumes > VOLUMES_MAX {
             return error(&format!("VOLUMES must be from 1 to {VOLUMES_MAX}"));
         }
+        if settings.protocol == Protocol::Chain && settings.groups == Groups::Own {
+            return error(
+                "PROTOCOL chain goes with GROUPS volumes: groups of their own are given by QUORATE GROUP CREATE",
+            );
+        }
+        if let Some(refusal) = refused_reads(settings.protocol, settings.reads) {
+            return refusal;
+        }
         self.create(number, settings, seed);
         self.version += 1;
         Outcome::Ok
@@ -295,8 +336,10 @@ impl RootState {
         let nodes = self.nodes.len();
         let mut volumes = Vec::with_capacity(settings.volumes as usize);
         for index in 0..settings.volumes as usize {
-            let members = (0..usize::from(settings.replicas)).map(|k| self.nodes[(index + k) % nodes].id).collect();
-            volumes.push(VolumeRecord { group: self.group_next, epoch: 0, members });
+            let members: Vec<u32> =
+                (0..usize::from(settings.replicas)).map(|k| self.nodes[(index + k) % nodes].id).collect();
+            let home = members.clone();
+            volumes.push(VolumeRecord { group: self.group_next, epoch: 0, members, joining: None, home });
             self.group_next += 1;
         }
         let mut hash_key = [0; 16];
@@ -311,14 +354,33 @@ impl VolumeRecord {
         self.members.iter().copied().map(NodeId)
     }
 
+    /// What the volume is born with. A chain's present members are its [membership](VolumeRecord::membership).
     pub(crate) fn configuration(&self) -> Configuration {
         Configuration {
             group: GroupId(self.group),
-            epoch: Epoch(self.epoch),
-            members: self.member_ids().collect(),
+            epoch: Epoch(0),
+            members: self.home.iter().copied().map(NodeId).collect(),
             quorum: QuorumSystem::Majority,
         }
     }
+
+    /// Whether a replica of it comes to life on this node: a chain's with the chain, or when it is to join.
+    pub(crate) fn lives_on(&self, node: NodeId, protocol: Protocol) -> bool {
+        match protocol {
+            Protocol::Paxos => self.members.contains(&node.0),
+            Protocol::Chain => self.epoch == 0 && self.members.contains(&node.0) || self.joining == Some(node.0),
+        }
+    }
+
+    pub(crate) fn membership(&self) -> Membership {
+        Membership { epoch: Epoch(self.epoch), members: self.member_ids().collect(), joining: self.joining.map(NodeId) }
+    }
+}
+
+fn refused_reads(protocol: Protocol, reads: Reads) -> Option<Outcome> {
+    let is_refused = reads == Reads::Apportioned && protocol != Protocol::Chain;
+    is_refused
+        .then(|| error("READS apportioned is for PROTOCOL chain: with paxos only the coordinator knows what is newest"))
 }
 
 /// The root has 3 members, 5 from five nodes on: the first nodes by number.

@@ -17,6 +17,12 @@ pub struct GroupId(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Epoch(pub u32);
 
+impl Epoch {
+    pub fn next(self) -> Epoch {
+        Epoch(self.0 + 1)
+    }
+}
+
 /// A position in a group's sequence of decided values, from 0 in each epoch; a chain that loses or gains members goes on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Slot(pub u64);

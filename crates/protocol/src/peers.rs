@@ -170,6 +170,12 @@ impl Peers {
         (peer.held != 0 && now < peer.held_until).then_some(peer.held)
     }
 
+    /// Until when the grant held from `giver` counts, if it does now.
+    pub fn held_until(&self, giver: NodeId, now: Instant) -> Option<Instant> {
+        self.grant_held(giver, now)?;
+        self.find(giver).map(|peer| peer.held_until)
+    }
+
     /// The grant given to `holder`, while it binds; 0 if none. To be told with every answer given under it.
     pub fn grant_given(&self, holder: NodeId, now: Instant) -> GrantNumber {
         self.find(holder).map_or(0, |peer| if now < peer.given_until { peer.given } else { 0 })

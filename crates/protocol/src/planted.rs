@@ -103,7 +103,7 @@ impl Planted {
         Planted::StaleGrantCounts,
     ];
 
-    /// In chains, which the simulator of nodes does not run yet: found by the random runs of the protocol's own tests.
+    /// In chains.
     pub const IN_CHAIN: [Planted; 14] = [
         Planted::ChainLeaseIgnored,
         Planted::ChainRepairTooShort,

@@ -144,10 +144,10 @@ fn messages_of_a_chain() {
 fn records_of_a_chain() {
     use chain::{Position, Record};
     let adopted = Record::Adopted { membership: membership(None), decided: SLOT };
-    golden(&adopted, &["01", MEMBERS_BYTES, "00", SLOT_BYTES]);
+    golden(&adopted, &["11", MEMBERS_BYTES, "00", SLOT_BYTES]);
     let update = Record::Update { epoch: Epoch(8), slot: SLOT, value: command(), frontier: Slot(7) };
-    golden(&update, &["02", EPOCH_BYTES, SLOT_BYTES, SEVEN, COMMAND_BYTES]);
-    golden(&Record::Joined { epoch: Epoch(8) }, &["03", EPOCH_BYTES]);
+    golden(&update, &["12", EPOCH_BYTES, SLOT_BYTES, SEVEN, COMMAND_BYTES]);
+    golden(&Record::Joined { epoch: Epoch(8) }, &["13", EPOCH_BYTES]);
     let position = Position {
         next_slot: SLOT,
         time: Stamp(7),
@@ -157,7 +157,7 @@ fn records_of_a_chain() {
         established: true,
         joined: false,
     };
-    let bytes = ["04", SLOT_BYTES, SEVEN, "01", MEMBERS_BYTES, "0105000000", EPOCH_BYTES, "01", "00"];
+    let bytes = ["14", SLOT_BYTES, SEVEN, "01", MEMBERS_BYTES, "0105000000", EPOCH_BYTES, "01", "00"];
     golden(&Record::Checkpoint(position), &bytes);
 }
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use quorate_node::replica::Protocol;
 use quorate_node::root::{Durability, Groups, NAMESPACE_NUMBER_MAX, REPLICAS_MAX, Reads, VOLUMES_MAX};
 use quorate_resp::Value;
 
@@ -36,6 +37,9 @@ enum Command {
         /// Its number
         #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(NAMESPACE_NUMBER_MAX)))]
         number: u32,
+        /// How the replicas of each volume agree [default: paxos]
+        #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(Protocol::ALL.map(Protocol::word)))]
+        protocol: Option<String>,
         /// How many nodes hold each volume [default: the cluster's, 3]
         #[arg(long, value_name = "R", value_parser = clap::value_parser!(u8).range(1..=i64::from(REPLICAS_MAX)))]
         replicas: Option<u8>,
@@ -45,7 +49,8 @@ enum Command {
         /// When writes are acknowledged: on disk at a majority, or in memory, synced every 50 ms or never
         #[arg(long, value_name = "WHEN", value_parser = PossibleValuesParser::new(durabilities()))]
         durability: Option<String>,
-        /// Linearizable by a lease or by a quorum round, or sequentially consistent from any member
+        /// Linearizable by a lease or by a quorum round, or from any member: linearizable from a chain's (apportioned), or
+        /// sequentially consistent (local)
         #[arg(long, value_name = "HOW", value_parser = PossibleValuesParser::new(reads()))]
         reads: Option<String>,
         /// Whether every key has a group of its own from its first write on [default: volumes]
@@ -56,7 +61,8 @@ enum Command {
     Set {
         /// Its number
         number: u32,
-        /// Linearizable by a lease or by a quorum round, or sequentially consistent from any member
+        /// Linearizable by a lease or by a quorum round, or from any member: linearizable from a chain's (apportioned), or
+        /// sequentially consistent (local)
         #[arg(long, value_name = "HOW", value_parser = PossibleValuesParser::new(reads()))]
         reads: String,
     },
@@ -80,8 +86,8 @@ fn durabilities() -> [&'static str; 3] {
     [Durability::Sync, Durability::Interval, Durability::Memory].map(Durability::word)
 }
 
-fn reads() -> [&'static str; 3] {
-    [Reads::Lease, Reads::Quorum, Reads::Local].map(Reads::word)
+fn reads() -> [&'static str; 4] {
+    [Reads::Lease, Reads::Quorum, Reads::Local, Reads::Apportioned].map(Reads::word)
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
@@ -106,11 +112,12 @@ fn request(command: &Command) -> Vec<String> {
         Command::List => add(&["LIST"]),
         Command::Drop { number, .. } => add(&["DROP", &number.to_string()]),
         Command::Set { number, reads } => add(&["SET", &number.to_string(), "READS", reads]),
-        Command::Create { number, replicas, volumes, durability, reads, groups } => {
+        Command::Create { number, protocol, replicas, volumes, durability, reads, groups } => {
             add(&["CREATE", &number.to_string()]);
             let replicas = replicas.map(|number| number.to_string());
             let volumes = volumes.map(|number| number.to_string());
             let settings = [
+                ("PROTOCOL", protocol),
                 ("REPLICAS", &replicas),
                 ("VOLUMES", &volumes),
                 ("DURABILITY", durability),
@@ -161,6 +168,7 @@ mod tests {
     #[test]
     fn options_become_the_words_of_the_grammar() {
         let full = Command::Create {
+            protocol: Some("chain".to_owned()),
             number: 1,
             replicas: Some(5),
             volumes: Some(8),
@@ -168,10 +176,17 @@ mod tests {
             reads: Some("quorum".to_owned()),
             groups: Some("own".to_owned()),
         };
-        let expected = "QUORATE NAMESPACE CREATE 1 REPLICAS 5 VOLUMES 8 DURABILITY interval READS quorum GROUPS own";
+        let expected = "QUORATE NAMESPACE CREATE 1 PROTOCOL chain REPLICAS 5 VOLUMES 8 DURABILITY interval READS quorum GROUPS own";
         assert_eq!(request(&full).join(" "), expected);
-        let plain =
-            Command::Create { number: 2, replicas: None, volumes: None, durability: None, reads: None, groups: None };
+        let plain = Command::Create {
+            number: 2,
+            protocol: None,
+            replicas: None,
+            volumes: None,
+            durability: None,
+            reads: None,
+            groups: None,
+        };
         assert_eq!(request(&plain).join(" "), "QUORATE NAMESPACE CREATE 2");
         let set = Command::Set { number: 2, reads: "local".to_owned() };
         assert_eq!(request(&set).join(" "), "QUORATE NAMESPACE SET 2 READS local");

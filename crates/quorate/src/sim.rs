@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use quorate_node::replica::Protocol;
 use quorate_sim::run::{Report, run_seed};
 use quorate_sim::world::{Settings, Sometimes};
 
@@ -27,9 +28,17 @@ pub struct Options {
     /// Stop beginning new seeds after this many minutes
     #[arg(long, value_name = "MINUTES")]
     minutes: Option<u64>,
+    /// How the replicas of the worlds' volumes agree
+    #[arg(long, value_name = "NAME", default_value = "paxos", value_parser = parse_protocol)]
+    protocol: Protocol,
     /// Run each seed twice and compare the traces
     #[arg(long)]
     twice: bool,
+}
+
+fn parse_protocol(word: &str) -> Result<Protocol, String> {
+    let words = Protocol::ALL.map(Protocol::word).join(" or ");
+    Protocol::parse(word).ok_or_else(|| format!("the protocols are {words}"))
 }
 
 fn parse_range(text: &str) -> Result<RangeInclusive<u64>, String> {
@@ -56,7 +65,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             break;
         }
-        let report = judge(seed, options.twice);
+        let report = judge(options.protocol, seed, options.twice);
         reached.add(&report.sometimes);
         if report.failure.is_some() {
             println!("{report}");
@@ -79,15 +88,15 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     }
     println!("{passed} passed, {} failed", failed.len());
     for seed in &failed {
-        println!("replay: quorate sim --seed {seed}");
+        println!("replay: quorate sim --protocol {} --seed {seed}", options.protocol.word());
     }
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn judge(seed: u64, twice: bool) -> Report {
-    let mut report = run_seed(Settings::of_seed(seed));
+fn judge(protocol: Protocol, seed: u64, twice: bool) -> Report {
+    let mut report = run_seed(Settings::of(protocol, seed));
     if twice && report.failure.is_none() {
-        let again = run_seed(Settings::of_seed(seed)).trace_hash;
+        let again = run_seed(Settings::of(protocol, seed)).trace_hash;
         if again != report.trace_hash {
             report.failure = Some(format!("determinism: run again, its trace is {again:016x}"));
         }

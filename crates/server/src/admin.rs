@@ -54,7 +54,7 @@ const HELLO: &str = "This is the admin port of a Quorate node. Redis clients con
                      GET    /metrics          for Prometheus\n\
                      GET    /status           nodes, namespaces and volumes, as JSON\n\
                      GET    /namespaces\n\
-                     POST   /namespaces/N     ?replicas=3&volumes=64&durability=sync&reads=lease\n\
+                     POST   /namespaces/N     ?protocol=paxos&replicas=3&volumes=64\n\
                      PATCH  /namespaces/N     ?reads=quorum\n\
                      DELETE /namespaces/N\n\
                      GET    /groups/N/KEY     the group that an object is in; the key as in a%2Fb\n\
@@ -269,6 +269,7 @@ async fn namespaces(State(admin): State<Admin>) -> Response {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {
+    protocol: Option<String>,
     replicas: Option<String>,
     volumes: Option<String>,
     durability: Option<String>,
@@ -279,6 +280,7 @@ struct Settings {
 impl Settings {
     fn words(&self) -> Vec<&str> {
         let all = [
+            ("PROTOCOL", &self.protocol),
             ("REPLICAS", &self.replicas),
             ("VOLUMES", &self.volumes),
             ("DURABILITY", &self.durability),

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use quorate_front::SlowLogSettings;
-use quorate_node::root::{Durability, Groups, NodeRecord, REPLICAS_MAX, Reads, Settings, VOLUMES_MAX};
+use quorate_node::replica::Protocol;
+use quorate_node::root::{Durability, NodeRecord, REPLICAS_MAX, Reads, Settings, VOLUMES_MAX};
 use quorate_protocol::id::NodeId;
 use quorate_protocol::peers;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -124,6 +125,8 @@ pub struct Defaults {
     pub replicas: Option<u8>,
     pub volumes: u32,
     pub reads: Reads,
+    /// How the replicas of each volume agree.
+    pub protocol: Protocol,
 }
 
 /// Milliseconds; what they mean and how they must fit together is [`peers::Timing`]'s.
@@ -234,9 +237,9 @@ impl Config {
 
     /// What a namespace gets that says nothing else.
     pub fn settings(&self) -> Settings {
-        let Defaults { durability, replicas, volumes, reads } = self.defaults;
+        let Defaults { durability, replicas, volumes, reads, protocol } = self.defaults;
         let replicas = replicas.unwrap_or(REPLICAS_DEFAULT.min(self.replicas_max()));
-        Settings { replicas, volumes, durability, reads, groups: Groups::Volumes }
+        Settings { replicas, volumes, durability, reads, protocol, ..Settings::default() }
     }
 
     /// The cluster's nodes as the root records them.
@@ -438,8 +441,8 @@ impl Log {
 
 impl Default for Defaults {
     fn default() -> Self {
-        let Settings { volumes, durability, reads, .. } = Settings::default();
-        Defaults { durability, replicas: None, volumes, reads }
+        let Settings { volumes, durability, reads, protocol, .. } = Settings::default();
+        Defaults { durability, replicas: None, volumes, reads, protocol }
     }
 }
 

@@ -6,6 +6,7 @@ use super::batches::{BATCH_NAMES_MAX, GroupAction, GroupRequest};
 use super::{Answer, Failure, Host};
 use crate::admin_reply::AdminReply;
 use crate::entry::Purpose;
+use crate::replica::Protocol;
 use crate::root::{Durability, Groups, Reads, RootCommand, Settings};
 
 /// An operation whose root command was executed, and that waits until this node has heard of it.
@@ -18,12 +19,13 @@ pub(super) struct Waiting {
 
 const USAGE: &str = "ERR the commands are QUORATE NAMESPACE CREATE|SET|LIST|DROP, \
                      QUORATE GROUP CREATE|PROMOTE|DEMOTE|SHOW and QUORATE STATUS [JSON]";
-const CREATE_USAGE: &str = "ERR QUORATE NAMESPACE CREATE number [REPLICAS n] [VOLUMES n] \
-                            [DURABILITY sync|interval|memory] [READS lease|quorum|local] [GROUPS volumes|own]";
+const CREATE_USAGE: &str = "ERR QUORATE NAMESPACE CREATE number [PROTOCOL paxos|chain] [REPLICAS n] [VOLUMES n] \
+                            [DURABILITY sync|interval|memory] [READS lease|quorum|local|apportioned] \
+                            [GROUPS volumes|own]";
 const GROUP_USAGE: &str = "ERR QUORATE GROUP CREATE|PROMOTE|DEMOTE|SHOW key, or KEYS count key ... in place of key; \
                            then, where it creates or promotes, [PROTOCOL paxos] [MEMBERS node,node,...] and, where it \
                            creates, [VALUE value]";
-const SET_USAGE: &str = "ERR QUORATE NAMESPACE SET number READS lease|quorum|local";
+const SET_USAGE: &str = "ERR QUORATE NAMESPACE SET number READS lease|quorum|local|apportioned";
 
 /// What a line of words asks for.
 #[derive(Debug, PartialEq)]
@@ -167,6 +169,7 @@ fn parse_settings(words: &[&str], defaults: Settings) -> Result<Settings, String
     for pair in words.chunks(2) {
         let [name, value] = pair else { return Err(usage()) };
         match name.to_ascii_uppercase().as_str() {
+            "PROTOCOL" => settings.protocol = Protocol::parse(value).ok_or_else(usage)?,
             "REPLICAS" => settings.replicas = value.parse().map_err(|_| usage())?,
             "VOLUMES" => settings.volumes = value.parse().map_err(|_| usage())?,
             "DURABILITY" => settings.durability = Durability::parse(value).ok_or_else(usage)?,
@@ -183,7 +186,7 @@ fn list_namespaces(state: &crate::root::RootState) -> AdminReply {
         let settings = &namespace.settings;
         AdminReply::Map(vec![
             ("namespace".into(), AdminReply::Int(i64::from(*number))),
-            ("protocol".into(), AdminReply::Text("paxos".into())),
+            ("protocol".into(), AdminReply::Text(settings.protocol.word().into())),
             ("replicas".into(), AdminReply::Int(i64::from(settings.replicas))),
             ("volumes".into(), AdminReply::Int(i64::from(settings.volumes))),
             ("durability".into(), AdminReply::Text(settings.durability.word().into())),

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use quorate_object::{NAME_BYTES_MAX, Outcome, slot_of_key};
 use quorate_protocol::NodeId;
 
-use super::{Answer, Failure, Host};
+use super::directory::Place;
+use super::{Answer, Failure, Group, Host};
 use crate::admin_reply::AdminReply;
 use crate::entry::{Purpose, Target};
 use crate::root::MEMBERS_MAX;
@@ -89,11 +90,12 @@ impl Host {
         if let Err(line) = check_members(&members) {
             return self.refuse_request(operation, line);
         }
+        let makes = !matches!(request.action, GroupAction::Show);
         let mut by_volume: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         let mut replies = vec![AdminReply::Ok; request.names.len()];
         for (at, name) in request.names.iter().enumerate() {
             let volume = u32::from(slot_of_key(name)) * volumes as u32 / crate::root::SLOT_COUNT;
-            match self.check_name(namespace, volume, name, &members) {
+            match self.check_name(namespace, volume, name, &members, makes) {
                 Ok(()) => by_volume.entry(volume).or_default().push(at),
                 Err(line) => replies[at] = AdminReply::Error(line),
             }
@@ -120,12 +122,17 @@ impl Host {
         self.answers.push((operation, Answer::Admin(AdminReply::Error(line))));
     }
 
-    fn check_name(&self, namespace: u32, volume: u32, name: &[u8], members: &[u32]) -> Result<(), String> {
+    fn check_name(&self, namespace: u32, volume: u32, name: &[u8], members: &[u32], makes: bool) -> Result<(), String> {
+        const IN_CHAIN: &str = "ERR the volumes of this namespace are chains, whose objects have no groups of their own: \
+                                a namespace of PROTOCOL paxos has such groups";
         if name.len() > NAME_BYTES_MAX {
             return Err(format!("ERR the key is longer than {NAME_BYTES_MAX} bytes"));
         }
         let target = Target::Volume { namespace, index: volume };
         let Ok(place) = self.directory.resolve(target) else { return Err("ERR no such volume".into()) };
+        if place.protocol.is_chain() && makes {
+            return Err(IN_CHAIN.into());
+        }
         if members.iter().all(|&member| place.members.contains(&NodeId(member))) {
             return Ok(());
         }
@@ -217,17 +224,44 @@ impl Host {
         let mut entries = vec![
             ("group".to_owned(), AdminReply::Int(group.0 as i64)),
             ("kind".into(), text(kind)),
-            ("protocol".into(), text("paxos")),
+            ("protocol".into(), text(place.protocol.word())),
             ("epoch".into(), AdminReply::Int(i64::from(epoch))),
             ("members".into(), AdminReply::List(members)),
             ("coordinator".into(), AdminReply::Text(name(coordinator))),
             ("state".into(), text(state)),
             ("volume".into(), AdminReply::Int(i64::from(volume))),
         ];
+        if place.protocol.is_chain() && kind == "volume" {
+            self.show_chain(place, here.map(|group| &**group), &mut entries);
+        }
         if let Some(here) = here {
             entries.push(("slots".into(), AdminReply::Int(here.replica.next_slot().0 as i64)));
         }
         AdminReply::Map(entries)
+    }
+}
+
+impl Host {
+    /// The chain as it is known here; what is in flight and how long it may answer, if this node is a member.
+    fn show_chain(&self, place: &Place, here: Option<&Group>, entries: &mut Vec<(String, AdminReply)>) {
+        let status = here.and_then(|group| group.replica.chain()).map(|chain| chain.status());
+        let newer = status.as_ref().map(|status| &status.membership).filter(|newer| newer.epoch >= place.epoch);
+        let members = newer.map_or(&place.members[..], |newer| &newer.members);
+        let joining = newer.map_or(place.joining, |newer| newer.joining);
+        let name = |node: NodeId| self.node_name(node).unwrap_or("?").to_owned();
+        let mut drawn = members.iter().map(|&node| name(node)).collect::<Vec<_>>().join(" -> ");
+        if let Some(joining) = joining {
+            drawn = format!("{drawn} .. {} joining", name(joining));
+        }
+        let last = members[members.len() - 1];
+        entries.push(("chain".into(), AdminReply::Text(drawn)));
+        entries.push(("head".into(), AdminReply::Text(name(members[0]))));
+        entries.push(("tail".into(), AdminReply::Text(name(last))));
+        if let Some(status) = status {
+            let lease_us = status.lease_until.0.saturating_sub(self.clock.now().0);
+            entries.push(("in_flight_here".into(), AdminReply::Int(status.in_flight as i64)));
+            entries.push(("lease_here_ms".into(), AdminReply::Int((lease_us / 1000) as i64)));
+        }
     }
 }
 

@@ -4,8 +4,8 @@
 //! executed, in one atomic batch. What it costs follows the changes, not the size of the group.
 
 use quorate_checkpoint::Batch;
-use quorate_protocol::wire::{Malformed, Reader, Wire};
-use quorate_protocol::{Configuration, Epoch, GroupId, NodeId, Slot, Stamp, paxos::Position, quorum::QuorumSystem};
+use quorate_protocol::wire::{Malformed, Reader};
+use quorate_protocol::{Configuration, Epoch, GroupId, NodeId, Slot, Stamp, quorum::QuorumSystem};
 use quorate_wal::Lsn;
 
 use super::Host;
@@ -15,11 +15,13 @@ use super::resting::{RESULTS_AT_REST_MAX, kin_of};
 use super::transfer::Installing;
 use crate::machine::{Content, Machine};
 use crate::planted::{self, Planted};
+use crate::replica::{Position, Protocol};
 use crate::rest::{INLINE_BYTES_MAX, RestOf, StoredHead};
 use crate::root::Durability;
 
-/// The layout of a group's meta record.
+/// The layout of a group's meta record, by its protocol.
 const META_VERSION: u8 = 3;
+const META_VERSION_CHAIN: u8 = 5;
 /// The name under which the root's state is stored as if it were an object.
 const ROOT_OBJECT: &[u8] = b"root";
 /// Batches under way at once: one that is being stored, and one that is next. With more, each would be smaller, and what it
@@ -162,7 +164,7 @@ impl Host {
             let installing = self.storing.snapshots.1.iter().any(is_of)
                 || self.storing.under_way.iter().any(|(_, stored)| installs(stored));
             let group = &mut self.groups[index as usize];
-            let at_rest = group.replica.status().in_flight == 0 && !installing;
+            let at_rest = group.replica.in_flight() == 0 && !installing;
             group.state = if at_rest { GroupState::Closed } else { GroupState::Forgetful };
             group.checkpoint.urgent = true;
             // Batches are stored in order: one more behind one that is under way is as good as the only one.
@@ -221,7 +223,7 @@ impl Host {
 fn checkpoint_of(group: &mut Group, start: u32) -> Batch {
     let id = group.id();
     let mut batch = Batch::new();
-    if group.own.is_some() && group.machine.results().len() <= RESULTS_AT_REST_MAX {
+    if group.rests() && group.machine.results().len() <= RESULTS_AT_REST_MAX {
         put_own(group, start, &mut batch);
         return batch;
     }
@@ -240,11 +242,11 @@ fn checkpoint_of(group: &mut Group, start: u32) -> Batch {
 /// All of an own group, in one record unless its object is large. A group in use, with many results, is stored as others
 /// are: what has changed.
 fn put_own(group: &mut Group, start: u32, batch: &mut Batch) {
-    let (id, mut position, state) = (group.id(), group.replica.position(), group.state);
+    let (id, state) = (group.id(), group.state);
+    let (Some(own), Position::Paxos(mut position)) = (&group.own, group.replica.position()) else { return };
     if planted::is(Planted::CheckpointAhead) {
         position.next_slot = position.next_slot.next();
     }
-    let Some(own) = &group.own else { return };
     if std::mem::take(&mut group.checkpoint.whole) || !std::mem::replace(&mut group.checkpoint.is_record, true) {
         batch.clear_objects(id.0);
         group.machine.results_mut().forget_saved();
@@ -346,14 +348,14 @@ pub(super) fn name_of(key: &[u8]) -> Vec<u8> {
 /// A peer's snapshot, as what this group will be once it is stored.
 pub(super) fn put_snapshot(group: &Group, start: u32, position: Position, machine: &mut Machine, batch: &mut Batch) {
     let id = group.id();
-    match &group.own {
-        Some(own) => {
+    match (&group.own, position) {
+        (Some(own), Position::Paxos(position)) => {
             batch.clear_objects(id.0);
             let head = StoredHead { kin: kin_of(group), start, covered_below: group.checkpoint.covered_below };
             let rest = RestOf { position, coordinating: false, state: group.state, name: &own.name, machine };
             put_rest(id, &head, &rest, batch);
         }
-        None => {
+        (_, position) => {
             put_content(machine, id, batch);
             let mut meta = Vec::new();
             encode_meta_of(group, position, machine, &mut meta);
@@ -389,9 +391,13 @@ pub(super) fn encode_meta(group: &Group, out: &mut Vec<u8>) {
 /// As [`encode_meta`], for a state that the group does not stand at yet.
 pub(super) fn encode_meta_of(group: &Group, mut position: Position, machine: &Machine, out: &mut Vec<u8>) {
     if planted::is(Planted::CheckpointAhead) {
-        position.next_slot = position.next_slot.next();
+        let next_slot = position.next_slot_mut();
+        *next_slot = next_slot.next();
     }
-    out.push(META_VERSION);
+    out.push(match position.protocol() {
+        Protocol::Paxos => META_VERSION,
+        Protocol::Chain => META_VERSION_CHAIN,
+    });
     out.extend_from_slice(&group.configuration.epoch.0.to_le_bytes());
     out.extend_from_slice(&group.namespace.to_le_bytes());
     out.push(group.durability.code());
@@ -436,10 +442,11 @@ pub(crate) struct Meta {
 
 pub(crate) fn decode_meta(group: GroupId, bytes: &[u8]) -> Result<Meta, Malformed> {
     let mut reader = Reader::new(bytes);
-    let version = reader.u8()?;
-    if version != META_VERSION {
-        return Err(Malformed::UnknownTag { of: "version of a group's checkpoint", tag: version });
-    }
+    let protocol = match reader.u8()? {
+        META_VERSION => Protocol::Paxos,
+        META_VERSION_CHAIN => Protocol::Chain,
+        tag => return Err(Malformed::UnknownTag { of: "version of a group's checkpoint", tag }),
+    };
     let epoch = Epoch(reader.u32()?);
     let namespace = reader.u32()?;
     let durability = Durability::of_code(reader.u8()?)?;
@@ -451,7 +458,7 @@ pub(crate) fn decode_meta(group: GroupId, bytes: &[u8]) -> Result<Meta, Malforme
     };
     let count = reader.u8()?;
     let members = (0..count).map(|_| reader.u32().map(NodeId)).collect::<Result<Vec<_>, _>>()?;
-    let position = Position::decode(&mut reader)?;
+    let position = Position::decode(protocol, &mut reader)?;
     let mut hash_key = [0; 16];
     hash_key.copy_from_slice(reader.bytes(16)?);
     let (time, results_base) = (Stamp(reader.u64()?), reader.u64()?);

@@ -1,8 +1,10 @@
 //! The node's copy of the root's state: where every key's group is, and which replicas shall live here.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use quorate_object::Outcome;
+use quorate_protocol::chain::Chain;
 use quorate_protocol::{Epoch, Event, GroupId, NodeId};
 
 use super::checkpoints::Stored;
@@ -12,7 +14,8 @@ use super::{Answer, Host, Timer};
 use crate::entry::{Purpose, Target};
 use crate::frame::Bounce;
 use crate::machine::Content;
-use crate::root::{Namespace, ROOT, RootCommand, RootState, root_members};
+use crate::replica::{AnyReplica, Protocol};
+use crate::root::{Namespace, ROOT, Reads, RootCommand, RootState, root_members};
 use crate::volume::{own_group, volume_of};
 
 /// The name of the node record that keeps the directory over a restart.
@@ -26,6 +29,10 @@ pub(super) struct Place {
     pub members: Vec<NodeId>,
     /// Who answered last, or was named by who refused.
     pub hint: Option<NodeId>,
+    pub protocol: Protocol,
+    pub reads: Reads,
+    /// Of a chain.
+    pub joining: Option<NodeId>,
 }
 
 #[derive(Debug)]
@@ -59,7 +66,15 @@ pub(super) enum Missing {
 
 impl Directory {
     pub(super) fn new(root_members: Vec<NodeId>) -> Directory {
-        let root = Place { group: ROOT, epoch: ROOT_EPOCH, members: root_members, hint: None };
+        let root = Place {
+            group: ROOT,
+            epoch: ROOT_EPOCH,
+            members: root_members,
+            hint: None,
+            protocol: Protocol::Paxos,
+            reads: Reads::Lease,
+            joining: None,
+        };
         Directory {
             state: None,
             root,
@@ -99,6 +114,9 @@ impl Directory {
                     epoch: Epoch(volume.epoch),
                     members: volume.member_ids().collect(),
                     hint: None,
+                    protocol: namespace.settings.protocol,
+                    reads: namespace.settings.reads,
+                    joining: volume.joining.map(NodeId),
                 };
                 (number, namespace.volumes.iter().map(place).collect())
             })
@@ -235,13 +253,17 @@ impl Host {
         batch.put_node_record(RECORD, state.encode());
         let mut births = Vec::new();
         for (number, namespace, volume) in state.volumes() {
-            if !volume.members.contains(&me.0) || self.find(GroupId(volume.group)).is_some() {
+            if !volume.lives_on(me, namespace.settings.protocol) || self.find(GroupId(volume.group)).is_some() {
                 continue;
             }
             let machine = Group::empty_machine(namespace);
             let settings = &namespace.settings;
-            let group =
-                Group::new(volume.configuration(), number, settings.durability, namespace.hash_key, machine, me);
+            let (protocol, configuration) = (settings.protocol, volume.configuration());
+            let mut group =
+                Group::new(protocol, configuration, number, settings.durability, namespace.hash_key, machine, me);
+            if protocol.is_chain() && volume.epoch > 0 {
+                group.replica = AnyReplica::Chain(Box::new(Chain::new(Arc::new(volume.membership()), me)));
+            }
             births.push(self.bear(group, &mut batch));
         }
         let known: std::collections::BTreeSet<u64> = state.volumes().map(|(_, _, volume)| volume.group).collect();
@@ -266,6 +288,8 @@ impl Host {
             self.meet_node(NodeId(node.id));
         }
         self.directory.set(state);
+        self.tell_chains();
+        self.ask_for_term(ROOT);
     }
 
     /// Puts a new group among the others and into `batch`; it speaks once the batch is stored.
@@ -294,6 +318,8 @@ impl Host {
                 self.plan(index, Event::Woken);
             }
         }
+        self.tell_chains();
+        self.ask_for_term(ROOT);
     }
 
     /// Every other node of the cluster has accepted this one, whose data directory is new: it may speak.

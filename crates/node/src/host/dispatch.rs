@@ -143,7 +143,7 @@ impl Host {
         // Once: if that leads nowhere, what is believed here may be better by then.
         let told = operation.told.take();
         let own = operation.own.clone();
-        match self.route(target, own.as_deref(), told) {
+        match self.route_for(access, target, own.as_deref(), told) {
             // The first copy gets its deadline now. From a wrong clock it would have passed long ago, or bind the members
             // for ever. Whoever hears nobody does not know its clock to be right either, but that is not what it lacks.
             Ok(_) if self.clock_off => {
@@ -179,7 +179,7 @@ impl Host {
                     None => operations.recycle(envelope),
                 }
             }
-            Err(NoRoute::Loading) => self.retry_later(number),
+            Err(NoRoute::Loading | NoRoute::Changing) => self.retry_later(number),
             Err(NoRoute::NoNamespace) => self.complete(number, Answer::Failed(Failure::NoNamespace)),
             Err(NoRoute::NoQuorum) if !at_large => self.complete(number, Answer::Failed(Failure::NoQuorum)),
             // Nobody can say that it was not executed: wait for a quorum, or for the deadline.
@@ -205,7 +205,7 @@ impl Host {
         let mut command = Vec::new();
         submission.command.encode(&mut command);
         let now = self.clock.stamp();
-        if !group.is_alive() {
+        if !group.is_alive() || !group.replica.is_inside() {
             return false;
         }
         let answer = match self.read_machine(index, &command, now) {
@@ -236,7 +236,12 @@ impl Host {
         if start != self.settings.start {
             return;
         }
-        let Some(operation) = self.operations(number).find_mut(number) else { return };
+        let Some(operation) = self.operations(number).find_mut(number) else {
+            if !matches!(why, Bounce::Uncertain { .. }) {
+                self.terms.settle(number);
+            }
+            return;
+        };
         // Two coordinators, one after the other, may both tell of one copy that it overtook.
         if !matches!(why, Bounce::Uncertain { .. } | Bounce::Expired | Bounce::OutOfOrder) {
             operation.copies_at_large = operation.copies_at_large.saturating_sub(1);
@@ -401,6 +406,7 @@ impl Host {
     pub(super) fn complete(&mut self, number: u64, answer: Answer) {
         let Some(operation) = self.operations(number).take(number) else {
             self.counters.answered_again += 1;
+            self.terms.settle(number);
             return;
         };
         if let Some(successor) = operation.successor {
@@ -446,7 +452,8 @@ impl Host {
             self.ask_anew(number);
             return true;
         } else if too_old {
-            self.retry_after(number, 0);
+            // In a later turn: within this one, this node would give the same answer.
+            self.retry_after(number, 1);
         }
         overtaken || too_old
     }

@@ -3,12 +3,18 @@
 use std::sync::Arc;
 
 use quorate_object::Objects;
-use quorate_protocol::{Configuration, GroupId, Instant, NodeId, Replica, Slot, paxos::Paxos};
+use quorate_protocol::chain::{self, Chain};
+use quorate_protocol::paxos::{self, Paxos};
+use quorate_protocol::{
+    Configuration, Cx, Effect, Effects, Event, GroupId, Instant, NodeId, Payload, Proposal, Replica, Slot,
+};
 use quorate_wal::Lsn;
 
 use super::quarantine::isolate;
 use super::transfer::empty_content;
+use crate::ahead::Ahead;
 use crate::machine::{Content, Machine};
+use crate::replica::{AnyEvent, AnyMessage, AnyReplica, Protocol};
 use crate::root::{Durability, Groups, Namespace};
 use crate::volume::volume_of;
 
@@ -22,8 +28,10 @@ pub struct Group {
     /// Keys the hash of its objects' names.
     pub(super) hash_key: [u8; 16],
     pub state: GroupState,
-    pub replica: Paxos,
+    pub replica: AnyReplica,
     pub(crate) machine: Machine,
+    /// Of a chain that is used: what its updates in flight will make of its objects.
+    pub(super) ahead: Option<Box<Ahead>>,
     /// Commands of this turn, one envelope behind the other.
     pub(super) gathered: Vec<u8>,
     /// The flush that the newest record is part of.
@@ -117,6 +125,7 @@ pub(super) struct CheckpointState {
 
 impl Group {
     pub(super) fn new(
+        protocol: Protocol,
         configuration: Configuration,
         namespace: u32,
         durability: Durability,
@@ -126,7 +135,8 @@ impl Group {
     ) -> Group {
         let configuration = Arc::new(configuration);
         Group {
-            replica: Paxos::new(configuration.clone(), me),
+            replica: AnyReplica::new(protocol, &configuration, me),
+            ahead: None,
             configuration,
             namespace,
             durability,
@@ -155,6 +165,18 @@ impl Group {
         self.own.as_deref()
     }
 
+    /// Goes on where it was when it came to rest, in the same run of its node.
+    pub(super) fn resume(&mut self, coordinating: bool) {
+        if let Some(replica) = self.replica.paxos_mut() {
+            replica.resume(coordinating);
+        }
+    }
+
+    /// Whether it may come to rest, and is stored as one record then.
+    pub(super) fn rests(&self) -> bool {
+        self.own.is_some() && self.replica.protocol() == Protocol::Paxos
+    }
+
     pub fn id(&self) -> GroupId {
         self.configuration.group
     }
@@ -163,11 +185,58 @@ impl Group {
         self.state == GroupState::Alive
     }
 
+    /// A step of its replica. A chain's head executes commands before it proposes what has become of them.
+    pub(super) fn step(
+        &mut self,
+        cx: &mut Cx<'_>,
+        event: AnyEvent,
+        effects: &mut Effects<Paxos>,
+        chain_effects: &mut Effects<Chain>,
+    ) {
+        match &mut self.replica {
+            AnyReplica::Paxos(replica) => {
+                if let Some(event) = of_paxos(event) {
+                    replica.step(cx, event, effects);
+                }
+            }
+            AnyReplica::Chain(replica) => {
+                let Some(event) = of_chain(event) else { return };
+                let event = match event {
+                    Event::Proposed(Proposal::Commands(envelopes)) => {
+                        let ahead = self.ahead.get_or_insert_with(|| Box::new(Ahead::new(self.hash_key)));
+                        match replica.order(cx) {
+                            Ok(order) => {
+                                let changes = ahead.execute(replica, &self.machine, &order, &envelopes);
+                                Event::Proposed(Proposal::Commands(Payload::from(&changes[..])))
+                            }
+                            Err(why) => {
+                                let proposal = Proposal::Commands(envelopes);
+                                return chain_effects.list.push(Effect::Refused { proposal, why });
+                            }
+                        }
+                    }
+                    event => event,
+                };
+                replica.step(cx, event, chain_effects);
+            }
+        }
+    }
+
+    /// Whether an update in flight concerns what this command reads: then not every member can answer it.
+    pub(super) fn is_in_flight(&mut self, command: &[u8]) -> bool {
+        let AnyReplica::Chain(replica) = &self.replica else { return false };
+        if replica.next_slot() == replica.received() {
+            return false;
+        }
+        let ahead = self.ahead.get_or_insert_with(|| Box::new(Ahead::new(self.hash_key)));
+        ahead.concerns(replica, &self.machine, command)
+    }
+
     /// After a panic: nothing of what the replica had in hand is looked at again, and what stands in its place is empty
     /// and says nothing.
     pub(super) fn give_up(&mut self, me: NodeId) {
         self.state = GroupState::Quarantined;
-        let mut empty = Paxos::new(self.configuration.clone(), me);
+        let mut empty = AnyReplica::new(self.replica.protocol(), &self.configuration, me);
         empty.restored();
         let replica = std::mem::replace(&mut self.replica, empty);
         let empty = Machine::new(empty_content(self.id(), self.hash_key));
@@ -196,4 +265,28 @@ impl Group {
         machine.owns = namespace.settings.groups == Groups::Own;
         machine
     }
+}
+
+/// What is meant for another protocol is no event: who sends it has the group for another.
+fn of_paxos(event: AnyEvent) -> Option<Event<paxos::Message>> {
+    Some(match event {
+        Event::Received { from, message: AnyMessage::Paxos(message) } => Event::Received { from, message },
+        Event::Received { .. } | Event::Requested(_) => return None,
+        Event::Proposed(proposal) => Event::Proposed(proposal),
+        Event::Suspected(node) => Event::Suspected(node),
+        Event::Silenced(node) => Event::Silenced(node),
+        Event::Woken => Event::Woken,
+    })
+}
+
+fn of_chain(event: AnyEvent) -> Option<Event<chain::Message, chain::Request>> {
+    Some(match event {
+        Event::Received { from, message: AnyMessage::Chain(message) } => Event::Received { from, message },
+        Event::Received { .. } => return None,
+        Event::Requested(request) => Event::Requested(request),
+        Event::Proposed(proposal) => Event::Proposed(proposal),
+        Event::Suspected(node) => Event::Suspected(node),
+        Event::Silenced(node) => Event::Silenced(node),
+        Event::Woken => Event::Woken,
+    })
 }

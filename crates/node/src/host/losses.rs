@@ -41,8 +41,13 @@ impl Losses {
         record
     }
 
-    /// With what this start has found. `None` if that is nothing new.
-    pub(super) fn after_start(self, settings: &HostSettings, damage_end: Lsn) -> Option<Losses> {
+    /// Nobody can read what earlier stops have lost: whatever was stored before this start may have lost all that it could.
+    pub(super) fn unknown(start: u32, durable: Lsn) -> Losses {
+        Losses { memory: start, unsynced: start, damaged: start, damage_end: durable }
+    }
+
+    /// With what this start has found.
+    pub(super) fn after_start(self, settings: &HostSettings, damage_end: Lsn) -> Losses {
         let (start, forgotten) = (settings.start, settings.forgotten);
         let mut losses = self;
         if forgotten != Forgotten::Nothing {
@@ -54,7 +59,7 @@ impl Losses {
         if damage_end > self.damage_end {
             (losses.damaged, losses.damage_end) = (start, damage_end);
         }
-        (losses != self).then_some(losses)
+        losses
     }
 
     pub(super) fn put(&self, batch: &mut Batch) {
@@ -79,5 +84,20 @@ impl Losses {
             (_, true) => GroupState::Damaged,
             _ => GroupState::Alive,
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_cannot_be_read_is_taken_for_the_worst() {
+        let known = Losses { memory: 3, unsynced: 2, damaged: 1, damage_end: Lsn(4096) };
+        assert_eq!(Losses::decode(&known.encode()), Some(known));
+        assert_eq!(Losses::decode(&known.encode()[1..]), None);
+        let unknown = Losses::unknown(9, Lsn(8192));
+        assert!(unknown.memory > known.memory && unknown.unsynced > known.unsynced);
+        assert!(unknown.damage_end > known.damage_end);
     }
 }

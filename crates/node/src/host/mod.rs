@@ -16,6 +16,7 @@
 
 mod admin;
 mod batches;
+mod chains;
 pub(crate) mod checkpoints;
 mod directory;
 mod dispatch;
@@ -41,8 +42,10 @@ use std::collections::VecDeque;
 use hashbrown::HashMap;
 use quorate_checkpoint::Batch;
 use quorate_object::Outcome;
+use quorate_protocol::chain::Chain;
+use quorate_protocol::paxos::Paxos;
 use quorate_protocol::peers::{Peers, Timing};
-use quorate_protocol::{Cx, Effects, Event, GroupId, Instant, NodeId, Replica, Stamp, paxos};
+use quorate_protocol::{Cx, Effects, Event, GroupId, Instant, NodeId, Stamp};
 use quorate_wal::{Lsn, Storage, Wal};
 use slab::Slab;
 
@@ -62,8 +65,10 @@ use crate::frame::{Access, Bounce, FrameError, Header, Message, decode_frame, me
 use crate::hash::FixedState;
 use crate::outbox::{Carrier, Outbox};
 use crate::planted::{self, Planted};
+use crate::replica::{AnyEvent, AnyMessage};
 use crate::root::{NodeRecord, RootState, Settings};
 use crate::timers::Timers;
+use chains::TermAnswer;
 use quarantine::{isolate, panic_as_planned};
 
 /// Bytes of answers that may wait to be taken before nothing more is asked for.
@@ -201,11 +206,12 @@ pub struct Host {
     read_buffers: Vec<Vec<u8>>,
     outbox: Outbox,
     /// A replica's messages to itself that wait for the disk.
-    held: VecDeque<(Lsn, u32, GroupId, paxos::Message)>,
-    todo: VecDeque<(u32, GroupId, Event<paxos::Message>)>,
+    held: VecDeque<(Lsn, u32, GroupId, AnyMessage)>,
+    todo: VecDeque<(u32, GroupId, AnyEvent)>,
     /// Within [`Host::run`].
     running: bool,
-    effects: Effects<paxos::Paxos>,
+    effects: Effects<Paxos>,
+    chain_effects: Effects<Chain>,
     gathered: Vec<u32>,
     /// What was executed, if somebody observes: a hash of each value.
     executed: Vec<(GroupId, quorate_protocol::Slot, u64)>,
@@ -214,6 +220,7 @@ pub struct Host {
     catch_ups: Vec<(u32, NodeId, quorate_protocol::Slot)>,
     transfers: transfer::Transfers,
     own: own::OwnGroups,
+    terms: chains::Terms,
     here: resting::OwnHere,
     /// Groups that this node coordinates though it is not the member they were born with.
     displaced: VecDeque<(u32, GroupId)>,
@@ -285,6 +292,10 @@ pub struct Counters {
     pub rested: u64,
     pub woken_from_memory: u64,
     pub woken_from_store: u64,
+    /// Configurations of chains that this node has proposed.
+    pub chains_changed: u64,
+    /// Reads that members of chains answered without asking.
+    pub reads_clean: u64,
 }
 
 impl Host {
@@ -488,6 +499,13 @@ impl Host {
                 }
             }
             Message::StopGroup { group, epoch, insist } => self.handle_stop_group(group, epoch, insist),
+            Message::TermQuestion { parent, asked_at, confirm, extended, absent } => {
+                self.note_absent(from, parent, &absent);
+                self.handle_term_question(from, parent, asked_at, &confirm, &extended)
+            }
+            Message::TermAnswer { parent, asked_at, number, left_us, confirmed } => {
+                self.handle_term_answer(from, TermAnswer { parent, asked_at, number, left_us, confirmed })
+            }
             Message::StatusQuestion { nonce } => self.handle_status_question(from, nonce),
             Message::StatusAnswer { nonce, bytes } => self.handle_status_answer(from, nonce, bytes),
         }
@@ -530,12 +548,12 @@ impl Host {
     }
 
     /// Plans a step of a group's replica.
-    fn plan(&mut self, index: u32, event: Event<paxos::Message>) {
+    fn plan(&mut self, index: u32, event: AnyEvent) {
         let group = self.groups[index as usize].id();
         self.todo.push_back((index, group, event));
     }
 
-    fn step(&mut self, index: u32, event: Event<paxos::Message>) {
+    fn step(&mut self, index: u32, event: AnyEvent) {
         let panics = self.take_planned_panic(index, PanicIn::Step);
         let Some(group) = self.groups.get_mut(index as usize) else { return };
         if group.state == GroupState::Quarantined {
@@ -549,12 +567,12 @@ impl Host {
             peers: &self.peers,
             nonsense_count: &mut self.counters.nonsense,
         };
-        let effects = &mut self.effects;
+        let (effects, chain_effects) = (&mut self.effects, &mut self.chain_effects);
         let stepped = isolate(|| {
             if panics {
                 panic_as_planned();
             }
-            group.replica.step(&mut cx, event, effects);
+            group.step(&mut cx, event, effects, chain_effects);
         });
         match stepped {
             Ok(()) => {
@@ -564,6 +582,7 @@ impl Host {
             }
             Err(words) => {
                 self.effects.list.clear();
+                self.chain_effects.list.clear();
                 self.quarantine(index, "taking a step", words);
             }
         }

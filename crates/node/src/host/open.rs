@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use quorate_checkpoint::{Store, StoreError};
 use quorate_protocol::peers::Peers;
 use quorate_protocol::quorum::QuorumSystem;
-use quorate_protocol::{Configuration, Effects, GroupId, NodeId, Replica, Slot, Stamp, paxos};
+use quorate_protocol::{Configuration, Effects, GroupId, NodeId, Slot, Stamp};
 use quorate_wal::{Lsn, Storage, Wal};
 use roaring::RoaringTreemap;
 use slab::Slab;
@@ -26,6 +26,7 @@ use crate::entry::Operations;
 use crate::hash::FixedState;
 use crate::machine::{Content, Machine};
 use crate::outbox::Outbox;
+use crate::replica::Protocol;
 use crate::rest::{Glance, glance, is_rest};
 use crate::results::Results;
 use crate::root::{Durability, ROOT, RootState, root_members};
@@ -119,6 +120,7 @@ impl Host {
         host.start_timers();
         host.ask_for_directory();
         host.reconcile_all_own_groups();
+        host.tell_chains();
         host.run();
         Ok((host, report))
     }
@@ -153,12 +155,14 @@ impl Host {
             todo: VecDeque::new(),
             running: false,
             effects: Effects::default(),
+            chain_effects: Effects::default(),
             gathered: Vec::new(),
             executed: Vec::new(),
             applied: Vec::new(),
             catch_ups: Vec::new(),
             transfers: super::transfer::Transfers::default(),
             own: super::own::OwnGroups::default(),
+            terms: super::chains::Terms::default(),
             here: super::resting::OwnHere::default(),
             displaced: VecDeque::new(),
             sweeps: VecDeque::new(),
@@ -205,12 +209,16 @@ impl Host {
 
     /// What this start has found lost is known from now on, also of groups that are read only later.
     fn note_losses(&mut self, store: &impl Store, damage_end: Lsn) -> Result<(), StoreError> {
-        let known = store.node_record(losses::RECORD)?.and_then(|record| Losses::decode(&record)).unwrap_or_default();
-        self.here.losses = known;
-        if let Some(losses) = known.after_start(&self.settings, damage_end) {
-            self.here.losses = losses;
+        let record = store.node_record(losses::RECORD)?;
+        let known = match record.as_deref().map(Losses::decode) {
+            Some(Some(known)) => known,
+            Some(None) => Losses::unknown(self.settings.start, self.wal.durable()),
+            None => Losses::default(),
+        };
+        self.here.losses = known.after_start(&self.settings, damage_end);
+        if record.is_none_or(|record| record != self.here.losses.encode()) {
             let mut batch = quorate_checkpoint::Batch::new();
-            losses.put(&mut batch);
+            self.here.losses.put(&mut batch);
             self.store(batch, Stored::Directory { births: Vec::new(), dropped: Vec::new() });
         }
         Ok(())
@@ -257,7 +265,15 @@ impl Host {
         }
         let state = RootState::bootstrap(self.settings.nodes.clone(), self.settings.defaults, self.settings.cluster);
         let machine = Machine::new(Content::Root(Box::new(state)));
-        let group = Group::new(configuration, ROOT_NAMESPACE, Durability::Sync, [0; 16], machine, self.settings.node);
+        let group = Group::new(
+            Protocol::Paxos,
+            configuration,
+            ROOT_NAMESPACE,
+            Durability::Sync,
+            [0; 16],
+            machine,
+            self.settings.node,
+        );
         let mut batch = quorate_checkpoint::Batch::new();
         let index = self.bear(group, &mut batch);
         self.store(batch, Stored::Directory { births: vec![index], dropped: Vec::new() });
@@ -375,12 +391,26 @@ fn unreadable_group(
     let content = Machine::new(empty_content(id, [0; 16]));
     let listed = directory.state().and_then(|state| state.volumes().find(|(.., volume)| volume.group == id.0));
     let mut group = match listed {
-        _ if id == ROOT => {
-            Group::new(root_configuration(settings), ROOT_NAMESPACE, Durability::Sync, [0; 16], content, me)
-        }
+        _ if id == ROOT => Group::new(
+            Protocol::Paxos,
+            root_configuration(settings),
+            ROOT_NAMESPACE,
+            Durability::Sync,
+            [0; 16],
+            content,
+            me,
+        ),
         Some((number, namespace, volume)) => {
             let durability = namespace.settings.durability;
-            Group::new(volume.configuration(), number, durability, namespace.hash_key, content, me)
+            Group::new(
+                namespace.settings.protocol,
+                volume.configuration(),
+                number,
+                durability,
+                namespace.hash_key,
+                content,
+                me,
+            )
         }
         None => return Err(OpenError::Checkpoint { group: id.0, reason }),
     };
@@ -424,7 +454,7 @@ fn restore_group(
     report: &mut OpenReport,
     faults: &mut Vec<Fault>,
 ) -> Group {
-    let Meta { position, covered_below, .. } = meta;
+    let (position, covered_below) = (meta.position.clone(), meta.covered_below);
     let mut state = meta.state;
     let mut unreadable = None;
     let restored = isolate(|| restore_machine(id, &meta, store));
@@ -440,11 +470,14 @@ fn restore_group(
             Machine::restored(meta.time, Results::default(), empty_content(id, meta.hash_key))
         }
     };
-    let mut group = Group::new(meta.configuration, meta.namespace, meta.durability, meta.hash_key, machine, me);
+    let protocol = position.protocol();
+    let mut group =
+        Group::new(protocol, meta.configuration, meta.namespace, meta.durability, meta.hash_key, machine, me);
     group.own = Own::of(id, &meta.name);
     group.state = state;
-    group.replica.restore(paxos::Record::Checkpoint(position));
-    group.checkpoint = CheckpointState { next_slot: position.next_slot, covered_below, ..CheckpointState::default() };
+    let next_slot = position.next_slot();
+    group.replica.restore(position);
+    group.checkpoint = CheckpointState { next_slot, covered_below, ..CheckpointState::default() };
     if let Some(reason) = unreadable {
         give_up_unreadable(&mut group, me, "reading its checkpoint", reason, faults);
     }

@@ -6,9 +6,7 @@ use hashbrown::HashMap;
 use quorate_protocol::id::{Content, Value};
 use quorate_protocol::quorum::QuorumSystem;
 use quorate_protocol::wire::Malformed;
-use quorate_protocol::{
-    Configuration, Epoch, Event, GroupId, Instant, NodeId, Payload, Proposal, Replica, Slot, paxos,
-};
+use quorate_protocol::{Configuration, Epoch, Event, GroupId, Instant, NodeId, Payload, Proposal, Slot, paxos};
 use quorate_wal::{Kind, Lsn};
 use roaring::RoaringTreemap;
 
@@ -20,6 +18,7 @@ use crate::frame::{Access, Bounce, Message};
 use crate::hash::FixedState;
 use crate::machine::Machine;
 use crate::planted::{self, Planted};
+use crate::replica::{AnyMessage, AnyReplica, Protocol};
 use crate::root::Durability;
 use crate::volume::{Birth, Frozen, Record, Starting, VolumeCommand, own_group, volume_of};
 
@@ -67,7 +66,7 @@ struct Mail {
 
 enum MailContent {
     Request { access: Access, envelope: Vec<u8> },
-    Replica(paxos::Message),
+    Replica(AnyMessage),
 }
 
 /// Whether a record of the log is a birth.
@@ -82,13 +81,15 @@ pub(super) fn decode_birth(group: GroupId, record: &[u8], me: NodeId) -> Result<
     if !meta.configuration.contains(me) {
         return Err(Malformed::UnknownTag { of: "member of an own group", tag: 0 });
     }
-    let mut born = Group::new(meta.configuration, meta.namespace, meta.durability, meta.hash_key, snapshot.machine, me);
+    let protocol = meta.position.protocol();
+    let mut born =
+        Group::new(protocol, meta.configuration, meta.namespace, meta.durability, meta.hash_key, snapshot.machine, me);
     born.own = Own::of(group, &meta.name);
     born.state = GroupState::Alive;
     // No checkpoint has anything of it yet.
     born.checkpoint.whole = true;
     born.checkpoint.changed = true;
-    born.replica.restore(paxos::Record::Checkpoint(meta.position));
+    born.replica.restore(meta.position);
     Ok(born)
 }
 
@@ -133,10 +134,11 @@ impl Host {
         };
         let machine = Machine::thawed(parent.hash_key, &birth.name, &birth.state);
         let (namespace, durability, hash_key) = (parent.namespace, parent.durability, parent.hash_key);
-        let mut group = Group::new(configuration, namespace, durability, hash_key, machine, me);
+        let mut group = Group::new(Protocol::Paxos, configuration, namespace, durability, hash_key, machine, me);
         // Slot 0 is the birth. Who has not been there for it has to learn of it from the others.
         let next_slot = if birth.state.object.is_some() { Slot(1) } else { Slot(0) };
-        group.replica = paxos::Paxos::born(group.configuration.clone(), me, next_slot, birth.state.time());
+        let protocol = group.replica.protocol();
+        group.replica = AnyReplica::born(protocol, &group.configuration, me, next_slot, birth.state.time());
         if !first_hand {
             group.replica.restored();
             self.own.late.insert(id, 0);
@@ -223,7 +225,7 @@ impl Host {
         self.keep_mail(from, group, epoch, || MailContent::Request { access, envelope: envelope.to_vec() })
     }
 
-    pub(super) fn keep_message(&mut self, from: NodeId, group: GroupId, epoch: Epoch, message: paxos::Message) -> bool {
+    pub(super) fn keep_message(&mut self, from: NodeId, group: GroupId, epoch: Epoch, message: AnyMessage) -> bool {
         self.keep_mail(from, group, epoch, || MailContent::Replica(message))
     }
 
@@ -356,7 +358,7 @@ impl Host {
             let (from, epoch, members) =
                 (late.replica.next_slot(), late.configuration.epoch, late.configuration.members.clone());
             if late.is_alive() {
-                let message = paxos::Message::Fetch { from };
+                let message = AnyMessage::Paxos(paxos::Message::Fetch { from });
                 for &member in members.iter().filter(|&&member| member != self.settings.node) {
                     self.outbox.send(member, &Message::Replica { group, epoch, message: message.clone() });
                 }
@@ -399,7 +401,7 @@ impl Host {
         let Some(children) = group.machine.children().filter(|children| !children.starting.is_empty()) else { return };
         let mine_durable = group.births_lsn <= self.wal.durable();
         let me = self.settings.node;
-        let frontiers = group.replica.status().frontiers;
+        let frontiers = group.replica.frontiers();
         let has_executed = |member: NodeId, slot: u64| {
             (member != me || mine_durable)
                 && frontiers.iter().any(|(node, frontier)| *node == member && frontier.0 > slot)

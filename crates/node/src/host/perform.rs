@@ -1,24 +1,36 @@
 //! Performing a replica's effects, in their order.
 
 use quorate_protocol::wire::Wire;
-use quorate_protocol::{After, Effect, Event, GroupId, Proposal, Refusal, Value, paxos};
+use quorate_protocol::{After, Effect, Effects, Event, GroupId, Proposal, Refusal, Value, paxos};
 use quorate_wal::Kind;
 
 use super::quarantine::{PanicIn, isolate, panic_as_planned};
 use super::{Answer, Failure, GroupState, Host, Timer};
+use crate::changes::Done;
 use crate::envelope::{Envelope, Ticket};
 use crate::frame::{Bounce, Message, Position, encode_reply};
 use crate::machine::Verdict;
 use crate::planted::{self, Planted};
-use crate::root::Durability;
+use crate::replica::{AnyMessage, Hosted, Protocol};
+use crate::root::{Durability, ROOT};
 
 impl Host {
     pub(super) fn perform(&mut self, index: u32) {
         let mut effects = std::mem::take(&mut self.effects);
+        self.perform_all(index, &mut effects);
+        self.effects = effects;
+        if !self.chain_effects.list.is_empty() {
+            let mut effects = std::mem::take(&mut self.chain_effects);
+            self.perform_all(index, &mut effects);
+            self.chain_effects = effects;
+        }
+    }
+
+    fn perform_all<R: Hosted>(&mut self, index: u32, effects: &mut Effects<R>) {
         for effect in effects.list.drain(..) {
             match effect {
-                Effect::Persist(record) => self.persist(index, &record),
-                Effect::Send { to, message, after } => self.send(index, to, message, after),
+                Effect::Persist(record) => self.persist::<R>(index, &record),
+                Effect::Send { to, message, after } => self.send(index, to, R::any(message), after),
                 Effect::Decided { slot, value, acknowledgers } => {
                     let position = Position { slot, acknowledgers: acknowledgers as u16 };
                     self.apply(index, position, &value);
@@ -40,19 +52,22 @@ impl Host {
                 }
             }
         }
-        self.effects = effects;
     }
 
-    fn persist(&mut self, index: u32, record: &paxos::Record) {
+    fn persist<R: Hosted>(&mut self, index: u32, record: &R::Record) {
         let group = &mut self.groups[index as usize];
         self.scratch.clear();
         record.encode(&mut self.scratch);
         group.checkpoint.bytes += self.scratch.len() as u64;
         group.checkpoint.changed = true;
+        // With another configuration, updates in flight may be void.
+        if R::slot_of(record).is_none() {
+            group.ahead = None;
+        }
         if group.durability == Durability::Memory {
             return;
         }
-        let kind = record.entry().map_or(Kind::State, |(slot, _)| Kind::Slot(slot.0));
+        let kind = R::slot_of(record).map_or(Kind::State, |slot| Kind::Slot(slot.0));
         self.wal.append(group.id().0, kind, &self.scratch);
         group.lsn = self.wal.appended();
     }
@@ -65,11 +80,11 @@ impl Host {
         kept && group.births_lsn <= durable || planted::is(Planted::DurableSentAtOnce)
     }
 
-    fn send(&mut self, index: u32, to: quorate_protocol::NodeId, message: paxos::Message, after: After) {
+    fn send(&mut self, index: u32, to: quorate_protocol::NodeId, message: AnyMessage, after: After) {
         match message {
-            paxos::Message::Busy { .. } => self.counters.busy_sent += 1,
-            paxos::Message::Confirm { .. } => self.counters.confirm_rounds += 1,
-            paxos::Message::HandOver { .. } => self.counters.handed_over += 1,
+            AnyMessage::Paxos(paxos::Message::Busy { .. }) => self.counters.busy_sent += 1,
+            AnyMessage::Paxos(paxos::Message::Confirm { .. }) => self.counters.confirm_rounds += 1,
+            AnyMessage::Paxos(paxos::Message::HandOver { .. }) => self.counters.handed_over += 1,
             _ => {}
         }
         let wait = match after {
@@ -127,7 +142,8 @@ impl Host {
         if self.settings.observe {
             self.executed.push((group.id(), slot, hash_of(value)));
         }
-        let (coordinating, group_id) = (group.replica.is_coordinating(), group.id());
+        let (coordinating, group_id) = (group.replica.answers(), group.id());
+        let is_chain = group.replica.protocol() == Protocol::Chain;
         let (me, start) = (self.settings.node, self.settings.start);
         let (outbox, applied, counters) = (&mut self.outbox, &mut self.applied, &mut self.counters);
         let each = |ticket: Ticket, verdict| {
@@ -164,7 +180,10 @@ impl Host {
             if panics {
                 panic_as_planned();
             }
-            machine.apply(slot, value, each);
+            match is_chain {
+                true => machine.apply_changes(value, each),
+                false => machine.apply(slot, value, each),
+            }
         });
         if let Err(words) = executed {
             // Whoever takes over executes the slot again, and answers.
@@ -178,6 +197,9 @@ impl Host {
         self.arm_timers_after_apply(index);
         self.answer_due_reads(index);
         self.follow_own(index, value);
+        if group_id == ROOT {
+            self.follow_root();
+        }
     }
 
     /// Answers the operations of this node's own clients that were just applied.
@@ -209,7 +231,16 @@ impl Host {
             Refusal::Stopped => Bounce::Stopped,
             Refusal::Overloaded => Bounce::Overloaded,
         };
+        let is_chain = self.groups[index as usize].replica.protocol() == Protocol::Chain;
         match proposal {
+            // What is refused before it is executed is still commands.
+            Proposal::Commands(payload) if is_chain && matches!(why, Refusal::Uncertain { .. }) => {
+                let mut bytes: &[u8] = payload;
+                while let Ok(Some(done)) = Done::take(&mut bytes) {
+                    let ticket = done.ticket;
+                    self.bounce(ticket.node, ticket.start, ticket.number, bounce);
+                }
+            }
             Proposal::Commands(payload) | Proposal::Stop(payload) => {
                 let mut bytes: &[u8] = payload;
                 while let Some(envelope) = Envelope::take(&mut bytes) {

@@ -2,8 +2,7 @@
 
 use hashbrown::HashMap;
 use quorate_checkpoint::Store;
-use quorate_protocol::wire::Wire;
-use quorate_protocol::{GroupId, NodeId, Replica, paxos};
+use quorate_protocol::{GroupId, NodeId};
 use quorate_wal::{Kind, Recovered};
 
 use super::Fault;
@@ -12,6 +11,7 @@ use super::open::{Sleeping, Unreadable, give_up_unreadable};
 use super::own::{decode_birth, is_birth};
 use super::quarantine::isolate;
 use crate::hash::FixedState;
+use crate::replica::AnyRecord;
 
 pub(super) struct Replay<'a, 'b, S> {
     me: NodeId,
@@ -21,6 +21,8 @@ pub(super) struct Replay<'a, 'b, S> {
     /// Records of groups that nothing is known of so far. What was carried on stands behind what is newer, so that a
     /// group's birth may come last.
     early: HashMap<u64, Vec<(Kind, Vec<u8>)>, FixedState>,
+    /// Records of chains, by the place of their group: they are restored in their order, once all are there.
+    ordered: HashMap<usize, Vec<AnyRecord>, FixedState>,
     /// Own groups that were born, and nobody can read as what.
     lost: Vec<GroupId>,
     faults: &'a mut Vec<Fault>,
@@ -41,7 +43,16 @@ impl<'a, 'b, S: Store> Replay<'a, 'b, S> {
         faults: &'a mut Vec<Fault>,
     ) -> Replay<'a, 'b, S> {
         let by_id = groups.iter().enumerate().map(|(at, group)| (group.id().0, at)).collect();
-        Replay { me, groups, own, by_id, early: HashMap::default(), lost: Vec::new(), faults }
+        Replay {
+            me,
+            groups,
+            own,
+            by_id,
+            early: HashMap::default(),
+            ordered: HashMap::default(),
+            lost: Vec::new(),
+            faults,
+        }
     }
 
     pub(super) fn take(&mut self, recovered: &Recovered<'_>) {
@@ -69,7 +80,15 @@ impl<'a, 'b, S: Store> Replay<'a, 'b, S> {
         Some(self.groups.len() - 1)
     }
 
-    pub(super) fn finish(self) -> Rest {
+    pub(super) fn finish(mut self) -> Rest {
+        let mut ordered: Vec<(usize, Vec<AnyRecord>)> = self.ordered.drain().collect();
+        ordered.sort_unstable_by_key(|(at, _)| *at);
+        for (at, mut records) in ordered {
+            records.sort_by_key(|record| record.order());
+            for record in records {
+                self.restore_record(at, record);
+            }
+        }
         let of_lost = |group: &u64| self.lost.contains(&GroupId(*group));
         let mut strangers: Vec<u64> = self.early.keys().copied().filter(|group| !of_lost(group)).collect();
         strangers.sort_unstable();
@@ -100,14 +119,29 @@ impl<'a, 'b, S: Store> Replay<'a, 'b, S> {
         if group.state == GroupState::Quarantined {
             return;
         }
-        let restored = paxos::Record::decode_all(bytes)
-            .map_err(|malformed| Unreadable::Malformed(malformed.to_string()))
-            .and_then(|record| isolate(|| group.replica.restore(record)).map_err(Unreadable::Panicked));
-        if let Err(unreadable) = restored {
-            return give_up_unreadable(group, self.me, "reading its log", unreadable, self.faults);
-        }
+        let record = match group.replica.decode_record(bytes) {
+            Ok(record) => record,
+            Err(malformed) => {
+                let unreadable = Unreadable::Malformed(malformed.to_string());
+                return give_up_unreadable(group, self.me, "reading its log", unreadable, self.faults);
+            }
+        };
         let covered = matches!(kind, Kind::Slot(slot) if slot < group.checkpoint.next_slot.0);
         group.checkpoint.bytes += if covered { 0 } else { bytes.len() as u64 };
         group.checkpoint.changed = true;
+        match record.order() {
+            Some(_) => self.ordered.entry(at).or_default().push(record),
+            None => self.restore_record(at, record),
+        }
+    }
+
+    fn restore_record(&mut self, at: usize, record: AnyRecord) {
+        let group = &mut self.groups[at];
+        if group.state == GroupState::Quarantined {
+            return;
+        }
+        if let Err(words) = isolate(|| group.replica.restore_record(record)) {
+            give_up_unreadable(group, self.me, "reading its log", Unreadable::Panicked(words), self.faults);
+        }
     }
 }

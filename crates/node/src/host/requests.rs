@@ -24,6 +24,8 @@ pub struct Read {
     ticket: Ticket,
     access: Access,
     command: Vec<u8>,
+    /// No update in flight in its chain concerns it: what is here is as new as all that has passed here.
+    is_clean: bool,
     /// The time of the read: whatever expires by then must have expired here first.
     at: Stamp,
 }
@@ -79,9 +81,19 @@ impl Host {
                     ticket: envelope.ticket,
                     access,
                     command: self.read_buffer(envelope.command),
+                    is_clean: false,
                     at: self.clock.stamp(),
                 };
                 let token = self.reads.insert(read) as u64;
+                let found = &mut self.groups[index as usize];
+                let is_clean = access == Access::ReadLease
+                    && found.replica.answers_clean(self.clock.now())
+                    && !found.is_in_flight(envelope.command);
+                if is_clean {
+                    self.counters.reads_clean += 1;
+                    self.reads[token as usize].is_clean = true;
+                    return self.answer_read(index, token as u32);
+                }
                 let mode = if access == Access::ReadQuorum { ReadMode::Quorum } else { ReadMode::Lease };
                 self.plan(index, Event::Proposed(Proposal::Read { token, mode }));
             }
@@ -108,7 +120,7 @@ impl Host {
     }
 
     /// Puts a command beside the others of this turn for the same group: they will share a slot.
-    fn gather(&mut self, index: u32, envelope: &[u8]) {
+    pub(super) fn gather(&mut self, index: u32, envelope: &[u8]) {
         let group = &mut self.groups[index as usize];
         if group.gathered.is_empty() {
             self.gathered.push(index);
@@ -201,7 +213,11 @@ impl Host {
                 return true;
             }
         };
-        let position = Position { slot: group.replica.next_slot(), acknowledgers: 0 };
+        let slot = match group.replica.chain() {
+            Some(chain) if read.is_clean => chain.received(),
+            _ => group.replica.next_slot(),
+        };
+        let position = Position { slot, acknowledgers: 0 };
         self.counters.reads_leased += u64::from(read.access == Access::ReadLease);
         let Ticket { node, start, number } = read.ticket;
         if node != self.settings.node {

@@ -12,16 +12,18 @@ use hashbrown::HashMap;
 use quorate_checkpoint::{Key, Store, StoreError};
 use quorate_protocol::quorum::QuorumSystem;
 use quorate_protocol::wire::{Malformed, Reader};
-use quorate_protocol::{Configuration, Cx, GroupId, Instant, NodeId, Replica, paxos};
+use quorate_protocol::{Configuration, Cx, GroupId, Instant, NodeId};
 use quorate_wal::Lsn;
 use roaring::RoaringTreemap;
 
 use super::checkpoints::name_of;
 use super::group::{CheckpointState, Group, Own};
 use super::losses::Losses;
+use super::quarantine::isolate;
 use super::{Host, Timer, next_random};
 use crate::hash::FixedState;
 use crate::planted::{self, Planted};
+use crate::replica::{Position, Protocol};
 use crate::rest::{Kin, Rest, RestOf, Resting, StoredHead, glance};
 use crate::volume::{own_group, volume_of};
 
@@ -109,7 +111,7 @@ fn revived(id: GroupId, kin: Kin, rest: Rest, me: NodeId, covered_below: Lsn) ->
     }
     let Kin { namespace, durability, hash_key, epoch, members } = kin;
     let configuration = Configuration { group: id, epoch, members, quorum: QuorumSystem::Majority };
-    let mut group = Group::new(configuration, namespace, durability, hash_key, rest.machine, me);
+    let mut group = Group::new(Protocol::Paxos, configuration, namespace, durability, hash_key, rest.machine, me);
     group.own = Own::of(id, &rest.name);
     group.state = rest.state;
     let mut position = rest.position;
@@ -117,7 +119,7 @@ fn revived(id: GroupId, kin: Kin, rest: Rest, me: NodeId, covered_below: Lsn) ->
         position.promised.number = 0;
         position.promised.node = group.configuration.members[0];
     }
-    group.replica.restore(paxos::Record::Checkpoint(position));
+    group.replica.restore(Position::Paxos(position));
     let (next_slot, coordinating) = (rest.position.next_slot, rest.coordinating);
     group.checkpoint = CheckpointState {
         next_slot,
@@ -174,7 +176,8 @@ impl Host {
             return;
         }
         let revived = match found {
-            Ok(Some(paused)) => paused.revive(id, self.settings.node).map_err(|malformed| malformed.to_string()),
+            Ok(Some(paused)) => isolate(|| paused.revive(id, self.settings.node))
+                .and_then(|revived| revived.map_err(|malformed| malformed.to_string())),
             Ok(None) => Err("it is not there".to_owned()),
             Err(error) => Err(error),
         };
@@ -184,7 +187,7 @@ impl Host {
                 if !is_of_this_start {
                     self.here.losses.judge(&mut group, start);
                 }
-                group.replica.resume(coordinating && is_of_this_start);
+                group.resume(coordinating && is_of_this_start);
                 self.counters.woken_from_store += 1;
                 let index = self.admit_awake(group);
                 self.deliver_mail(index, id);
@@ -206,7 +209,7 @@ impl Host {
         });
         // It was encoded here, in this run; should that ever fail, the store still has it.
         let (mut group, coordinating) = revived.ok()?;
-        group.replica.resume(coordinating);
+        group.resume(coordinating);
         self.counters.woken_from_memory += 1;
         Some(self.admit_awake(group))
     }
@@ -243,7 +246,7 @@ impl Host {
     pub(super) fn note_quiet(&mut self, index: u32) {
         let now = self.clock.now();
         let Some(group) = self.groups.get_mut(index as usize) else { return };
-        if group.own.is_some() && group.replica.is_idle() && !std::mem::replace(&mut group.is_quiet, true) {
+        if group.rests() && group.replica.is_idle() && !std::mem::replace(&mut group.is_quiet, true) {
             self.here.quiet.push_back((now, index, group.configuration.group));
         }
     }
@@ -329,13 +332,14 @@ impl Host {
             peers: &self.peers,
             nonsense_count: &mut self.counters.nonsense,
         };
-        self.groups[index as usize].replica.rest(&cx)
+        self.groups[index as usize].replica.paxos_mut().is_some_and(|replica| replica.rest(&cx))
     }
 
     /// Puts a group to rest if the store holds what it is, and sees to it otherwise.
     fn try_rest(&mut self, index: u32) {
         if !self.may_rest(index) {
-            return;
+            // A checkpoint of it is under way, or what it waits for comes without a step: it is looked at again.
+            return self.note_quiet(index);
         }
         if self.is_stored(index) {
             return self.put_to_rest(index);
@@ -356,7 +360,7 @@ impl Host {
         let group = &self.groups[index as usize];
         let has_object = group.machine.objects().is_some_and(|objects| objects.count() > 0);
         group.is_alive()
-            && group.own.is_some()
+            && group.rests()
             // An object that is gone, or a last command, is yet to be told of.
             && has_object
             && !group.replica.is_stopped()
@@ -396,7 +400,8 @@ impl Host {
         bytes.clear();
         self.here.resting.head(id, &kin_of(&group), &mut bytes);
         let object = group.machine.objects().and_then(|objects| objects.encoded(&own.name));
-        let (position, coordinating) = (group.replica.position(), group.replica.is_coordinating());
+        let Position::Paxos(position) = group.replica.position() else { return };
+        let coordinating = group.replica.is_coordinating();
         let rest = RestOf { position, coordinating, state: group.state, name: &own.name, machine: &group.machine };
         rest.encode(object.as_deref(), false, &mut bytes);
         if bytes.len() <= RESTING_BYTES_MAX {

@@ -14,6 +14,7 @@ use crate::entry::{Purpose, Target};
 use crate::envelope::Envelope;
 use crate::frame::Access;
 use crate::hash::FixedState;
+use crate::root::Reads;
 use crate::volume::{Record, own_group};
 
 /// Own groups whose members are remembered, where this node is no member of their volume.
@@ -30,6 +31,8 @@ pub(super) enum NoRoute {
     Loading,
     NoNamespace,
     NoQuorum,
+    /// Whoever is to be asked is suspected, and a chain without it will come.
+    Changing,
 }
 
 /// An own group, as an operation on its object knows it.
@@ -44,6 +47,48 @@ pub struct OwnPlace {
 pub(super) type Remembered = HashMap<(u32, Vec<u8>), OwnPlace, FixedState>;
 
 impl Host {
+    /// Where a command goes. In a chain the head orders writes, and the tail, or any member, answers reads.
+    pub(super) fn route_for(
+        &self,
+        access: Access,
+        target: Target,
+        own: Option<&OwnPlace>,
+        told: Option<NodeId>,
+    ) -> Result<Route, NoRoute> {
+        let place = match self.directory.resolve(target) {
+            Ok(place) if own.is_none() && place.protocol.is_chain() => place,
+            _ => return self.route(target, own, told),
+        };
+        let (group, me) = (place.group, self.settings.node);
+        let here = self.find(group).map(|index| &self.groups[index as usize]);
+        // The replica here may have heard of a change first.
+        let adopted = here.and_then(|group| group.replica.chain()).map(|chain| chain.membership().clone());
+        let newer = adopted.filter(|membership| membership.epoch > place.epoch);
+        let members = newer.as_ref().map_or(&place.members[..], |membership| &membership.members);
+        let live = |node: NodeId| match here {
+            Some(group) if node == me => group.is_alive(),
+            _ => node == me || !self.peers.is_suspected(node),
+        };
+        if !members.iter().any(|&member| live(member)) {
+            return Err(NoRoute::NoQuorum);
+        }
+        let spread = place.reads == Reads::Apportioned && access == Access::ReadLease;
+        let coordinator = match told.filter(|node| members.contains(node)) {
+            Some(node) => node,
+            None if access == Access::Write => members[0],
+            None if spread && members.contains(&me) => me,
+            None if spread => {
+                let first = (u64::from(me.0) + group.0) as usize;
+                let turn = (0..members.len()).map(|step| members[(first + step) % members.len()]);
+                turn.into_iter().find(|&member| live(member)).unwrap_or(members[0])
+            }
+            None => members[members.len() - 1],
+        };
+        // The epoch travels with what the replicas say to each other.
+        let route = Route { group, epoch: Epoch(0), coordinator };
+        if live(coordinator) { Ok(route) } else { Err(NoRoute::Changing) }
+    }
+
     pub(super) fn route(&self, target: Target, own: Option<&OwnPlace>, told: Option<NodeId>) -> Result<Route, NoRoute> {
         let place = self.directory.resolve(target).map_err(|missing| match missing {
             Missing::Everything => NoRoute::Loading,

@@ -161,7 +161,7 @@ impl Host {
         for (&number, namespace) in &state.namespaces {
             status.namespaces.push(NamespaceStatus {
                 id: number,
-                protocol: "paxos".into(),
+                protocol: namespace.settings.protocol.word().into(),
                 replicas: u32::from(namespace.settings.replicas),
                 volumes: namespace.volumes.len() as u32,
                 durability: namespace.settings.durability.word().into(),

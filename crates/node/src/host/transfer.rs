@@ -2,8 +2,8 @@
 
 use hashbrown::HashMap;
 use quorate_checkpoint::Batch;
-use quorate_protocol::wire::{Malformed, Reader, Wire};
-use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId, Replica, Slot, paxos};
+use quorate_protocol::wire::{Malformed, Reader};
+use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId, Slot, chain, paxos};
 use quorate_wal::Storage;
 
 use super::Host;
@@ -14,6 +14,7 @@ use crate::frame::Message;
 use crate::hash::FixedState;
 use crate::machine::{Content, Machine};
 use crate::planted::{self, Planted};
+use crate::replica::{AnyMessage, AnyRecord, AnyReplica, Position};
 use crate::root::RootState;
 
 /// Catch-up from the log is served up to so many bytes a turn: the rest waits for the next one.
@@ -63,7 +64,7 @@ pub(super) struct Part<'a> {
 pub(super) struct Installing {
     group: GroupId,
     epoch: Epoch,
-    position: paxos::Position,
+    position: Position,
     machine: Machine,
 }
 
@@ -127,8 +128,9 @@ impl Host {
                     break;
                 }
             };
-            let record = found.then(|| paxos::Record::decode_all(&self.scratch).ok()).flatten();
-            let Some((at, value)) = record.as_ref().and_then(paxos::Record::entry) else { break };
+            let replica = &self.groups[index as usize].replica;
+            let record = found.then(|| replica.decode_record(&self.scratch).ok()).flatten();
+            let Some((at, value)) = record.as_ref().and_then(AnyRecord::entry) else { break };
             if at != slot {
                 break;
             }
@@ -140,9 +142,15 @@ impl Host {
             return 0;
         }
         self.counters.learned_sent += 1;
-        let message = paxos::Message::Learn { slots, next_slot };
-        let epoch = self.groups[index as usize].configuration.epoch;
-        self.outbox.send(peer, &Message::Replica { group: id, epoch, message });
+        let group = &self.groups[index as usize];
+        let message = match &group.replica {
+            AnyReplica::Paxos(_) => AnyMessage::Paxos(paxos::Message::Learn { slots, next_slot }),
+            AnyReplica::Chain(replica) => {
+                let body = chain::Body::Suffix { slots, frontier: next_slot };
+                AnyMessage::Chain(chain::Message { epoch: replica.epoch(), body })
+            }
+        };
+        self.outbox.send(peer, &Message::Replica { group: id, epoch: group.configuration.epoch, message });
         bytes.max(1)
     }
 
@@ -291,9 +299,12 @@ impl Host {
         }
         let found = &self.groups[index as usize];
         let mut batch = Batch::new();
-        // The promise is this replica's own; the rest of the position is the snapshot's.
-        let position = paxos::Position { promised: found.replica.position().promised, ..position };
-        put_snapshot(found, self.settings.start, position, &mut machine, &mut batch);
+        let Some(position) = position_of_install(found.replica.position(), position) else {
+            self.groups[index as usize].checkpoint.under_way = false;
+            self.counters.nonsense += 1;
+            return;
+        };
+        put_snapshot(found, self.settings.start, position.clone(), &mut machine, &mut batch);
         let installing = Installing { group, epoch, position, machine };
         self.want_snapshot_stored(batch, installing);
     }
@@ -307,7 +318,7 @@ impl Host {
         if group.configuration.epoch != installing.epoch || group.state == GroupState::Quarantined {
             return;
         }
-        if group.replica.next_slot() >= installing.position.next_slot {
+        if group.replica.next_slot() >= installing.position.next_slot() {
             group.checkpoint.whole = true;
             return self.want_checkpoint_now(index);
         }
@@ -315,14 +326,30 @@ impl Host {
         // What was promised meanwhile, it does not hold.
         group.checkpoint.changed = true;
         group.checkpoint.whole = group.own.is_some();
-        group.checkpoint.next_slot = installing.position.next_slot;
-        group.replica.restore(paxos::Record::Checkpoint(installing.position));
+        let next_slot = installing.position.next_slot();
+        group.checkpoint.next_slot = next_slot;
+        group.replica.restore(installing.position);
+        group.ahead = None;
         self.counters.snapshots_installed += 1;
-        self.wal.release(installing.group.0, installing.position.next_slot.0, quorate_wal::Lsn(0));
+        self.wal.release(installing.group.0, next_slot.0, quorate_wal::Lsn(0));
         self.plan(index, Event::Woken);
         self.arm_timers_after_apply(index);
         self.answer_due_reads(index);
         self.reconcile_own_groups(index);
+    }
+}
+
+/// What a replica stands on with another's state: how far that has come, and what it has itself promised or adopted.
+fn position_of_install(mine: Position, theirs: Position) -> Option<Position> {
+    match (mine, theirs) {
+        (Position::Paxos(mine), Position::Paxos(theirs)) => {
+            Some(Position::Paxos(paxos::Position { promised: mine.promised, ..theirs }))
+        }
+        (Position::Chain(mine), Position::Chain(theirs)) => {
+            let chain::Position { next_slot, time, stopped, .. } = theirs;
+            Some(Position::Chain(chain::Position { next_slot, time, stopped, ..mine }))
+        }
+        (Position::Paxos(_) | Position::Chain(_), _) => None,
     }
 }
 

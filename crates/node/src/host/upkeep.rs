@@ -87,6 +87,7 @@ impl Host {
         if self.is_clock_off() {
             self.hand_over_all();
         }
+        self.tend_chains();
         self.timers.set(now.after_us(self.settings.timing.heartbeat_us), Timer::Heartbeat);
     }
 
@@ -153,6 +154,9 @@ impl Host {
             }
         }
         for (index, to) in away {
+            if !self.may_hand_over(self.groups[index as usize].id()) {
+                continue;
+            }
             self.plan(index, Event::Proposed(Proposal::HandOver { to }));
         }
     }
@@ -160,7 +164,8 @@ impl Host {
     /// After a step: a group that this node coordinates for another is given back in time.
     pub(super) fn note_role(&mut self, index: u32) {
         let Some(group) = self.groups.get_mut(index as usize) else { return };
-        let is_displaced = group.preferred() != self.settings.node && group.replica.is_coordinating();
+        let is_displaced = group.preferred() != self.settings.node
+            && group.replica.paxos().is_some_and(|replica| replica.is_coordinating());
         if is_displaced && !std::mem::replace(&mut group.is_displaced, true) {
             self.displaced.push_back((index, group.configuration.group));
         }
@@ -248,6 +253,9 @@ impl Host {
             .collect();
         let handed = heirs.len();
         for (index, to) in heirs {
+            if !self.may_hand_over(self.groups[index as usize].id()) {
+                continue;
+            }
             self.plan(index, Event::Proposed(Proposal::HandOver { to }));
         }
         self.run();

@@ -19,6 +19,17 @@ pub enum Record {
 }
 
 impl Record {
+    /// Records sorted by this stand in the order in which they were persisted, as far as that matters: a log that moves old
+    /// records behind newer ones has them sorted before they are restored.
+    pub fn order(&self) -> (Epoch, u8, Slot) {
+        match self {
+            Record::Checkpoint(position) => (position.membership.epoch, 0, position.next_slot),
+            Record::Adopted { membership, .. } => (membership.epoch, 1, Slot(0)),
+            Record::Update { epoch, slot, .. } => (*epoch, 2, *slot),
+            Record::Joined { epoch } => (*epoch, 3, Slot(0)),
+        }
+    }
+
     /// The slot that this record fills and its value. The last such record of a slot that has been executed holds the
     /// decided value, which is what a joining node that lacks the slot is sent; except below a snapshot taken from another.
     pub fn entry(&self) -> Option<(Slot, &Value)> {

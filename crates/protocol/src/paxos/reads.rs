@@ -4,12 +4,13 @@
 //! that is held from it now. Such a member's promise is still this coordinator's.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
-use super::replica::{Active, Duty, refuse};
+use super::replica::{Active, Duty, Life, refuse};
 use super::{Message, Paxos, WAITING_READS_MAX};
 use crate::effect::{Cx, Effect, Effects, Proposal, ReadMode, Refusal};
 use crate::id::{Instant, NodeId, Slot};
-use crate::peers::GrantNumber;
+use crate::peers::{GrantNumber, Peers};
 use crate::planted::{self, Planted};
 
 /// A round without a quorum is asked again of those who have not answered.
@@ -83,6 +84,33 @@ impl Paxos {
         if reads.confirmers.is_none() {
             self.begin_round(active, cx, out);
         }
+    }
+
+    /// Until when nothing can be decided without this replica, if it knows that it coordinates and has executed all that was
+    /// decided before. What it lets others do meanwhile is over before another coordinates.
+    pub fn lease_until(&self, now: Instant, peers: &Peers) -> Option<Instant> {
+        let Life::Working(active) = &self.life else {
+            return None;
+        };
+        let Duty::Coordinating(coordination) = &active.duty else {
+            return None;
+        };
+        if self.next_slot < coordination.adopted_until || coordination.is_handing_over() {
+            return None;
+        }
+        let held = |(position, &node): (usize, &NodeId)| {
+            let is_mine = peers.grant_held(node, now).is_some_and(|held| held == coordination.members.grant(position));
+            let until = if node == self.me { Some(Instant::MAX) } else { peers.held_until(node, now) };
+            until.filter(|_| is_mine || node == self.me).map(|until| (until, 1u64 << position))
+        };
+        let mut held: Vec<(Instant, u64)> = self.configuration.members.iter().enumerate().filter_map(held).collect();
+        held.sort_unstable_by(|one, other| other.cmp(one));
+        let mut set = 0;
+        let last = held.into_iter().find(|(_, bit)| {
+            set |= bit;
+            self.is_write_quorum(set)
+        });
+        last.map(|(until, _)| until)
     }
 
     /// Whether the state here is the newest there is, without asking anybody.

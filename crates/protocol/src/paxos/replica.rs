@@ -35,10 +35,10 @@ pub struct Paxos {
     pub(super) silent: u16,
     /// False while the records of an earlier run are restored.
     running: bool,
-    life: Life,
+    pub(super) life: Life,
 }
 
-enum Life {
+pub(super) enum Life {
     /// Nothing in flight, nothing accepted that is not executed, nobody waiting.
     Idle {
         coordinating: bool,

@@ -102,27 +102,35 @@ impl Wire for Position {
     }
 }
 
+impl Record {
+    /// Whether a record of a log begins as one of a chain does.
+    pub fn is_one(bytes: &[u8]) -> bool {
+        matches!(bytes.first(), Some(0x11..=0x14))
+    }
+}
+
+/// A record says by its first byte that it is of a chain: nothing else in a log tells the protocols apart.
 impl Wire for Record {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Record::Adopted { membership, decided } => {
-                put_u8(out, 1);
+                put_u8(out, 0x11);
                 membership.encode(out);
                 decided.encode(out);
             }
             Record::Update { epoch, slot, value, frontier } => {
-                put_u8(out, 2);
+                put_u8(out, 0x12);
                 epoch.encode(out);
                 slot.encode(out);
                 frontier.encode(out);
                 value.encode(out);
             }
             Record::Joined { epoch } => {
-                put_u8(out, 3);
+                put_u8(out, 0x13);
                 epoch.encode(out);
             }
             Record::Checkpoint(position) => {
-                put_u8(out, 4);
+                put_u8(out, 0x14);
                 position.encode(out);
             }
         }
@@ -130,13 +138,13 @@ impl Wire for Record {
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(match reader.u8()? {
-            1 => Record::Adopted { membership: Wire::decode(reader)?, decided: Slot::decode(reader)? },
-            2 => {
+            0x11 => Record::Adopted { membership: Wire::decode(reader)?, decided: Slot::decode(reader)? },
+            0x12 => {
                 let (epoch, slot, frontier) = (Epoch::decode(reader)?, Slot::decode(reader)?, Slot::decode(reader)?);
                 Record::Update { epoch, slot, value: Value::decode(reader)?, frontier }
             }
-            3 => Record::Joined { epoch: Epoch::decode(reader)? },
-            4 => Record::Checkpoint(Position::decode(reader)?),
+            0x13 => Record::Joined { epoch: Epoch::decode(reader)? },
+            0x14 => Record::Checkpoint(Position::decode(reader)?),
             tag => return Err(Malformed::UnknownTag { of: "record of a chain", tag }),
         })
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use quorate_node::replica::Protocol;
 use quorate_node::root::Durability;
 use quorate_server::config::NODES_MAX;
 use quorate_server::directory::random_u64;
@@ -74,6 +75,15 @@ pub(crate) struct Options {
     /// When writes are acknowledged in new namespaces: on disk at a majority, or in memory, synced every 50 ms or never
     #[arg(long, value_name = "WHEN", value_parser = durability_parser())]
     durability: Option<Durability>,
+
+    /// How the replicas of volumes agree in new namespaces
+    #[arg(long, value_name = "NAME", value_parser = protocol_parser())]
+    protocol: Option<Protocol>,
+}
+
+fn protocol_parser() -> impl TypedValueParser<Value = Protocol> {
+    PossibleValuesParser::new(Protocol::ALL.map(Protocol::word))
+        .try_map(|word| Protocol::parse(&word).ok_or("no such protocol"))
 }
 
 fn durability_parser() -> impl TypedValueParser<Value = Durability> {

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use quorate_node::replica::Protocol;
 use quorate_node::root::Durability;
 use quorate_server::config::{
     Auth, Cluster, ClusterId, Config, Defaults, Limits, Listen, Log, Member, NODES_MAX, Node, Secret, Storage, Timing,
@@ -121,6 +122,7 @@ impl Plan {
         };
         let mut defaults = Defaults::default();
         defaults.durability = options.durability.unwrap_or(defaults.durability);
+        defaults.protocol = options.protocol.unwrap_or(defaults.protocol);
         let planned = (1..).zip(listens).map(|(id, listen)| {
             let directory = node_directory(dir, id);
             let node = Node {
@@ -173,6 +175,8 @@ impl Plan {
         let way_out = "leave it out and choose with `quorate namespace create`";
         let (asked, found) = (options.durability.map(Durability::word), first.defaults.durability.word());
         refuse_other(asked.map(str::to_owned), "--durability", found.to_owned(), way_out)?;
+        let (asked, found) = (options.protocol.map(Protocol::word), first.defaults.protocol.word());
+        refuse_other(asked.map(str::to_owned), "--protocol", found.to_owned(), way_out)?;
         if options.secure && !first.tls.client {
             return Err(Failure(format!(
                 "{} was made without --secure; edit every node-*/node.toml, or use another --dir",
@@ -265,6 +269,7 @@ mod tests {
             restart: false,
             secure: false,
             durability: None,
+            protocol: None,
         }
     }
 

@@ -90,7 +90,7 @@ fn lag_slots(group: &Group) -> u64 {
     if !group.is_alive() || !group.replica.is_coordinating() {
         return 0;
     }
-    let status = group.replica.status();
-    let behind = |(_, frontier): &(NodeId, quorate_protocol::Slot)| status.next_slot.0.saturating_sub(frontier.0);
-    status.frontiers.iter().map(behind).max().unwrap_or(0)
+    let next_slot = group.replica.next_slot().0;
+    let behind = |(_, frontier): &(NodeId, quorate_protocol::Slot)| next_slot.saturating_sub(frontier.0);
+    group.replica.frontiers().iter().map(behind).max().unwrap_or(0)
 }

@@ -38,7 +38,7 @@ pub fn unrest(nodes: &[Node]) -> String {
 }
 
 fn is_left(group: &&Group) -> bool {
-    group.state != GroupState::Quarantined
+    group.state != GroupState::Quarantined && group.replica.is_inside()
 }
 
 /// Panics, naming the replicas, where states differ.

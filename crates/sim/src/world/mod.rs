@@ -12,6 +12,7 @@ mod node;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+use quorate_node::replica::Protocol;
 use quorate_node::root::{Durability, Groups, NodeRecord, Reads, Settings as NamespaceSettings};
 use quorate_protocol::{GroupId, NodeId};
 
@@ -36,6 +37,7 @@ pub struct Settings {
     pub nodes: u32,
     pub replicas: u8,
     pub volumes: u32,
+    pub protocol: Protocol,
     pub reads: Reads,
     pub durability: Durability,
     pub clients: u32,
@@ -68,6 +70,7 @@ impl Settings {
             nodes,
             replicas: if nodes == 5 { *random.pick(&[3, 5]) } else { 3 },
             volumes: *random.pick(&[1, 2, 4]),
+            protocol: Protocol::Paxos,
             reads: *random.pick(&[Reads::Lease, Reads::Lease, Reads::Lease, Reads::Quorum]),
             durability: Durability::Sync,
             clients: 12,
@@ -81,6 +84,31 @@ impl Settings {
             moves_mean_ms,
             lone_groups: moves_mean_ms.is_some() && seed.is_multiple_of(2),
             crowd: if seed % 16 == 5 { 2_000 } else { 0 },
+        }
+    }
+}
+
+impl Settings {
+    /// As [`Settings::of_seed`], with volumes that are chains.
+    pub fn of_chains(seed: u64) -> Settings {
+        let random = &mut Random::new(seed ^ 0xC4A1);
+        let reads = *random.pick(&[Reads::Lease, Reads::Apportioned, Reads::Apportioned, Reads::Quorum]);
+        Settings {
+            protocol: Protocol::Chain,
+            reads,
+            groups: Groups::Volumes,
+            moves_mean_ms: None,
+            lone_groups: false,
+            crowd: 0,
+            ..Settings::of_seed(seed)
+        }
+    }
+
+    /// What a seed stands for in worlds of this protocol.
+    pub fn of(protocol: Protocol, seed: u64) -> Settings {
+        match protocol {
+            Protocol::Paxos => Settings::of_seed(seed),
+            Protocol::Chain => Settings::of_chains(seed),
         }
     }
 }
@@ -175,11 +203,13 @@ pub struct Sometimes {
     pub woken_from_memory: u64,
     pub woken_from_store: u64,
     pub returned: u64,
+    pub chains_changed: u64,
+    pub read_by_member: u64,
 }
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 20] {
+    pub fn counts(&self) -> [(&'static str, u64); 22] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -201,6 +231,8 @@ impl Sometimes {
             ("an own group woke from memory", self.woken_from_memory),
             ("an own group woke from the store", self.woken_from_store),
             ("an own group ended", self.returned),
+            ("a chain was changed", self.chains_changed),
+            ("a member of a chain answered a read by itself", self.read_by_member),
         ]
     }
 
@@ -225,6 +257,8 @@ impl Sometimes {
         self.woken_from_memory += more.woken_from_memory;
         self.woken_from_store += more.woken_from_store;
         self.returned += more.returned;
+        self.chains_changed += more.chains_changed;
+        self.read_by_member += more.read_by_member;
     }
 }
 
@@ -259,6 +293,7 @@ impl World {
             volumes: settings.volumes,
             durability: settings.durability,
             reads: settings.reads,
+            protocol: settings.protocol,
             groups: settings.groups,
         };
         let nodes = (0..settings.nodes)

@@ -210,6 +210,8 @@ fn seen_by(host: &Host) -> Sometimes {
         woken_from_memory: counters.woken_from_memory,
         woken_from_store: counters.woken_from_store,
         returned: counters.own_groups_ended,
+        chains_changed: counters.chains_changed,
+        read_by_member: counters.reads_clean,
         ..Sometimes::default()
     }
 }

@@ -1,0 +1,404 @@
+//! Chains as their parents and their members see them: who is in the chain, and until when a member may answer by itself.
+//!
+//! The parent of a chain, the root for a volume, holds its configuration and changes it when a member is suspected. Nobody
+//! may learn of a chain without a member before that member has stopped answering reads. So members answer only within a
+//! *term*: whoever coordinates the parent gives it to a node, for no longer than its own lease, and with it confirms epochs
+//! of chains that the node is in. It proposes to leave a node out only when no term binds under which it has confirmed that.
+//! Terms are numbered like leases between nodes: with a new number, what was confirmed before counts no more. See
+//! docs/decisions/0020.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use quorate_protocol::chain::{Membership, Place, Request};
+use quorate_protocol::effect::ReadMode;
+use quorate_protocol::{Ballot, Epoch, Event, GroupId, Instant, NodeId, Proposal, Stamp};
+
+use super::Host;
+use super::dispatch::INTERNAL;
+use crate::entry::Target;
+use crate::envelope::{Envelope, Ticket};
+use crate::frame::Message;
+use crate::hash::FixedState;
+use crate::machine::Content;
+use crate::planted::{self, Planted};
+use crate::root::{ROOT, RootCommand, RootState, VolumeRecord};
+
+/// Numbers of proposed configurations: no operation waits under them.
+const PROPOSAL: u64 = INTERNAL | 1 << 62;
+/// No read has this token: it asks for the lease only.
+const NOBODY: u64 = u64::MAX;
+/// A node comes back to a chain after so long without suspicion.
+const STEADY_US: u64 = 1_000_000;
+/// When coordination of a parent is to be given away, no term is given for so long.
+const LEAVING_US: u64 = 1_500_000;
+/// Configurations proposed in one turn.
+const PER_TURN: usize = 256;
+
+#[derive(Default)]
+pub(super) struct Terms {
+    /// From coordinators of parents, to this node.
+    held: HashMap<GroupId, Held, FixedState>,
+    /// By this node, where it coordinates parents.
+    given: HashMap<(GroupId, NodeId), Given, FixedState>,
+    /// Chains of which another configuration is proposed: the epoch that it ends, and where.
+    changing: BTreeMap<GroupId, Changing>,
+    /// Members that have no replica, as they have said, and the epochs of which they said so.
+    absent: BTreeMap<(GroupId, NodeId), Epoch>,
+    /// Chains whose joining node holds everything, as their tails have said.
+    extended: BTreeMap<GroupId, Epoch>,
+    proposal_count: u64,
+    /// Parents whose coordination is to be given away.
+    leaving: BTreeMap<GroupId, Instant>,
+}
+
+struct Held {
+    giver: NodeId,
+    number: u64,
+    asked_at: Instant,
+    until: Instant,
+    confirmed: BTreeMap<GroupId, Epoch>,
+}
+
+#[derive(Default)]
+struct Given {
+    number: u64,
+    until: Instant,
+    confirmed: BTreeMap<GroupId, Epoch>,
+}
+
+struct Changing {
+    epoch: Epoch,
+    ballot: Ballot,
+    number: u64,
+}
+
+/// What a coordinator of a parent answers.
+pub(super) struct TermAnswer {
+    pub parent: GroupId,
+    pub asked_at: Instant,
+    pub number: u64,
+    pub left_us: u64,
+    pub confirmed: Vec<(GroupId, Epoch)>,
+}
+
+impl Terms {
+    /// A proposal of this number was not taken, or is executed.
+    pub(super) fn settle(&mut self, number: u64) {
+        self.changing.retain(|_, changing| changing.number != number);
+    }
+
+    fn binds(&self, parent: GroupId, now: Instant) -> bool {
+        self.given.iter().any(|((of, _), given)| *of == parent && now < given.until)
+    }
+}
+
+impl Host {
+    /// Each heartbeat: terms are asked for, and chains looked after.
+    pub(super) fn tend_chains(&mut self) {
+        self.follow_root();
+        self.ask_for_term(ROOT);
+        self.look_after_chains(ROOT);
+    }
+
+    /// What a replica of the root here has executed, the directory comes to say.
+    pub(super) fn follow_root(&mut self) {
+        let Some(index) = self.find(ROOT) else { return };
+        if let Content::Root(root) = self.groups[index as usize].machine.content()
+            && root.version > self.directory.version()
+        {
+            self.ask_for_directory();
+        }
+    }
+
+    /// The chains here whose parent this is, with their epochs; those that this node is a member of.
+    fn chains_here(&self, parent: GroupId) -> Vec<(u32, GroupId, Epoch)> {
+        let chain = |(index, group): (usize, &super::Group)| {
+            let chain = group.replica.chain().filter(|_| group.is_alive())?;
+            let is_child = parent_of(group.id()) == parent;
+            let is_member = matches!(chain.membership().place(self.settings.node), Place::Member(_));
+            (is_child && is_member).then(|| (index as u32, group.id(), chain.epoch()))
+        };
+        self.groups.iter().map(|(index, group)| (index, &**group)).filter_map(chain).collect()
+    }
+
+    pub(super) fn ask_for_term(&mut self, parent: GroupId) {
+        let chains = self.chains_here(parent);
+        let absent = self.absent_here();
+        if chains.is_empty() && absent.is_empty() {
+            return;
+        }
+        let Ok(route) = self.route(Target::Root, None, None) else { return };
+        let held = self.terms.held.get(&parent).filter(|held| held.giver == route.coordinator);
+        let is_new = |(_, group, epoch): &&(u32, GroupId, Epoch)| {
+            held.is_none_or(|held| held.confirmed.get(group) != Some(epoch))
+        };
+        let confirm: Vec<_> = chains.iter().filter(is_new).map(|&(_, group, epoch)| (group, epoch)).collect();
+        let is_extended = |(index, ..): &&(u32, GroupId, Epoch)| {
+            self.groups[*index as usize].replica.chain().is_some_and(|chain| chain.is_extended())
+        };
+        let extended: Vec<_> = chains.iter().filter(is_extended).map(|&(_, group, epoch)| (group, epoch)).collect();
+        let (me, asked_at, to) = (self.settings.node, self.clock.now(), route.coordinator);
+        if to == me {
+            self.note_absent(me, parent, &absent);
+            self.handle_term_question(me, parent, asked_at, &confirm, &extended);
+        } else {
+            self.outbox.send(to, &Message::TermQuestion { parent, asked_at, confirm, extended, absent });
+        }
+    }
+
+    /// Chains that name this node a member, while it has no replica of them, or one that is silent: it was not there when
+    /// they were born, or has lost what it had.
+    fn absent_here(&self) -> Vec<(GroupId, Epoch)> {
+        let (me, Some(state)) = (self.settings.node, self.directory.state()) else { return Vec::new() };
+        let is_absent = |volume: &VolumeRecord| match self.find(GroupId(volume.group)) {
+            Some(index) => self.groups[index as usize].state.is_silent(),
+            None => volume.epoch > 0,
+        };
+        state
+            .volumes()
+            .filter(|(_, namespace, volume)| {
+                namespace.settings.protocol.is_chain() && volume.members.contains(&me.0) && is_absent(volume)
+            })
+            .map(|(.., volume)| (GroupId(volume.group), Epoch(volume.epoch)))
+            .collect()
+    }
+
+    /// They are left out like those who are suspected, and may join.
+    pub(super) fn note_absent(&mut self, from: NodeId, parent: GroupId, absent: &[(GroupId, Epoch)]) {
+        if self.find(parent).is_some_and(|index| self.groups[index as usize].replica.is_coordinating()) {
+            self.terms.absent.extend(absent.iter().map(|&(group, epoch)| ((group, from), epoch)));
+        }
+    }
+
+    /// A node asks for how long it may answer for chains whose parent this node coordinates.
+    pub(super) fn handle_term_question(
+        &mut self,
+        from: NodeId,
+        parent: GroupId,
+        asked_at: Instant,
+        confirm: &[(GroupId, Epoch)],
+        extended: &[(GroupId, Epoch)],
+    ) {
+        let now = self.clock.now();
+        let Some((index, lease_until)) = self.parent_lease(parent) else { return };
+        if self.terms.leaving.get(&parent).is_some_and(|until| now < *until) {
+            return;
+        }
+        let Content::Root(root) = self.groups[index as usize].machine.content() else { return };
+        let is_current = |(group, epoch): &&(GroupId, Epoch)| {
+            let record = chain_in(root, *group);
+            record.is_some_and(|record| record.epoch == epoch.0 && record.members.contains(&from.0))
+                && (!self.terms.changing.contains_key(group) || planted::is(Planted::TermWhileChanging))
+        };
+        let confirmed: Vec<(GroupId, Epoch)> = confirm.iter().filter(is_current).copied().collect();
+        let timing = self.settings.timing;
+        let given = self.terms.given.entry((parent, from)).or_default();
+        if now >= given.until {
+            *given = Given { number: now.0.max(given.number + 1), ..Given::default() };
+        }
+        given.until = now.after_us(timing.lease_given_us);
+        given.confirmed.extend(confirmed.iter().copied());
+        let left_us = timing.lease_held_us.min(lease_until.0.saturating_sub(now.0));
+        let answer = TermAnswer { parent, asked_at, number: given.number, left_us, confirmed };
+        self.terms.extended.extend(extended.iter().copied());
+        if from == self.settings.node {
+            self.handle_term_answer(from, answer);
+        } else {
+            let TermAnswer { parent, asked_at, number, left_us, confirmed } = answer;
+            self.outbox.send(from, &Message::TermAnswer { parent, asked_at, number, left_us, confirmed });
+        }
+        if !extended.is_empty() {
+            self.look_after_chains(parent);
+        }
+    }
+
+    pub(super) fn handle_term_answer(&mut self, from: NodeId, answer: TermAnswer) {
+        let TermAnswer { parent, asked_at, number, left_us, confirmed } = answer;
+        // A peer that answers from the future has not answered us.
+        if asked_at > self.clock.now() || left_us > self.settings.timing.lease_held_us {
+            self.counters.nonsense += 1;
+            return;
+        }
+        let until = asked_at.after_us(left_us);
+        let held = self.terms.held.entry(parent).or_insert_with(|| Held {
+            giver: from,
+            number,
+            asked_at,
+            until,
+            confirmed: BTreeMap::new(),
+        });
+        if asked_at < held.asked_at {
+            return;
+        }
+        if (held.giver, held.number) != (from, number) {
+            *held = Held { giver: from, number, asked_at, until, confirmed: BTreeMap::new() };
+        }
+        (held.asked_at, held.until) = (asked_at, held.until.max(until));
+        held.confirmed.extend(confirmed);
+        let until = held.until;
+        for (&group, &epoch) in &held.confirmed {
+            if let Some(&index) = self.index.get(&group)
+                && let Some(chain) = self.groups[index as usize].replica.chain_mut()
+            {
+                chain.lease(epoch, until);
+            }
+        }
+    }
+
+    /// Where the replica of a parent is, and until when nothing is decided there without this node. If its replica is idle it
+    /// comes to know that again; if whoever coordinated is suspected, it takes over.
+    fn parent_lease(&mut self, parent: GroupId) -> Option<(u32, Instant)> {
+        let index = self.find(parent)?;
+        let group = &self.groups[index as usize];
+        if !group.is_alive() {
+            return None;
+        }
+        let now = self.clock.now();
+        let lease = group.replica.paxos()?.lease_until(now, &self.peers);
+        if lease.is_none() {
+            self.plan(index, Event::Proposed(Proposal::Read { token: NOBODY, mode: ReadMode::Lease }));
+        }
+        lease.map(|until| (index, until)).filter(|_| !self.clock_off)
+    }
+
+    /// Proposes configurations without those who are gone, and with those who are back.
+    fn look_after_chains(&mut self, parent: GroupId) {
+        let Some(index) = self.find(parent) else { return };
+        let group = &self.groups[index as usize];
+        let (Some(replica), Content::Root(root)) = (group.replica.paxos(), group.machine.content()) else { return };
+        let ballot = replica.status().ballot;
+        // Another ballot has settled what was proposed at the one before it.
+        let is_open = |group: &GroupId, changing: &mut Changing| {
+            changing.ballot == ballot && chain_in(root, *group).is_some_and(|record| record.epoch == changing.epoch.0)
+        };
+        self.terms.changing.retain(is_open);
+        let is_present =
+            |group: &GroupId, epoch: &Epoch| chain_in(root, *group).is_some_and(|record| record.epoch == epoch.0);
+        self.terms.extended.retain(|group, epoch| is_present(group, epoch));
+        self.terms.absent.retain(|(group, _), epoch| is_present(group, epoch));
+        let has_chains = root.volumes().any(|(_, namespace, _)| namespace.settings.protocol.is_chain());
+        if !has_chains || !group.replica.is_coordinating() || self.peers.is_bound_by_the_past(self.clock.now()) {
+            return;
+        }
+        if self.parent_lease(parent).is_none() {
+            return;
+        }
+        let Content::Root(root) = self.groups[index as usize].machine.content() else { return };
+        let wanted: Vec<(GroupId, Membership, Membership)> = root
+            .volumes()
+            .filter(|(_, namespace, _)| namespace.settings.protocol.is_chain())
+            .filter(|(_, _, volume)| !self.terms.changing.contains_key(&GroupId(volume.group)))
+            .filter_map(|(_, _, volume)| {
+                let next = self.next_membership(parent, volume)?;
+                Some((GroupId(volume.group), volume.membership(), next))
+            })
+            .take(PER_TURN)
+            .collect();
+        for (group, now, next) in wanted {
+            self.propose_membership(index, group, now.epoch, &next, ballot);
+        }
+    }
+
+    /// The configuration that a chain is to have, if that is another one.
+    fn next_membership(&self, parent: GroupId, volume: &VolumeRecord) -> Option<Membership> {
+        let (group, membership) = (GroupId(volume.group), volume.membership());
+        let now = self.clock.now();
+        let next = membership.epoch.next();
+        let is_gone = |node: NodeId| {
+            self.terms.absent.get(&(group, node)) == Some(&membership.epoch)
+                || node != self.settings.node && self.peers.is_suspected(node)
+        };
+        // It may still be answering reads.
+        let is_bound = |node: NodeId| {
+            let given = self.terms.given.get(&(parent, node)).filter(|given| now < given.until);
+            given.is_some_and(|given| given.confirmed.contains_key(&group))
+                && !planted::is(Planted::RemovedBeforeItsTermEnds)
+        };
+        if let Some(joining) = membership.joining {
+            if is_gone(joining) {
+                return Some(membership.without(joining, next));
+            }
+            let is_complete = self.terms.extended.get(&group) == Some(&membership.epoch);
+            if is_complete {
+                return Some(membership.extended(next));
+            }
+        }
+        let gone = membership.members.iter().copied().find(|&node| is_gone(node) && !is_bound(node));
+        if let Some(gone) = gone.filter(|_| membership.members.iter().any(|&node| !is_gone(node))) {
+            return Some(membership.without(gone, next));
+        }
+        let is_steady = |node: NodeId| {
+            node == self.settings.node
+                || !self.peers.is_suspected(node)
+                    && self.linked.contains(&node)
+                    && self.recovered_at.get(&node).is_none_or(|at| at.after_us(STEADY_US) <= now)
+        };
+        let is_out = |node: &NodeId| membership.place(*node) == Place::Outside;
+        let home = volume.home.iter().copied().map(NodeId);
+        let back = home.filter(is_out).find(|&node| is_steady(node)).filter(|_| membership.joining.is_none())?;
+        Some(membership.with_joining(back, next))
+    }
+
+    /// Not as a client's command, which another coordinator might execute: only this one knows whose terms have ended.
+    fn propose_membership(&mut self, parent: u32, group: GroupId, epoch: Epoch, next: &Membership, ballot: Ballot) {
+        self.terms.proposal_count += 1;
+        let number = PROPOSAL | self.terms.proposal_count;
+        self.terms.changing.insert(group, Changing { epoch, ballot, number });
+        let command = RootCommand::Reconfigure {
+            group: group.0,
+            epoch: epoch.0,
+            members: next.members.iter().map(|node| node.0).collect(),
+            joining: next.joining.map(|node| node.0),
+        };
+        let ticket = Ticket { node: self.settings.node, start: self.settings.start, number };
+        let deadline = Stamp(self.clock.stamp().0 + self.settings.timeout_ms);
+        let mut envelope = Vec::new();
+        Envelope::encode(ticket, deadline, 0, |out| command.encode(out), &mut envelope);
+        self.counters.chains_changed += 1;
+        self.gather(parent, &envelope);
+    }
+
+    /// The parent's word on a chain here.
+    pub(super) fn tell_chain(&mut self, index: u32, membership: Membership) {
+        let group = &self.groups[index as usize];
+        let is_news = group.replica.chain().is_some_and(|chain| chain.epoch() < membership.epoch);
+        if is_news && group.is_alive() {
+            self.plan(index, Event::Requested(Request::Reconfigure { membership: Arc::new(membership) }));
+        }
+    }
+
+    /// What the directory says of the chains here.
+    pub(super) fn tell_chains(&mut self) {
+        let Some(state) = self.directory.state() else { return };
+        let chain = |volume: &VolumeRecord| Some((self.find(GroupId(volume.group))?, volume.membership()));
+        let chains: Vec<(u32, Membership)> = state
+            .volumes()
+            .filter(|(_, namespace, _)| namespace.settings.protocol.is_chain())
+            .filter_map(|(.., volume)| chain(volume))
+            .collect();
+        chains.into_iter().for_each(|(index, membership)| self.tell_chain(index, membership));
+    }
+
+    /// Coordination of a group is to be given away. Not while terms that this node gave for its chains bind; if they do, no
+    /// other is given for a while.
+    pub(super) fn may_hand_over(&mut self, group: GroupId) -> bool {
+        let now = self.clock.now();
+        if !self.terms.binds(group, now) {
+            return true;
+        }
+        let leaving = self.terms.leaving.entry(group).or_insert(now);
+        *leaving = (*leaving).max(now.after_us(LEAVING_US));
+        false
+    }
+}
+
+/// The group whose state holds a chain's configuration.
+fn parent_of(_chain: GroupId) -> GroupId {
+    ROOT
+}
+
+fn chain_in(root: &RootState, group: GroupId) -> Option<&VolumeRecord> {
+    root.volumes().map(|(.., volume)| volume).find(|volume| volume.group == group.0)
+}
