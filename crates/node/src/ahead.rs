@@ -108,7 +108,7 @@ impl Ahead {
             return Some(Verdict::Expired);
         }
         if !planted::is(Planted::SessionForgotten)
-            && let Some(outcome) = self.outcomes.get(&ticket).cloned().or_else(|| machine.results.outcome(ticket))
+            && let Some(outcome) = self.outcome(ticket).or_else(|| machine.results.outcome(ticket))
         {
             return Some(Verdict::Again(outcome));
         }
@@ -119,6 +119,10 @@ impl Ahead {
             }
         }
         (machine.results.bytes() + self.outcome_bytes > RESULTS_BYTES_MAX).then_some(Verdict::Full)
+    }
+
+    fn outcome(&self, ticket: Ticket) -> Option<Outcome> {
+        self.outcomes.get(&ticket).filter(|_| !planted::is(Planted::AheadForgetsOutcomes)).cloned()
     }
 
     /// What a command changes, on what is to come. The objects here come to be that by [`Ahead::count`].

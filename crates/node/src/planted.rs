@@ -33,15 +33,15 @@ pub enum Planted {
     RestsBeforeItIsStored,
     /// A group that was paused does not know what it has promised when it wakes.
     WakeForgetsPromise,
-    /// A member is left out of a chain while it may still answer reads.
-    RemovedBeforeItsTermEnds,
-    /// A chain's epoch is confirmed to a member that is about to be left out.
-    TermWhileChanging,
+    /// Whatever epoch of a chain a node asks about is confirmed to it.
+    AnyEpochConfirmed,
+    /// A chain's head does not look for a command among its updates in flight before it executes it.
+    AheadForgetsOutcomes,
 }
 
 impl Planted {
-    /// Where members of a chain answer reads.
-    pub const IN_CHAIN: [Planted; 2] = [Planted::RemovedBeforeItsTermEnds, Planted::TermWhileChanging];
+    /// In chains.
+    pub const IN_CHAIN: [Planted; 2] = [Planted::AnyEpochConfirmed, Planted::AheadForgetsOutcomes];
 
     pub const ALL: [Planted; 14] = [
         Planted::SessionForgotten,

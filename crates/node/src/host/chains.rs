@@ -31,6 +31,8 @@ const PROPOSAL: u64 = INTERNAL | 1 << 62;
 const NOBODY: u64 = u64::MAX;
 /// A node comes back to a chain after so long without suspicion.
 const STEADY_US: u64 = 1_000_000;
+/// Who has no replica, or a silent one, is not asked to join for so long: while it joins, reads may wait for it.
+const ABSENT_US: u64 = 3_000_000;
 /// When coordination of a parent is to be given away, no term is given for so long.
 const LEAVING_US: u64 = 1_500_000;
 /// Configurations proposed in one turn.
@@ -48,6 +50,8 @@ pub(super) struct Terms {
     absent: BTreeMap<(GroupId, NodeId), Epoch>,
     /// Chains whose joining node holds everything, as their tails have said.
     extended: BTreeMap<GroupId, Epoch>,
+    /// When those who said so may join again, at the earliest.
+    not_before: BTreeMap<(GroupId, NodeId), Instant>,
     proposal_count: u64,
     /// Parents whose coordination is to be given away.
     leaving: BTreeMap<GroupId, Instant>,
@@ -154,12 +158,14 @@ impl Host {
         let (me, Some(state)) = (self.settings.node, self.directory.state()) else { return Vec::new() };
         let is_absent = |volume: &VolumeRecord| match self.find(GroupId(volume.group)) {
             Some(index) => self.groups[index as usize].state.is_silent(),
-            None => volume.epoch > 0,
+            // Who is to join may not have come to life yet.
+            None => volume.epoch > 0 && volume.members.contains(&me.0),
         };
         state
             .volumes()
             .filter(|(_, namespace, volume)| {
-                namespace.settings.protocol.is_chain() && volume.members.contains(&me.0) && is_absent(volume)
+                let is_named = volume.members.contains(&me.0) || volume.joining == Some(me.0);
+                namespace.settings.protocol.is_chain() && is_named && is_absent(volume)
             })
             .map(|(.., volume)| (GroupId(volume.group), Epoch(volume.epoch)))
             .collect()
@@ -169,6 +175,12 @@ impl Host {
     pub(super) fn note_absent(&mut self, from: NodeId, parent: GroupId, absent: &[(GroupId, Epoch)]) {
         if self.find(parent).is_some_and(|index| self.groups[index as usize].replica.is_coordinating()) {
             self.terms.absent.extend(absent.iter().map(|&(group, epoch)| ((group, from), epoch)));
+            let until = self.clock.now().after_us(ABSENT_US);
+            self.terms.not_before.extend(absent.iter().map(|&(group, _)| ((group, from), until)));
+            // Whoever says so answers no reads of that chain, whatever was confirmed to it before.
+            if let Some(given) = self.terms.given.get_mut(&(parent, from)) {
+                given.confirmed.retain(|group, _| absent.iter().all(|(gone, _)| gone != group));
+            }
         }
     }
 
@@ -189,8 +201,8 @@ impl Host {
         let Content::Root(root) = self.groups[index as usize].machine.content() else { return };
         let is_current = |(group, epoch): &&(GroupId, Epoch)| {
             let record = chain_in(root, *group);
-            record.is_some_and(|record| record.epoch == epoch.0 && record.members.contains(&from.0))
-                && (!self.terms.changing.contains_key(group) || planted::is(Planted::TermWhileChanging))
+            let is_newest = record.is_some_and(|record| record.epoch == epoch.0 && record.members.contains(&from.0));
+            is_newest && !self.terms.changing.contains_key(group) || planted::is(Planted::AnyEpochConfirmed)
         };
         let confirmed: Vec<(GroupId, Epoch)> = confirm.iter().filter(is_current).copied().collect();
         let timing = self.settings.timing;
@@ -278,6 +290,8 @@ impl Host {
             |group: &GroupId, epoch: &Epoch| chain_in(root, *group).is_some_and(|record| record.epoch == epoch.0);
         self.terms.extended.retain(|group, epoch| is_present(group, epoch));
         self.terms.absent.retain(|(group, _), epoch| is_present(group, epoch));
+        let now = self.clock.now();
+        self.terms.not_before.retain(|_, at| *at > now);
         let has_chains = root.volumes().any(|(_, namespace, _)| namespace.settings.protocol.is_chain());
         if !has_chains || !group.replica.is_coordinating() || self.peers.is_bound_by_the_past(self.clock.now()) {
             return;
@@ -314,7 +328,6 @@ impl Host {
         let is_bound = |node: NodeId| {
             let given = self.terms.given.get(&(parent, node)).filter(|given| now < given.until);
             given.is_some_and(|given| given.confirmed.contains_key(&group))
-                && !planted::is(Planted::RemovedBeforeItsTermEnds)
         };
         if let Some(joining) = membership.joining {
             if is_gone(joining) {
@@ -335,7 +348,10 @@ impl Host {
                     && self.linked.contains(&node)
                     && self.recovered_at.get(&node).is_none_or(|at| at.after_us(STEADY_US) <= now)
         };
-        let is_out = |node: &NodeId| membership.place(*node) == Place::Outside;
+        let is_out = |node: &NodeId| {
+            let may_join = self.terms.not_before.get(&(group, *node)).is_none_or(|at| *at <= now);
+            may_join && membership.place(*node) == Place::Outside
+        };
         let home = volume.home.iter().copied().map(NodeId);
         let back = home.filter(is_out).find(|&node| is_steady(node)).filter(|_| membership.joining.is_none())?;
         Some(membership.with_joining(back, next))
