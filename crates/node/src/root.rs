@@ -297,6 +297,12 @@ impl RootState {
             .flat_map(|(number, namespace)| namespace.volumes.iter().map(move |volume| (*number, namespace, volume)))
     }
 
+    /// Every volume that is a chain.
+    pub(crate) fn chains(&self) -> impl Iterator<Item = &VolumeRecord> {
+        let is_chain = |namespace: &&Namespace| namespace.settings.protocol.is_chain();
+        self.namespaces.values().filter(is_chain).flat_map(|namespace| &namespace.volumes)
+    }
+
     fn create_namespace(&mut self, number: u32, settings: Settings, seed: u64) -> Outcome {
         if number > NAMESPACE_NUMBER_MAX {
             return error(&format!("a namespace is a number from 0 to {NAMESPACE_NUMBER_MAX}"));

@@ -116,19 +116,21 @@ impl Host {
         }
     }
 
-    /// The chains here whose parent this is, with their epochs; those that this node is a member of.
-    fn chains_here(&self, parent: GroupId) -> Vec<(u32, GroupId, Epoch)> {
-        let chain = |(index, group): (usize, &super::Group)| {
+    /// The chains here that this node is a member of, with their epochs.
+    fn chains_here(&self) -> Vec<(u32, GroupId, Epoch)> {
+        let Some(state) = self.directory.state() else { return Vec::new() };
+        let chain = |volume: &VolumeRecord| {
+            let index = self.find(GroupId(volume.group))?;
+            let group = &self.groups[index as usize];
             let chain = group.replica.chain().filter(|_| group.is_alive())?;
-            let is_child = parent_of(group.id()) == parent;
             let is_member = matches!(chain.membership().place(self.settings.node), Place::Member(_));
-            (is_child && is_member).then(|| (index as u32, group.id(), chain.epoch()))
+            is_member.then(|| (index, group.id(), chain.epoch()))
         };
-        self.groups.iter().map(|(index, group)| (index, &**group)).filter_map(chain).collect()
+        state.chains().filter_map(chain).collect()
     }
 
     pub(super) fn ask_for_term(&mut self, parent: GroupId) {
-        let chains = self.chains_here(parent);
+        let chains = self.chains_here();
         let absent = self.absent_here();
         if chains.is_empty() && absent.is_empty() {
             return;
@@ -162,12 +164,10 @@ impl Host {
             None => volume.epoch > 0 && volume.members.contains(&me.0),
         };
         state
-            .volumes()
-            .filter(|(_, namespace, volume)| {
-                let is_named = volume.members.contains(&me.0) || volume.joining == Some(me.0);
-                namespace.settings.protocol.is_chain() && is_named && is_absent(volume)
-            })
-            .map(|(.., volume)| (GroupId(volume.group), Epoch(volume.epoch)))
+            .chains()
+            .filter(|volume| volume.members.contains(&me.0) || volume.joining == Some(me.0))
+            .filter(|volume| is_absent(volume))
+            .map(|volume| (GroupId(volume.group), Epoch(volume.epoch)))
             .collect()
     }
 
@@ -177,9 +177,9 @@ impl Host {
             self.terms.absent.extend(absent.iter().map(|&(group, epoch)| ((group, from), epoch)));
             let until = self.clock.now().after_us(ABSENT_US);
             self.terms.not_before.extend(absent.iter().map(|&(group, _)| ((group, from), until)));
-            // Whoever says so answers no reads of that chain, whatever was confirmed to it before.
+            // Whoever says so answers no reads of that chain, whatever was confirmed to it up to then.
             if let Some(given) = self.terms.given.get_mut(&(parent, from)) {
-                given.confirmed.retain(|group, _| absent.iter().all(|(gone, _)| gone != group));
+                given.confirmed.retain(|group, epoch| !absent.iter().any(|(gone, at)| gone == group && *epoch <= *at));
             }
         }
     }
@@ -214,7 +214,10 @@ impl Host {
         given.confirmed.extend(confirmed.iter().copied());
         let left_us = timing.lease_held_us.min(lease_until.0.saturating_sub(now.0));
         let answer = TermAnswer { parent, asked_at, number: given.number, left_us, confirmed };
-        self.terms.extended.extend(extended.iter().copied());
+        let is_tail = |(group, _): &&(GroupId, Epoch)| {
+            chain_in(root, *group).is_some_and(|record| record.members.last() == Some(&from.0))
+        };
+        self.terms.extended.extend(extended.iter().filter(is_tail).copied());
         if from == self.settings.node {
             self.handle_term_answer(from, answer);
         } else {
@@ -292,8 +295,10 @@ impl Host {
         self.terms.absent.retain(|(group, _), epoch| is_present(group, epoch));
         let now = self.clock.now();
         self.terms.not_before.retain(|_, at| *at > now);
-        let has_chains = root.volumes().any(|(_, namespace, _)| namespace.settings.protocol.is_chain());
-        if !has_chains || !group.replica.is_coordinating() || self.peers.is_bound_by_the_past(self.clock.now()) {
+        if root.chains().next().is_none()
+            || !group.replica.is_coordinating()
+            || self.peers.is_bound_by_the_past(self.clock.now())
+        {
             return;
         }
         if self.parent_lease(parent).is_none() {
@@ -301,10 +306,9 @@ impl Host {
         }
         let Content::Root(root) = self.groups[index as usize].machine.content() else { return };
         let wanted: Vec<(GroupId, Membership, Membership)> = root
-            .volumes()
-            .filter(|(_, namespace, _)| namespace.settings.protocol.is_chain())
-            .filter(|(_, _, volume)| !self.terms.changing.contains_key(&GroupId(volume.group)))
-            .filter_map(|(_, _, volume)| {
+            .chains()
+            .filter(|volume| !self.terms.changing.contains_key(&GroupId(volume.group)))
+            .filter_map(|volume| {
                 let next = self.next_membership(parent, volume)?;
                 Some((GroupId(volume.group), volume.membership(), next))
             })
@@ -389,11 +393,7 @@ impl Host {
     pub(super) fn tell_chains(&mut self) {
         let Some(state) = self.directory.state() else { return };
         let chain = |volume: &VolumeRecord| Some((self.find(GroupId(volume.group))?, volume.membership()));
-        let chains: Vec<(u32, Membership)> = state
-            .volumes()
-            .filter(|(_, namespace, _)| namespace.settings.protocol.is_chain())
-            .filter_map(|(.., volume)| chain(volume))
-            .collect();
+        let chains: Vec<(u32, Membership)> = state.chains().filter_map(chain).collect();
         chains.into_iter().for_each(|(index, membership)| self.tell_chain(index, membership));
     }
 
@@ -410,11 +410,6 @@ impl Host {
     }
 }
 
-/// The group whose state holds a chain's configuration.
-fn parent_of(_chain: GroupId) -> GroupId {
-    ROOT
-}
-
 fn chain_in(root: &RootState, group: GroupId) -> Option<&VolumeRecord> {
-    root.volumes().map(|(.., volume)| volume).find(|volume| volume.group == group.0)
+    root.chains().find(|volume| volume.group == group.0)
 }
