@@ -36,12 +36,16 @@ pub struct Operation {
     pub own: Option<Box<OwnPlace>>,
     /// The group that it was sent to last.
     pub was_sent_to: Option<GroupId>,
+    /// A write to a register that this node may have carried out in this start of its: elsewhere it would be another write.
+    pub bound_to: Option<(NodeId, u32)>,
     /// It was sent to another group before.
     pub has_moved: bool,
     /// The read before it was answered by another group: slots do not tell which answer is older.
     pub is_doubtful: bool,
     /// Another operation asks in its place, and its answer counts.
     pub is_asked_anew: bool,
+    /// It is not sent before its predecessor is answered, whatever the two are: its group orders nothing.
+    pub in_turn: bool,
     pub access: Access,
     /// When whoever asked is told that there is no answer.
     pub give_up_at: Instant,
@@ -252,9 +256,11 @@ mod tests {
             target: Target::Root,
             own: None,
             was_sent_to: None,
+            bound_to: None,
             has_moved: false,
             is_doubtful: false,
             is_asked_anew: false,
+            in_turn: false,
             access: Access::Write,
             give_up_at: Instant(number),
             predecessor: 0,

@@ -9,7 +9,7 @@
 
 use quorate_object::Outcome;
 use quorate_protocol::wire::{Malformed, Reader, Wire};
-use quorate_protocol::{Epoch, GroupId, Instant, NodeId, Slot, Stamp, chain, paxos, peers};
+use quorate_protocol::{Epoch, GroupId, Instant, NodeId, Slot, Stamp, chain, paxos, peers, register};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::replica::AnyMessage;
@@ -40,7 +40,8 @@ pub struct Header {
 #[derive(Clone, Debug)]
 pub enum Message<'a> {
     Peers(peers::Message),
-    /// A client's command for a group that the receiver is believed to coordinate.
+    /// A client's command for a group that the receiver is believed to coordinate. To a member of a register group `epoch` is
+    /// the start of the receiver that is meant: in another one a write that comes again would be another write.
     Request {
         group: GroupId,
         epoch: Epoch,
@@ -116,6 +117,16 @@ pub enum Message<'a> {
         number: u64,
         left_us: u64,
         confirmed: Vec<(GroupId, Epoch)>,
+    },
+    /// To a member of a register group: have all operations ended at your replica that began before this epoch?
+    Drain {
+        group: GroupId,
+        epoch: Epoch,
+    },
+    /// They have.
+    Drained {
+        group: GroupId,
+        epoch: Epoch,
     },
     StatusQuestion {
         nonce: u64,
@@ -203,6 +214,9 @@ mod kind {
     pub(super) const CHAIN: u8 = 14;
     pub(super) const TERM_QUESTION: u8 = 15;
     pub(super) const TERM_ANSWER: u8 = 16;
+    pub(super) const REGISTER: u8 = 17;
+    pub(super) const DRAIN: u8 = 18;
+    pub(super) const DRAINED: u8 = 19;
 }
 
 /// Why bytes are not a frame. The link they came by is of no use any more.
@@ -326,6 +340,10 @@ impl Message<'_> {
                         message.encode(out);
                         kind::CHAIN
                     }
+                    AnyMessage::Register(message) => {
+                        message.encode(out);
+                        kind::REGISTER
+                    }
                 }
             }
             Message::TermQuestion { parent, asked_at, confirm, extended, absent } => {
@@ -373,6 +391,14 @@ impl Message<'_> {
                 head(group, epoch, out);
                 out.push(u8::from(*insist));
                 kind::STOP_GROUP
+            }
+            Message::Drain { group, epoch } => {
+                head(group, epoch, out);
+                kind::DRAIN
+            }
+            Message::Drained { group, epoch } => {
+                head(group, epoch, out);
+                kind::DRAINED
             }
             Message::StatusQuestion { nonce } => {
                 out.extend_from_slice(&nonce.to_le_bytes());
@@ -468,6 +494,12 @@ fn decode_body(kind: u8, body: &[u8]) -> Result<Option<Message<'_>>, Malformed> 
         kind::CHAIN => {
             let (group, epoch) = (GroupId(r.u64()?), Epoch(r.u32()?));
             Message::Replica { group, epoch, message: AnyMessage::Chain(chain::Message::decode(r)?) }
+        }
+        kind::DRAIN => Message::Drain { group: GroupId(r.u64()?), epoch: Epoch(r.u32()?) },
+        kind::DRAINED => Message::Drained { group: GroupId(r.u64()?), epoch: Epoch(r.u32()?) },
+        kind::REGISTER => {
+            let (group, epoch) = (GroupId(r.u64()?), Epoch(r.u32()?));
+            Message::Replica { group, epoch, message: AnyMessage::Register(register::Message::decode(r)?) }
         }
         kind::TERM_QUESTION => Message::TermQuestion {
             parent: GroupId(r.u64()?),

@@ -1,11 +1,13 @@
 //! What a host's records say, for whoever looks at the disk of a stopped node.
 
 use quorate_protocol::wire::{Malformed, Reader, Wire};
-use quorate_protocol::{GroupId, chain, paxos};
+use quorate_protocol::{GroupId, chain, paxos, register};
 
 use crate::host::GroupState;
 use crate::host::checkpoints::{Name, decode_meta, take_name};
 use crate::host::is_birth;
+use crate::quorum::Quorum;
+use crate::register::name_of_key;
 use crate::replica::Position;
 use crate::rest::{Rest, StoredHead, is_rest};
 
@@ -82,6 +84,10 @@ pub fn log_record(bytes: &[u8]) -> Result<(String, Option<(u32, u32)>), String> 
         let record = chain::Record::decode_all(bytes).map_err(|malformed| malformed.to_string())?;
         return Ok((chain_record(&record), None));
     }
+    if register::Record::is_one(bytes) {
+        let record = register::Record::decode_all(bytes).map_err(|malformed| malformed.to_string())?;
+        return Ok((register_record(&record), None));
+    }
     let record = paxos::Record::decode_all(bytes).map_err(|malformed| malformed.to_string())?;
     let number = |ballot: quorate_protocol::Ballot| Some((ballot.number, ballot.node.0));
     Ok(match &record {
@@ -98,15 +104,55 @@ pub fn log_record(bytes: &[u8]) -> Result<(String, Option<(u32, u32)>), String> 
 
 fn chain_record(record: &chain::Record) -> String {
     match record {
-        chain::Record::Adopted { membership, decided } => {
+        chain::Record::Adopted { membership, decided, .. } => {
             format!("chain {membership:?} adopted, decided below {}", decided.0)
         }
         chain::Record::Update { epoch, slot, frontier, .. } => {
             format!("update {} of epoch {}, decided below {}", slot.0, epoch.0, frontier.0)
         }
-        chain::Record::Joined { epoch } => format!("the joining node of epoch {} holds everything", epoch.0),
+        chain::Record::Joined { membership, .. } => {
+            format!("the joining node of epoch {} holds everything", membership.epoch.0)
+        }
         chain::Record::Checkpoint(position) => format!("checkpoint at slot {}", position.next_slot.0),
     }
+}
+
+fn register_record(record: &register::Record) -> String {
+    match record {
+        register::Record::Known { stages: known } => format!("known: {}", stages(known)),
+        register::Record::Held { key, version } => {
+            let name = String::from_utf8_lossy(name_of_key(key)).into_owned();
+            format!("{name:?} at {:?}: {}", version.tag, content(&version.content))
+        }
+        register::Record::Forgotten { key, tag } => {
+            format!("{:?} at {tag:?} forgotten", String::from_utf8_lossy(name_of_key(key)))
+        }
+        register::Record::Floor { floor } => format!("tombstones forgotten up to {floor}"),
+        register::Record::Sealed {} => "sealed".into(),
+        register::Record::Promised { epoch, ballot: promised } => {
+            format!("promised {} for the successor of epoch {}", ballot(*promised), epoch.0)
+        }
+        register::Record::Voted { epoch, choice } => {
+            format!("voted at {} for the successor of epoch {}", ballot(choice.ballot), epoch.0)
+        }
+    }
+}
+
+fn content(content: &register::Content) -> String {
+    match content {
+        register::Content::Value { bytes, expires: None } => format!("{} bytes", bytes.len()),
+        register::Content::Value { bytes, expires: Some(at) } => format!("{} bytes until {}", bytes.len(), at.0),
+        register::Content::Tombstone => "deleted".into(),
+    }
+}
+
+fn stages(stages: &[register::Stage]) -> String {
+    let each = stages.iter().map(|stage| {
+        let members: Vec<String> = stage.configuration.members.iter().map(|member| member.0.to_string()).collect();
+        let quorum = Quorum::of_system(stage.configuration.quorum).words();
+        format!("epoch {} of {} with {quorum}", stage.epoch().0, members.join(","))
+    });
+    each.collect::<Vec<_>>().join(", then ")
 }
 
 /// What a replica is bound by: a ballot, or the configuration of a chain.
@@ -114,6 +160,7 @@ fn promised(position: &Position) -> String {
     match position {
         Position::Paxos(position) => ballot(position.promised),
         Position::Chain(position) => format!("{:?}", position.membership),
+        Position::Register(position) => stages(position.stages()),
     }
 }
 

@@ -37,11 +37,27 @@ pub enum Planted {
     AnyEpochConfirmed,
     /// A chain's head does not look for a command among its updates in flight before it executes it.
     AheadForgetsOutcomes,
+    /// A write to a register that one member may have carried out is asked of another.
+    RegisterAskedElsewhere,
+    /// A member carries out a write that was meant for an earlier start of its node.
+    RegisterStartIgnored,
+    /// A checkpoint leaves out the versions that were stored last.
+    RegisterVersionsUnsaved,
+    /// A pipeline of writes to one register leaves at once.
+    RegisterOutOfTurn,
 }
 
 impl Planted {
     /// In chains.
     pub const IN_CHAIN: [Planted; 2] = [Planted::AnyEpochConfirmed, Planted::AheadForgetsOutcomes];
+
+    /// In registers.
+    pub const IN_REGISTER: [Planted; 4] = [
+        Planted::RegisterAskedElsewhere,
+        Planted::RegisterStartIgnored,
+        Planted::RegisterVersionsUnsaved,
+        Planted::RegisterOutOfTurn,
+    ];
 
     pub const ALL: [Planted; 14] = [
         Planted::SessionForgotten,

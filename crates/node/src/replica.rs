@@ -6,9 +6,13 @@ use std::sync::Arc;
 
 use quorate_protocol::chain::{self, Chain, Membership, Place};
 use quorate_protocol::paxos::{self, Paxos, Role};
+use quorate_protocol::register::{self, Register};
 use quorate_protocol::wire::{Malformed, Reader, Wire};
-use quorate_protocol::{Configuration, Epoch, Event, Instant, NodeId, Replica, Slot, Stamp, Value};
+use quorate_protocol::{Configuration, Effects, Epoch, Event, Instant, NodeId, Replica, Slot, Stamp, Value};
+use quorate_wal::Kind;
 use serde::{Deserialize, Serialize};
+
+use crate::register::{RegisterPosition, RegisterReplica};
 
 /// How a group's replicas agree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -17,20 +21,31 @@ pub enum Protocol {
     #[default]
     Paxos,
     Chain,
+    Register,
 }
 
 impl Protocol {
-    pub const ALL: [Protocol; 2] = [Protocol::Paxos, Protocol::Chain];
+    pub const ALL: [Protocol; 3] = [Protocol::Paxos, Protocol::Chain, Protocol::Register];
 
-    pub fn word(self) -> &'static str {
+    pub const fn word(self) -> &'static str {
         match self {
             Protocol::Paxos => "paxos",
             Protocol::Chain => "chain",
+            Protocol::Register => "register",
         }
     }
 
     pub fn is_chain(self) -> bool {
         self == Protocol::Chain
+    }
+
+    pub fn is_register(self) -> bool {
+        self == Protocol::Register
+    }
+
+    /// Whether commands have an order: then whatever one reads and writes is one step.
+    pub fn is_ordered(self) -> bool {
+        self != Protocol::Register
     }
 
     pub fn parse(word: &str) -> Option<Protocol> {
@@ -42,21 +57,54 @@ impl Protocol {
 pub enum AnyReplica {
     Paxos(Paxos),
     Chain(Box<Chain>),
+    Register(Box<RegisterReplica>),
 }
 
 #[derive(Clone, Debug)]
 pub enum AnyMessage {
     Paxos(paxos::Message),
     Chain(chain::Message),
+    Register(register::Message),
 }
 
-pub(crate) type AnyEvent = Event<AnyMessage, chain::Request>;
+#[derive(Clone, Debug)]
+pub(crate) enum AnyRequest {
+    Chain(chain::Request),
+    Register(register::Request),
+}
+
+pub(crate) type AnyEvent = Event<AnyMessage, AnyRequest>;
+
+/// What a step has led to, of whichever protocol.
+#[derive(Default)]
+pub(crate) struct AnyEffects {
+    pub paxos: Effects<Paxos>,
+    pub chain: Effects<Chain>,
+    pub register: Effects<Register>,
+}
+
+impl AnyEffects {
+    pub fn clear(&mut self) {
+        self.paxos.list.clear();
+        self.chain.list.clear();
+        self.register.list.clear();
+    }
+}
 
 /// A protocol that the host performs effects of.
-pub(crate) trait Hosted: Replica<Answer = Infallible, Record: Wire> {
+pub(crate) trait Hosted: Replica<Record: Wire> {
     fn any(message: Self::Message) -> AnyMessage;
-    /// The slot that a record fills.
-    fn slot_of(record: &Self::Record) -> Option<Slot>;
+    /// What a record is to the log, of the replica that has just made it.
+    fn kind_of(record: &Self::Record, replica: &mut AnyReplica) -> Kind;
+    fn answer(answer: Self::Answer) -> register::Answer;
+}
+
+fn kind_of_slot(slot: Option<Slot>) -> Kind {
+    slot.map_or(Kind::State, |slot| Kind::Slot(slot.0))
+}
+
+fn never(answer: Infallible) -> register::Answer {
+    match answer {}
 }
 
 impl Hosted for Paxos {
@@ -64,8 +112,12 @@ impl Hosted for Paxos {
         AnyMessage::Paxos(message)
     }
 
-    fn slot_of(record: &paxos::Record) -> Option<Slot> {
-        record.entry().map(|(slot, _)| slot)
+    fn kind_of(record: &paxos::Record, _: &mut AnyReplica) -> Kind {
+        kind_of_slot(record.entry().map(|(slot, _)| slot))
+    }
+
+    fn answer(answer: Infallible) -> register::Answer {
+        never(answer)
     }
 }
 
@@ -74,8 +126,28 @@ impl Hosted for Chain {
         AnyMessage::Chain(message)
     }
 
-    fn slot_of(record: &chain::Record) -> Option<Slot> {
-        record.entry().map(|(slot, _)| slot)
+    fn kind_of(record: &chain::Record, _: &mut AnyReplica) -> Kind {
+        kind_of_slot(record.entry().map(|(slot, _)| slot))
+    }
+
+    fn answer(answer: Infallible) -> register::Answer {
+        never(answer)
+    }
+}
+
+impl Hosted for Register {
+    fn any(message: register::Message) -> AnyMessage {
+        AnyMessage::Register(message)
+    }
+
+    /// Each record is one of its own to the log: none makes up for another before a checkpoint does.
+    fn kind_of(record: &register::Record, replica: &mut AnyReplica) -> Kind {
+        let AnyReplica::Register(replica) = replica else { unreachable!("a record of another protocol") };
+        Kind::Slot(replica.number(record).0)
+    }
+
+    fn answer(answer: register::Answer) -> register::Answer {
+        answer
     }
 }
 
@@ -84,6 +156,7 @@ impl Hosted for Chain {
 pub enum Position {
     Paxos(paxos::Position),
     Chain(chain::Position),
+    Register(RegisterPosition),
 }
 
 impl Position {
@@ -91,6 +164,7 @@ impl Position {
         match self {
             Position::Paxos(_) => Protocol::Paxos,
             Position::Chain(_) => Protocol::Chain,
+            Position::Register(_) => Protocol::Register,
         }
     }
 
@@ -98,6 +172,7 @@ impl Position {
         match self {
             Position::Paxos(position) => position.next_slot,
             Position::Chain(position) => position.next_slot,
+            Position::Register(position) => position.next_record,
         }
     }
 
@@ -105,6 +180,7 @@ impl Position {
         match self {
             Position::Paxos(position) => &mut position.next_slot,
             Position::Chain(position) => &mut position.next_slot,
+            Position::Register(position) => &mut position.next_record,
         }
     }
 
@@ -112,6 +188,7 @@ impl Position {
         match self {
             Position::Paxos(position) => position.stopped,
             Position::Chain(position) => position.stopped,
+            Position::Register(_) => false,
         }
     }
 
@@ -119,6 +196,7 @@ impl Position {
         match self {
             Position::Paxos(position) => position.encode(out),
             Position::Chain(position) => position.encode(out),
+            Position::Register(position) => position.encode(out),
         }
     }
 
@@ -126,6 +204,7 @@ impl Position {
         Ok(match protocol {
             Protocol::Paxos => Position::Paxos(Wire::decode(reader)?),
             Protocol::Chain => Position::Chain(Wire::decode(reader)?),
+            Protocol::Register => Position::Register(RegisterPosition::decode(reader)?),
         })
     }
 }
@@ -136,6 +215,10 @@ impl AnyReplica {
         match protocol {
             Protocol::Paxos => AnyReplica::Paxos(Paxos::new(configuration.clone(), me)),
             Protocol::Chain => AnyReplica::Chain(Box::new(Chain::new(Arc::new(Membership::of(configuration)), me))),
+            Protocol::Register => {
+                let stage = register::Stage::first(Configuration::clone(configuration));
+                AnyReplica::Register(Box::new(RegisterReplica::new(vec![stage], me)))
+            }
         }
     }
 
@@ -153,6 +236,7 @@ impl AnyReplica {
                 let membership = Arc::new(Membership::of(configuration));
                 AnyReplica::Chain(Box::new(Chain::born(membership, me, next_slot, time)))
             }
+            Protocol::Register => AnyReplica::new(protocol, configuration, me),
         }
     }
 
@@ -160,34 +244,49 @@ impl AnyReplica {
         match self {
             AnyReplica::Paxos(_) => Protocol::Paxos,
             AnyReplica::Chain(_) => Protocol::Chain,
+            AnyReplica::Register(_) => Protocol::Register,
         }
     }
 
     pub fn paxos(&self) -> Option<&Paxos> {
         match self {
             AnyReplica::Paxos(replica) => Some(replica),
-            AnyReplica::Chain(_) => None,
+            AnyReplica::Chain(_) | AnyReplica::Register(_) => None,
         }
     }
 
     pub(crate) fn paxos_mut(&mut self) -> Option<&mut Paxos> {
         match self {
             AnyReplica::Paxos(replica) => Some(replica),
-            AnyReplica::Chain(_) => None,
+            AnyReplica::Chain(_) | AnyReplica::Register(_) => None,
         }
     }
 
     pub fn chain(&self) -> Option<&Chain> {
         match self {
-            AnyReplica::Paxos(_) => None,
             AnyReplica::Chain(replica) => Some(replica),
+            AnyReplica::Paxos(_) | AnyReplica::Register(_) => None,
         }
     }
 
     pub(crate) fn chain_mut(&mut self) -> Option<&mut Chain> {
         match self {
-            AnyReplica::Paxos(_) => None,
             AnyReplica::Chain(replica) => Some(replica),
+            AnyReplica::Paxos(_) | AnyReplica::Register(_) => None,
+        }
+    }
+
+    pub fn register(&self) -> Option<&RegisterReplica> {
+        match self {
+            AnyReplica::Register(replica) => Some(replica),
+            AnyReplica::Paxos(_) | AnyReplica::Chain(_) => None,
+        }
+    }
+
+    pub(crate) fn register_mut(&mut self) -> Option<&mut RegisterReplica> {
+        match self {
+            AnyReplica::Register(replica) => Some(replica),
+            AnyReplica::Paxos(_) | AnyReplica::Chain(_) => None,
         }
     }
 
@@ -195,6 +294,7 @@ impl AnyReplica {
         match self {
             AnyReplica::Paxos(replica) => Position::Paxos(replica.position()),
             AnyReplica::Chain(replica) => Position::Chain(replica.position()),
+            AnyReplica::Register(replica) => Position::Register(replica.position()),
         }
     }
 
@@ -207,7 +307,10 @@ impl AnyReplica {
             (AnyReplica::Chain(replica), Position::Chain(position)) => {
                 replica.restore(chain::Record::Checkpoint(position));
             }
-            (AnyReplica::Paxos(_) | AnyReplica::Chain(_), _) => debug_assert!(false, "a position of another protocol"),
+            (AnyReplica::Register(replica), Position::Register(position)) => replica.restore_position(position),
+            (AnyReplica::Paxos(_) | AnyReplica::Chain(_) | AnyReplica::Register(_), _) => {
+                debug_assert!(false, "a position of another protocol");
+            }
         }
     }
 
@@ -216,14 +319,19 @@ impl AnyReplica {
         Ok(match self {
             AnyReplica::Paxos(_) => AnyRecord::Paxos(paxos::Record::decode_all(bytes)?),
             AnyReplica::Chain(_) => AnyRecord::Chain(chain::Record::decode_all(bytes)?),
+            AnyReplica::Register(_) => AnyRecord::Register(register::Record::decode_all(bytes)?),
         })
     }
 
-    pub(crate) fn restore_record(&mut self, record: AnyRecord) {
+    /// `number` is that of a register's record in the log.
+    pub(crate) fn restore_record(&mut self, record: AnyRecord, number: Slot) {
         match (self, record) {
             (AnyReplica::Paxos(replica), AnyRecord::Paxos(record)) => replica.restore(record),
             (AnyReplica::Chain(replica), AnyRecord::Chain(record)) => replica.restore(record),
-            (AnyReplica::Paxos(_) | AnyReplica::Chain(_), _) => debug_assert!(false, "a record of another protocol"),
+            (AnyReplica::Register(replica), AnyRecord::Register(record)) => replica.restore(record, number),
+            (AnyReplica::Paxos(_) | AnyReplica::Chain(_) | AnyReplica::Register(_), _) => {
+                debug_assert!(false, "a record of another protocol");
+            }
         }
     }
 
@@ -232,6 +340,7 @@ impl AnyReplica {
         match self {
             AnyReplica::Paxos(replica) => replica.restored(),
             AnyReplica::Chain(replica) => replica.restored(),
+            AnyReplica::Register(_) => {}
         }
     }
 
@@ -244,14 +353,16 @@ impl AnyReplica {
         match self {
             AnyReplica::Paxos(replica) => replica.next_slot(),
             AnyReplica::Chain(replica) => replica.next_slot(),
+            AnyReplica::Register(replica) => replica.next_record(),
         }
     }
 
-    /// Who is believed to order commands: the coordinator, or the head of the chain.
-    pub fn coordinator(&self) -> NodeId {
+    /// Who is believed to order commands: the coordinator, or the head of the chain. Nobody orders those of a register.
+    pub fn coordinator(&self) -> Option<NodeId> {
         match self {
-            AnyReplica::Paxos(replica) => replica.coordinator(),
-            AnyReplica::Chain(replica) => replica.membership().head(),
+            AnyReplica::Paxos(replica) => Some(replica.coordinator()),
+            AnyReplica::Chain(replica) => Some(replica.membership().head()),
+            AnyReplica::Register(_) => None,
         }
     }
 
@@ -260,6 +371,7 @@ impl AnyReplica {
         match self {
             AnyReplica::Paxos(replica) => replica.is_coordinating(),
             AnyReplica::Chain(replica) => replica.is_head(),
+            AnyReplica::Register(_) => false,
         }
     }
 
@@ -268,6 +380,7 @@ impl AnyReplica {
         match self {
             AnyReplica::Paxos(replica) => replica.is_coordinating(),
             AnyReplica::Chain(replica) => replica.is_tail(),
+            AnyReplica::Register(_) => true,
         }
     }
 
@@ -275,6 +388,7 @@ impl AnyReplica {
         match self {
             AnyReplica::Paxos(replica) => replica.is_stopped(),
             AnyReplica::Chain(replica) => replica.is_stopped(),
+            AnyReplica::Register(_) => false,
         }
     }
 
@@ -282,6 +396,7 @@ impl AnyReplica {
         match self {
             AnyReplica::Paxos(replica) => replica.is_idle(),
             AnyReplica::Chain(replica) => replica.is_idle(),
+            AnyReplica::Register(replica) => replica.core().is_idle(),
         }
     }
 
@@ -289,7 +404,17 @@ impl AnyReplica {
         match self {
             AnyReplica::Paxos(replica) => replica.role(),
             AnyReplica::Chain(replica) if replica.is_head() => Role::Coordinating,
-            AnyReplica::Chain(_) => Role::Following,
+            AnyReplica::Chain(_) | AnyReplica::Register(_) => Role::Following,
+        }
+    }
+
+    /// Whether it has reason to hear at once that this node is suspected.
+    pub(crate) fn depends_on(&self, node: NodeId) -> bool {
+        match self {
+            AnyReplica::Register(replica) => {
+                replica.core().stages().iter().any(|stage| stage.configuration.contains(node))
+            }
+            AnyReplica::Paxos(_) | AnyReplica::Chain(_) => self.coordinator() == Some(node),
         }
     }
 
@@ -319,6 +444,7 @@ impl AnyReplica {
         match self {
             AnyReplica::Paxos(replica) => replica.status().in_flight,
             AnyReplica::Chain(replica) => replica.status().in_flight,
+            AnyReplica::Register(_) => 0,
         }
     }
 
@@ -327,12 +453,17 @@ impl AnyReplica {
         match self {
             AnyReplica::Paxos(replica) => replica.check(),
             AnyReplica::Chain(replica) => replica.check(),
+            AnyReplica::Register(replica) => replica.core().check(),
         }
     }
 
     /// Whether this node is in the group as it is now.
     pub fn is_inside(&self) -> bool {
-        self.chain().is_none_or(|chain| chain.status().place != Place::Outside)
+        match self {
+            AnyReplica::Paxos(_) => true,
+            AnyReplica::Chain(replica) => replica.status().place != Place::Outside,
+            AnyReplica::Register(replica) => replica.core().is_member(),
+        }
     }
 }
 
@@ -340,14 +471,17 @@ impl AnyReplica {
 pub(crate) enum AnyRecord {
     Paxos(paxos::Record),
     Chain(chain::Record),
+    Register(register::Record),
 }
 
 impl AnyRecord {
-    /// Of a record that must be restored in order: see [`chain::Record::order`].
-    pub(crate) fn order(&self) -> Option<(Epoch, u8, Slot)> {
-        match self {
-            AnyRecord::Paxos(_) => None,
-            AnyRecord::Chain(record) => Some(record.order()),
+    /// Of a record that must be restored in order: see [`chain::Record::order`], and [`Hosted::kind_of`] for a register's.
+    pub(crate) fn order(&self, kind: Kind) -> Option<(Epoch, u8, Slot)> {
+        match (self, kind) {
+            (AnyRecord::Paxos(_), _) => None,
+            (AnyRecord::Chain(record), _) => Some(record.order()),
+            (AnyRecord::Register(_), Kind::Slot(number)) => Some((Epoch(0), 0, Slot(number))),
+            (AnyRecord::Register(_), Kind::State) => Some((Epoch(0), 0, Slot(0))),
         }
     }
 
@@ -356,6 +490,7 @@ impl AnyRecord {
         match self {
             AnyRecord::Paxos(record) => record.entry(),
             AnyRecord::Chain(record) => record.entry(),
+            AnyRecord::Register(_) => None,
         }
     }
 }

@@ -4,16 +4,21 @@
 //! Routing by an old copy is harmless, since whoever is asked wrongly says so. Replicas come to life only from a copy
 //! that the root gave as a linearizable answer.
 
+mod registers;
+
 use std::collections::BTreeMap;
 
 use quorate_object::Outcome;
 use quorate_protocol::chain::Membership;
 use quorate_protocol::quorum::QuorumSystem;
+use quorate_protocol::register::Stage;
 use quorate_protocol::wire::Malformed;
 use quorate_protocol::{Configuration, Epoch, GroupId, NodeId};
 use serde::{Deserialize, Serialize};
 
+use crate::quorum::{Quorum, Stages};
 use crate::replica::Protocol;
+pub use registers::check_quorum;
 
 /// The root group's own identity.
 pub const ROOT: GroupId = GroupId(1);
@@ -24,6 +29,8 @@ pub const SLOT_COUNT: u32 = 16_384;
 pub const NAMESPACE_NUMBER_MAX: u32 = 9_999;
 pub const NAMESPACE_COUNT_MAX: usize = 1_000;
 pub const REPLICAS_MAX: u8 = 15;
+/// Replicas of a register.
+pub const REGISTER_REPLICAS_MAX: u8 = 49;
 /// Members of a group.
 pub const MEMBERS_MAX: usize = REPLICAS_MAX as usize;
 pub const VOLUMES_MAX: u32 = 4_096;
@@ -65,6 +72,8 @@ pub struct VolumeRecord {
     pub joining: Option<u32>,
     /// Of a chain: the members that it was born with, and that come back to it.
     pub home: Vec<u32>,
+    /// Of registers: the configurations that are not retired, one or two. `epoch` and `members` are those of the last.
+    pub stages: Stages,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,6 +84,10 @@ pub struct Settings {
     pub reads: Reads,
     pub groups: Groups,
     pub protocol: Protocol,
+    /// Of registers.
+    pub quorum: Quorum,
+    /// Of registers: no configuration survives fewer crashes.
+    pub tolerance: u8,
 }
 
 impl Default for Settings {
@@ -86,6 +99,8 @@ impl Default for Settings {
             reads: Reads::Lease,
             groups: Groups::Volumes,
             protocol: Protocol::Paxos,
+            quorum: Quorum::Majority,
+            tolerance: 0,
         }
     }
 }
@@ -208,6 +223,28 @@ pub enum RootCommand {
         members: Vec<u32>,
         joining: Option<u32>,
     },
+    /// Other quorums for all register groups of a namespace, among the members that they have.
+    SetQuorum {
+        number: u32,
+        quorum: Quorum,
+    },
+    /// Other members, and perhaps other quorums, for a volume of registers: its successor is decided.
+    MoveRegisters {
+        group: u64,
+        members: Vec<u32>,
+        quorum: Option<Quorum>,
+    },
+    /// Another epoch for a volume of registers that stands at this one. With a fence, all members have drained up to it.
+    RenewRegisters {
+        group: u64,
+        epoch: u32,
+        fence: Option<u32>,
+    },
+    /// A member has made the volume ready to go on in this epoch's configuration alone.
+    RetireBefore {
+        group: u64,
+        epoch: u32,
+    },
 }
 
 impl RootCommand {
@@ -265,6 +302,12 @@ impl RootState {
                 self.version += 1;
                 Outcome::Ok
             }
+            RootCommand::SetQuorum { number, quorum } => self.set_quorum(*number, *quorum),
+            RootCommand::MoveRegisters { group, members, quorum } => self.move_registers(*group, members, *quorum),
+            RootCommand::RenewRegisters { group, epoch, fence } => {
+                self.renew_registers(*group, *epoch, fence.map(Epoch))
+            }
+            RootCommand::RetireBefore { group, epoch } => self.retire_before(*group, *epoch),
             RootCommand::DropNamespace { number: 0 } => error("namespace 0 cannot be dropped: FLUSHDB empties it"),
             RootCommand::DropNamespace { number } => {
                 if self.namespaces.remove(number).is_none() {
@@ -281,6 +324,12 @@ impl RootState {
             RootCommand::Read { version } if *version < self.version => Outcome::Bulk(self.encode()),
             _ => Outcome::Nil,
         }
+    }
+
+    /// Every volume of registers.
+    pub(crate) fn registers(&self) -> impl Iterator<Item = &VolumeRecord> {
+        let is_register = |namespace: &&Namespace| namespace.settings.protocol.is_register();
+        self.namespaces.values().filter(is_register).flat_map(|namespace| &namespace.volumes)
     }
 
     /// The volume that holds a hash slot, and its place among the namespace's volumes.
@@ -313,8 +362,9 @@ impl RootState {
         if self.namespaces.len() >= NAMESPACE_COUNT_MAX {
             return error(&format!("there are {NAMESPACE_COUNT_MAX} namespaces already: drop one first"));
         }
-        if settings.replicas == 0 || settings.replicas > REPLICAS_MAX {
-            return error(&format!("REPLICAS must be from 1 to {REPLICAS_MAX}"));
+        let replicas_max = replicas_max(settings.protocol);
+        if settings.replicas == 0 || settings.replicas > replicas_max {
+            return error(&format!("REPLICAS must be from 1 to {replicas_max}"));
         }
         if usize::from(settings.replicas) > self.nodes.len() {
             let (replicas, nodes) = (settings.replicas, self.nodes.len());
@@ -323,10 +373,11 @@ impl RootState {
         if settings.volumes == 0 || settings.volumes > VOLUMES_MAX {
             return error(&format!("VOLUMES must be from 1 to {VOLUMES_MAX}"));
         }
-        if settings.protocol == Protocol::Chain && settings.groups == Groups::Own {
-            return error(
-                "PROTOCOL chain goes with GROUPS volumes: groups of their own are given by QUORATE GROUP CREATE",
-            );
+        if settings.protocol != Protocol::Paxos && settings.groups == Groups::Own {
+            return error("GROUPS own goes with PROTOCOL paxos");
+        }
+        if let Err(refusal) = check_quorum(&settings) {
+            return Outcome::Error(refusal);
         }
         if let Some(refusal) = refused_reads(settings.protocol, settings.reads) {
             return refusal;
@@ -339,13 +390,23 @@ impl RootState {
     /// Volume i's members are the nodes from the i-th on, around: every node coordinates as many volumes as any other.
     fn create(&mut self, number: u32, mut settings: Settings, seed: u64) {
         settings.replicas = settings.replicas.min(self.nodes.len() as u8);
+        // Nobody has a lease on a register.
+        if settings.protocol.is_register() && settings.reads == Reads::Lease {
+            settings.reads = Reads::Quorum;
+        }
         let nodes = self.nodes.len();
         let mut volumes = Vec::with_capacity(settings.volumes as usize);
         for index in 0..settings.volumes as usize {
             let members: Vec<u32> =
                 (0..usize::from(settings.replicas)).map(|k| self.nodes[(index + k) % nodes].id).collect();
             let home = members.clone();
-            volumes.push(VolumeRecord { group: self.group_next, epoch: 0, members, joining: None, home });
+            let stages = Stages::default();
+            let mut volume = VolumeRecord { group: self.group_next, epoch: 0, members, joining: None, home, stages };
+            if settings.protocol.is_register() {
+                let quorum = settings.quorum.system(volume.members.len());
+                volume.stages.0.push(Stage::first(Configuration { quorum, ..volume.configuration() }));
+            }
+            volumes.push(volume);
             self.group_next += 1;
         }
         let mut hash_key = [0; 16];
@@ -360,12 +421,20 @@ impl VolumeRecord {
         self.members.iter().copied().map(NodeId)
     }
 
-    /// What the volume is born with. A chain's present members are its [membership](VolumeRecord::membership).
+    /// What the volume is born with. A chain's present members are its [membership](VolumeRecord::membership), those of
+    /// registers stand in its stages.
     pub(crate) fn configuration(&self) -> Configuration {
+        let home = self.home.iter().copied().map(NodeId);
+        let mut members: Vec<NodeId> = match &self.stages.0[..] {
+            [] => home.collect(),
+            stages => stages.iter().flat_map(|stage| stage.configuration.members.iter().copied()).collect(),
+        };
+        let mut named = std::collections::BTreeSet::new();
+        members.retain(|member| named.insert(*member));
         Configuration {
             group: GroupId(self.group),
             epoch: Epoch(0),
-            members: self.home.iter().copied().map(NodeId).collect(),
+            members: members.into(),
             quorum: QuorumSystem::Majority,
         }
     }
@@ -375,6 +444,7 @@ impl VolumeRecord {
         match protocol {
             Protocol::Paxos => self.members.contains(&node.0),
             Protocol::Chain => self.epoch == 0 && self.members.contains(&node.0) || self.joining == Some(node.0),
+            Protocol::Register => self.stages.0.iter().any(|stage| stage.configuration.contains(node)),
         }
     }
 
@@ -383,7 +453,18 @@ impl VolumeRecord {
     }
 }
 
+/// How many nodes can hold a volume.
+pub fn replicas_max(protocol: Protocol) -> u8 {
+    match protocol {
+        Protocol::Paxos | Protocol::Chain => REPLICAS_MAX,
+        Protocol::Register => REGISTER_REPLICAS_MAX,
+    }
+}
+
 fn refused_reads(protocol: Protocol, reads: Reads) -> Option<Outcome> {
+    if protocol.is_register() && reads == Reads::Local {
+        return Some(error("READS local is not for PROTOCOL register: no member knows what it has not been told"));
+    }
     let is_refused = reads == Reads::Apportioned && protocol != Protocol::Chain;
     is_refused
         .then(|| error("READS apportioned is for PROTOCOL chain: with paxos only the coordinator knows what is newest"))

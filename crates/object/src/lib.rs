@@ -28,6 +28,6 @@ pub use command::{Access, Command, Condition, ExpireCondition, Expiry, SetAnswer
 pub use number::float_vanishes;
 pub use objects::{NAME_BYTES_MAX, OBJECT_BYTES_MAX, Objects};
 pub use outcome::{Outcome, WORDS};
-pub use read::SCAN_COUNT_MAX;
+pub use read::{SCAN_COUNT_MAX, read_value};
 pub use slot::{SLOT_COUNT, slot_of_key};
 pub use table::HASH_BITS;

@@ -8,36 +8,50 @@ use crate::object::Object;
 use crate::objects::{AWAY, Objects};
 use crate::outcome::Outcome;
 use crate::table::{Entry, HASH_BITS};
+use crate::text::Text;
 
 /// Names that one SCAN looks at, whatever it asks for.
 pub const SCAN_COUNT_MAX: u32 = 65_536;
 
+/// Answers a command that reads one object, of this value and expiry if there is one. Panics on any other.
+pub fn read_value(command: &Command<'_>, value: Option<(&[u8], Option<u64>)>, time_ms: u64) -> Outcome {
+    let object = value.map(|(value, expires_ms)| Object::String(Text::new(b"", value, expires_ms)));
+    read_object(command, object.as_ref().filter(|object| !object.is_due(time_ms)), time_ms)
+}
+
+/// `object` is the live object that the command names.
+fn read_object(command: &Command<'_>, object: Option<&Object>, time_ms: u64) -> Outcome {
+    if let Some(Object::Away(_)) = object {
+        return Outcome::Error(AWAY.into());
+    }
+    match *command {
+        Command::Get { .. } | Command::GetEx { .. } => match object {
+            Some(Object::String(text)) => Outcome::Bulk(text.value().to_vec()),
+            Some(Object::Away(_)) | None => Outcome::Nil,
+        },
+        Command::Strlen { .. } => match object {
+            Some(Object::String(text)) => Outcome::Int(text.value().len() as i64),
+            Some(Object::Away(_)) | None => Outcome::Int(0),
+        },
+        Command::GetRange { start, end, .. } => match object {
+            Some(Object::String(text)) => Outcome::Bulk(byte_range(text.value(), start, end).to_vec()),
+            Some(Object::Away(_)) | None => Outcome::Bulk(Vec::new()),
+        },
+        Command::Exists { .. } => Outcome::Int(i64::from(object.is_some())),
+        Command::Type { .. } => Outcome::Word(object.map_or("none", Object::type_name)),
+        Command::Ttl { unit, .. } => Outcome::Int(time_to_live(object, unit, time_ms)),
+        _ => unreachable!("{command:?} reads no object"),
+    }
+}
+
 impl Objects {
     /// `object` is the live object that the command names, if it names one.
     pub(crate) fn read_at(&self, command: &Command<'_>, object: Option<&Object>, time_ms: u64) -> Outcome {
-        if let Some(Object::Away(_)) = object {
-            return Outcome::Error(AWAY.into());
-        }
         match *command {
-            Command::Get { .. } | Command::GetEx { .. } => match object {
-                Some(Object::String(text)) => Outcome::Bulk(text.value().to_vec()),
-                Some(Object::Away(_)) | None => Outcome::Nil,
-            },
-            Command::Strlen { .. } => match object {
-                Some(Object::String(text)) => Outcome::Int(text.value().len() as i64),
-                Some(Object::Away(_)) | None => Outcome::Int(0),
-            },
-            Command::GetRange { start, end, .. } => match object {
-                Some(Object::String(text)) => Outcome::Bulk(byte_range(text.value(), start, end).to_vec()),
-                Some(Object::Away(_)) | None => Outcome::Bulk(Vec::new()),
-            },
-            Command::Exists { .. } => Outcome::Int(i64::from(object.is_some())),
-            Command::Type { .. } => Outcome::Word(object.map_or("none", Object::type_name)),
-            Command::Ttl { unit, .. } => Outcome::Int(time_to_live(object, unit, time_ms)),
             Command::Count => Outcome::Int((self.count() - self.expiries.due_count(time_ms)) as i64),
             Command::Keys { pattern } => self.keys(pattern, time_ms),
             Command::Scan { from, count, pattern, type_name } => self.scan(from, count, pattern, type_name, time_ms),
-            _ => unreachable!("{command:?} is no read"),
+            _ => read_object(command, object, time_ms),
         }
     }
 

@@ -83,6 +83,8 @@ pub enum Planted {
     RegisterDecidesByReadQuorum = 210,
     /// A sealed member goes on answering.
     RegisterSealedAnswers = 211,
+    /// A listing says what one member holds.
+    RegisterListsFromOne = 212,
 }
 
 impl Planted {
@@ -122,7 +124,7 @@ impl Planted {
     ];
 
     /// In registers, likewise.
-    pub const IN_REGISTER: [Planted; 8] = [
+    pub const IN_REGISTER: [Planted; 9] = [
         Planted::RegisterNoWriteBack,
         Planted::RegisterOldConfigurationOnly,
         Planted::RegisterForgetsEarly,
@@ -131,6 +133,7 @@ impl Planted {
         Planted::RegisterAnswersBeforeDurable,
         Planted::RegisterSmallerReadQuorum,
         Planted::RegisterExpiryTakesNewTag,
+        Planted::RegisterListsFromOne,
     ];
 
     /// In registers whose members decide their successors.

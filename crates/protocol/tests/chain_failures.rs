@@ -4,9 +4,13 @@
 
 mod harness;
 
+use std::sync::Arc;
+
 use harness::chain::{Load, PARENT, World};
+use quorate_protocol::Replica;
+use quorate_protocol::chain::{Chain, Membership, Record};
 use quorate_protocol::effect::{Proposal, ReadMode};
-use quorate_protocol::id::NodeId;
+use quorate_protocol::id::{Content, Epoch, NodeId, Slot, Stamp, Value};
 
 const MEMBERS: u32 = 4;
 const SPARE: NodeId = NodeId(5);
@@ -172,4 +176,24 @@ fn any_two_members_may_fail_one_after_the_other() {
         }
     }
     assert!(answered > 1000, "{answered} updates answered");
+}
+
+/// A log keeps the newest configuration, and may have let go those in which the replica was out and joined anew.
+#[test]
+fn what_a_replica_had_before_it_joined_anew_is_void_whatever_else_the_log_has_kept() {
+    let membership = |epoch, members: [u32; 3]| {
+        let members = members.into_iter().map(NodeId).collect();
+        Arc::new(Membership { epoch: Epoch(epoch), members, joining: None })
+    };
+    let received = |since| {
+        let mut replica = Chain::new(membership(1, [1, 2, 3]), NodeId(1));
+        let value = Value { stamp: Stamp(5), seed: 1, content: Content::Mark };
+        replica.restore(Record::Update { epoch: Epoch(1), slot: Slot(0), value, frontier: Slot(0) });
+        let (membership, since) = (membership(4, [2, 3, 1]), Epoch(since));
+        replica.restore(Record::Adopted { membership, decided: Slot(0), since });
+        replica.restored();
+        replica.received()
+    };
+    assert_eq!(received(1), Slot(1), "it has been a member all the time");
+    assert_eq!(received(3), Slot(0), "it joined anew at epoch 3");
 }

@@ -6,13 +6,15 @@ use harness::Random;
 use harness::linear::Outcome;
 use harness::register::{World, configuration, text};
 use quorate_protocol::effect::Event;
-use quorate_protocol::id::{Ballot, Epoch, NodeId, Stamp};
+use quorate_protocol::id::{Ballot, Epoch, Instant, NodeId, Stamp};
+use quorate_protocol::peers::{Peers, Timing};
 use quorate_protocol::quorum::QuorumSystem;
 use quorate_protocol::register::{
-    Answer, Authority, Body, COUNTER_MAX, Choice, Content, Key, LIST_KEYS_MAX, Message, OPERATIONS_MAX, Reach, Request,
-    Round, Stage, Tag, Version, View,
+    Answer, Authority, Body, COUNTER_MAX, Choice, Content, Entry, Key, LIST_BYTES_MAX, LIST_KEYS_MAX, LISTINGS_MAX,
+    Message, OPERATIONS_MAX, Outline, Pace, Reach, Register, Request, Round, Stage, Tag, Version, View,
 };
 use quorate_protocol::wire::{Reader, Wire};
+use quorate_protocol::{Cx, Effect, Effects, Replica};
 
 const N1: NodeId = NodeId(1);
 const N2: NodeId = NodeId(2);
@@ -43,6 +45,87 @@ fn so_many_operations_and_no_more() {
     let token = world.read(N1, "k", deadline);
     assert_eq!(world.answers, [Answer::Overloaded { token }]);
     assert_eq!(world.calls[&token].outcome, Outcome::NotCarriedOut);
+    // A listing is an operation.
+    let token = world.list(N1, None, 1, deadline);
+    assert_eq!(answer(&world, token), Some(&Answer::Overloaded { token }));
+}
+
+fn answer(world: &World, token: u64) -> Option<&Answer> {
+    world.pages[&token].answered.as_ref().map(|(_, answer)| answer)
+}
+
+#[test]
+fn so_many_listings_and_no_more() {
+    let mut world = World::new(3, 3, QuorumSystem::Majority, 1);
+    let deadline = Stamp(world.stamp().0 + 1000);
+    world.isolate(N1);
+    let tokens: Vec<u64> = (0..LISTINGS_MAX).map(|_| world.list(N1, None, 1, deadline)).collect();
+    assert_eq!(world.node(N1).replica.as_ref().expect("born").status().operation_count, LISTINGS_MAX);
+    let refused = world.list(N1, None, 1, deadline);
+    assert_eq!(answer(&world, refused), Some(&Answer::Overloaded { token: refused }));
+    // Asked again while it is under way, it is not asked twice; and a read is no listing.
+    let request = Request::List { token: tokens[0], after: None, count: 1, deadline };
+    world.step(N1, Event::Requested(request));
+    let read = world.read(N1, "k", deadline);
+    assert_eq!(world.calls[&read].outcome, Outcome::Unknown);
+    assert!(world.answers.is_empty(), "{:?}", world.answers);
+    assert!(!world.node(N1).replica.as_ref().expect("born").is_idle());
+    // Each ends by its deadline, and there is room again.
+    world.now = world.now.after_us(1_000_000);
+    world.attend(N1);
+    assert!(tokens.iter().all(|&token| answer(&world, token) == Some(&Answer::Unknown { token })));
+    assert!(world.node(N1).replica.as_ref().expect("born").is_idle());
+    world.heal();
+    let late = world.list(N1, None, 1, deadline);
+    assert_eq!(answer(&world, late), Some(&Answer::Unknown { token: late }), "behind its deadline");
+    let token = world.list(N1, None, 1, Stamp(world.stamp().0 + 1000));
+    run(&mut world);
+    assert_eq!(answer(&world, token), Some(&Answer::Listed { token, keys: Vec::new(), next: None }));
+}
+
+/// Page by page, whatever number is asked for; keys of any length, of which one fits into every page.
+#[test]
+fn pages_have_limits() {
+    let mut world = World::new(3, 3, QuorumSystem::Majority, 1);
+    let deadline = Stamp(world.stamp().0 + 1000);
+    let mut keys: Vec<String> = (0..LIST_KEYS_MAX + 10).map(|number| format!("k{number:04}")).collect();
+    // Longer than a page's bytes, by itself and together with the next.
+    keys.extend([LIST_BYTES_MAX + 1, LIST_BYTES_MAX / 2, LIST_BYTES_MAX / 2 + 1].map(|length| "l".repeat(length)));
+    keys.sort();
+    for (number, key) in keys.iter().enumerate() {
+        world.write(NodeId(1 + number as u32 % 3), key, Some("v"), None, deadline);
+        run(&mut world);
+    }
+    let mut page = |after: Option<&str>, count: usize| {
+        let token = world.list(N2, after, count, deadline);
+        run(&mut world);
+        let Some(Answer::Listed { keys, next, .. }) = answer(&world, token).cloned() else { panic!("no page") };
+        let string = |key: Key| String::from_utf8(key.0.to_vec()).expect("text");
+        (keys.into_iter().map(string).collect::<Vec<_>>(), next.map(string))
+    };
+    assert_eq!(page(None, 0).0.len(), 1, "none is one");
+    assert_eq!(page(None, usize::MAX).0.len(), LIST_KEYS_MAX);
+    let (last, end) = (keys.last().expect("keys"), "m");
+    assert_eq!(page(Some(last), 1), (Vec::new(), None));
+    assert_eq!(page(Some(end), 1), (Vec::new(), None));
+    for count in [7, LIST_KEYS_MAX - 1, LIST_KEYS_MAX, LIST_KEYS_MAX + 1] {
+        let (mut listed, mut next, mut pages) = (Vec::new(), None, Vec::new());
+        loop {
+            let (some, following) = page(next.as_deref(), count);
+            let bytes: usize = some.iter().map(String::len).sum();
+            assert!(some.len() <= count && (bytes <= LIST_BYTES_MAX || some.len() == 1), "{} {bytes}", some.len());
+            pages.push(some.len());
+            listed.extend(some);
+            next = following;
+            if next.is_none() {
+                break;
+            }
+        }
+        assert!(listed == keys, "{count}: {pages:?}");
+    }
+    let held = |key: &str| world.node(N1).replica.as_ref().expect("up").held(&Key(text(key))).cloned();
+    assert!(matches!(held("k0000").expect("written").content, Content::Value { .. }));
+    assert_eq!(held("k"), None);
 }
 
 /// Without the invariants of the whole replica, which take too long for so many.
@@ -101,6 +184,7 @@ fn nonsense_is_counted_and_changes_nothing() {
         let (tag, renewed) = (tag(counter), Epoch(renewed));
         Body::Found { round, tag, renewed, floor, confirmed: true, content }
     };
+    let entry = |key, counter| Entry { key: Key(text(key)), tag: tag(counter), outline: Outline::Tombstone };
     let unsound = Stage::first(configuration(1, &[1, 2, 2], QuorumSystem::Majority));
     let disjoint = Stage::first(configuration(1, &[1, 2], QuorumSystem::Threshold { read: 1, write: 1 }));
     let bodies = [
@@ -116,7 +200,13 @@ fn nonsense_is_counted_and_changes_nothing() {
         },
         Body::Raise { round, floor: COUNTER_MAX + 1 },
         Body::Bury { round, tombstones: vec![(key(), tag(0))] },
-        Body::Listed { round, keys: Vec::new(), end: false, floor: 0 },
+        Body::Listed { round, entries: Vec::new(), end: false, floor: 0 },
+        Body::Listed { round, entries: vec![entry("k", 0)], end: true, floor: 0 },
+        Body::Listed { round, entries: vec![entry("l", 1), entry("k", 1)], end: true, floor: 0 },
+        Body::Listed { round, entries: vec![entry("k", 1), entry("k", 1)], end: true, floor: 0 },
+        Body::Listed { round, entries: vec![entry("a", 1)], end: true, floor: 0 },
+        Body::List { round, from: key(), tombstones: false, count: 0 },
+        Body::List { round, from: key(), tombstones: false, count: LIST_KEYS_MAX as u32 + 1 },
         Body::Inform { stages: Vec::new() },
         Body::Inform { stages: vec![unsound] },
         Body::Inform { stages: vec![disjoint] },
@@ -127,7 +217,7 @@ fn nonsense_is_counted_and_changes_nothing() {
     }
     let message = Message { view: VIEW, body: found(1, 1, 0, Some(Content::Tombstone)) };
     world.step(N1, Event::Received { from: NodeId(9), message });
-    assert_eq!(world.nonsense_count, 14, "an answer of somebody else");
+    assert_eq!(world.nonsense_count, 20, "an answer of somebody else");
     assert_eq!(world.node(N1).replica.as_ref().expect("up").status().key_count, 0);
     assert!(world.answers.is_empty());
 }
@@ -146,6 +236,7 @@ fn noise_breaks_nothing() {
         }
         world.read(N1, "k", Stamp(world.stamp().0 + 1000));
         world.write(N1, "k", Some("v"), None, Stamp(world.stamp().0 + 1000));
+        world.list(N1, None, 3, Stamp(world.stamp().0 + 1000));
         world.step(N1, Event::Requested(Request::Forget { token: 0, after: None }));
         for _ in 0..200 {
             let length = random.below(70);
@@ -265,4 +356,31 @@ fn one_word_is_enough_for_many_messages_of_an_old_view() {
     assert_eq!((stale(&mut world), stale(&mut world)), (1, 0));
     world.now = world.now.after_us(1_000_000);
     assert_eq!(stale(&mut world), 1);
+}
+
+#[test]
+fn a_replica_that_is_born_again_in_one_start_of_its_node_takes_no_tag_twice() {
+    // Alone in its group: as it was born, and as it is born again after it was given up.
+    let first_tag = |first: u64| {
+        let stage = Stage::first(configuration(1, &[1], QuorumSystem::Majority));
+        let mut replica = Register::new(vec![stage], N1, 7, Pace { widen_us: 1_000, retry_us: 10_000 });
+        replica.number_from(first);
+        let (mut nonsense_count, peers) = (0, Peers::new(Timing::default(), Instant(1), 7));
+        let content = Content::Value { bytes: text("v"), expires: None };
+        let write = Request::Write { token: 1, key: key(), content, deadline: Stamp(1_000) };
+        let mut events = vec![Event::Requested(write)];
+        while let Some(event) = events.pop() {
+            let nonsense_count = &mut nonsense_count;
+            let mut cx = Cx { me: N1, now: Instant(1), stamp: Stamp(1), random: 0, peers: &peers, nonsense_count };
+            let mut effects = Effects::default();
+            replica.step(&mut cx, event, &mut effects);
+            for effect in effects.list {
+                if let Effect::Send { message, .. } = effect {
+                    events.push(Event::Received { from: N1, message });
+                }
+            }
+        }
+        replica.held(&key()).expect("written").tag
+    };
+    assert_ne!(first_tag(0), first_tag(1 << 40));
 }

@@ -6,11 +6,12 @@ mod harness;
 use std::sync::Arc;
 
 use harness::Random;
+use harness::register::page::Judged;
 use harness::register::{Node, World, configuration};
 use quorate_protocol::effect::Event;
 use quorate_protocol::id::{NodeId, Stamp};
 use quorate_protocol::quorum::QuorumSystem;
-use quorate_protocol::register::{Authority, Reach, Register, Request, Stage};
+use quorate_protocol::register::{Answer, Authority, Reach, Register, Request, Stage};
 
 const NODES_MAX: u64 = 7;
 
@@ -127,7 +128,8 @@ impl Run {
                 self.world.sync(node);
             }
             62..=67 => self.operate(),
-            68..=69 => self.operate(),
+            68 => self.operate(),
+            69 => self.list(),
             88..=97 if self.weather.collect => self.collect(),
             70..=79 => self.pass_time(),
             80..=83 if self.random.chance(self.weather.crash) => self.crash_or_restart(),
@@ -167,6 +169,16 @@ impl Run {
             if self.random.chance(10) {
                 self.world.retry(node, token);
             }
+        }
+    }
+
+    fn list(&mut self) {
+        let node = self.any_node();
+        let after = self.random.below(self.weather.keys + 1).checked_sub(1).map(|number| format!("k{number}"));
+        let count = 1 + self.random.below(3) as usize;
+        let deadline = Stamp(self.world.stamp().0 + 50 + self.random.below(3000));
+        if self.world.is_up(node) {
+            self.world.list(node, after.as_deref(), count, deadline);
         }
     }
 
@@ -397,7 +409,11 @@ impl Run {
     }
 
     fn bear_members(&mut self) {
-        let members = self.world.parent.stages.last().expect("a stage").configuration.members.clone();
+        self.bear_members_of(self.world.parent.stages.len() - 1);
+    }
+
+    fn bear_members_of(&mut self, stage: usize) {
+        let members = self.world.parent.stages[stage].configuration.members.clone();
         members.iter().for_each(|&node| self.world.bear(node));
     }
 
@@ -436,6 +452,8 @@ impl Run {
             }
         }
         assert_eq!(self.world.final_next, Some(None), "seed {seed}: not sealed, or its last word is not heard");
+        // What was undecided is decided only then.
+        self.world.assert_pages();
         self.world.take_over_finals();
     }
 
@@ -443,7 +461,8 @@ impl Run {
         self.world.heal();
         self.world.synced_at_once = true;
         if !self.own {
-            self.bear_members();
+            // Of the old configuration as well: a member that nobody has needed yet may be needed now.
+            (0..self.world.parent.stages.len()).for_each(|stage| self.bear_members_of(stage));
         }
         for id in (1..=self.world.nodes.len() as u32).map(NodeId) {
             self.world.sync(id);
@@ -477,7 +496,11 @@ impl Run {
             self.world.read(node, "k0", deadline);
         }
         let wanted = before + 2 * members.len();
+        let pages: Vec<u64> = members.iter().map(|&node| self.world.list(node, None, 10, deadline)).collect();
         self.settle(seed, |run| run.world.answers.len() >= wanted, false);
+        for page in pages.iter().map(|token| &self.world.pages[token]) {
+            assert!(matches!(&page.answered, Some((_, Answer::Listed { next: None, .. }))), "seed {seed}: {page:?}");
+        }
         let unknown = self.world.answers[before..].iter().filter(|answer| {
             let format = format!("{answer:?}");
             !format.starts_with("Value") && !format.starts_with("Written")
@@ -538,6 +561,7 @@ struct Figures {
     epochs: u64,
     forgotten: usize,
     undecided: usize,
+    judged: Judged,
 }
 
 /// Names the seed of a run that does not end well.
@@ -564,8 +588,9 @@ fn run_by(seed: u64, own: bool) -> Figures {
     }
     run.come_to_life(seed);
     let undecided = run.world.assert_linearizable();
+    let judged = run.world.assert_pages();
     let epochs = if own { run.world.reconfigured_count as u64 } else { run.epochs };
-    Figures { returned: run.world.answers.len(), epochs, forgotten: run.world.forgotten_count, undecided }
+    Figures { returned: run.world.answers.len(), epochs, forgotten: run.world.forgotten_count, undecided, judged }
 }
 
 /// `SEEDS=1..1000` runs others.
@@ -578,6 +603,7 @@ fn seeds(last: u64) -> std::ops::RangeInclusive<u64> {
 #[test]
 fn registers_are_linearizable_and_come_to_life() {
     let (mut returned, mut epochs, mut forgotten, mut undecided) = (0, 0, 0, 0);
+    let (mut listed, mut missing) = (0, 0);
     for seed in seeds(1500) {
         if std::env::var_os("VERBOSE").is_some() {
             eprintln!("{seed}");
@@ -587,10 +613,14 @@ fn registers_are_linearizable_and_come_to_life() {
         epochs += figures.epochs;
         forgotten += figures.forgotten;
         undecided += figures.undecided;
+        listed += figures.judged.listed;
+        missing += figures.judged.missing;
     }
     println!("{returned} answers, {epochs} reconfigurations, {forgotten} tombstones forgotten, {undecided} undecided");
+    println!("of keys on pages {listed} had to be listed, {missing} had to be missing");
     let all = std::env::var_os("SEEDS").is_none();
     assert!(!all || forgotten > 0, "no tombstone was forgotten");
+    assert!(!all || listed > 1000 && missing > 1000, "{listed} listed, {missing} missing: too quiet");
     assert!(!all || returned > 1000 && epochs > 200, "{returned} answers, {epochs} reconfigurations: too quiet");
 }
 

@@ -143,11 +143,12 @@ fn messages_of_a_chain() {
 #[test]
 fn records_of_a_chain() {
     use chain::{Position, Record};
-    let adopted = Record::Adopted { membership: membership(None), decided: SLOT };
-    golden(&adopted, &["11", MEMBERS_BYTES, "00", SLOT_BYTES]);
+    let adopted = Record::Adopted { membership: membership(None), decided: SLOT, since: Epoch(8) };
+    golden(&adopted, &["11", MEMBERS_BYTES, "00", SLOT_BYTES, EPOCH_BYTES]);
     let update = Record::Update { epoch: Epoch(8), slot: SLOT, value: command(), frontier: Slot(7) };
     golden(&update, &["12", EPOCH_BYTES, SLOT_BYTES, SEVEN, COMMAND_BYTES]);
-    golden(&Record::Joined { epoch: Epoch(8) }, &["13", EPOCH_BYTES]);
+    let joined = Record::Joined { membership: membership(None), decided: SLOT, since: Epoch(8) };
+    golden(&joined, &["13", MEMBERS_BYTES, "00", SLOT_BYTES, EPOCH_BYTES]);
     let position = Position {
         next_slot: SLOT,
         time: Stamp(7),
@@ -188,7 +189,7 @@ fn stage() -> register::Stage {
 
 #[test]
 fn messages_of_a_register() {
-    use register::{Body, Content, Version};
+    use register::{Body, Content, Entry, Outline, Version};
     let says = |body: Body, bytes: &[&str]| {
         let view = register::View { oldest: Epoch(8), newest: Epoch(9) };
         let groups = [&["0800000009000000"][..], bytes].concat();
@@ -210,11 +211,14 @@ fn messages_of_a_register() {
     says(Body::Inform { stages: vec![stage()] }, &["06", "01000000", STAGE_BYTES]);
     says(Body::Informed {}, &["07"]);
     says(Body::Behind {}, &["08"]);
-    says(Body::List { round, after: None, tombstones: true }, &["09", ROUND_BYTES, "00", "01"]);
-    let list = Body::List { round, after: Some(key()), tombstones: false };
-    says(list, &["09", ROUND_BYTES, "01010000006b", "00"]);
-    let listed = Body::Listed { round, keys: tombstones.clone(), end: true, floor: 7 };
-    says(listed, &["0a", ROUND_BYTES, "01000000", TAGGED_BYTES, "01", SEVEN]);
+    let list = Body::List { round, from: key(), tombstones: true, count: 5 };
+    says(list, &["09", ROUND_BYTES, "010000006b", "01", "05000000"]);
+    let entries = |outline| vec![Entry { key: key(), tag: TAG, outline }];
+    let listed = |outline| Body::Listed { round, entries: entries(outline), end: true, floor: 7 };
+    let listed_bytes = ["0a", ROUND_BYTES, "01000000", TAGGED_BYTES].concat();
+    says(listed(Outline::Tombstone), &[&listed_bytes, "00", "01", SEVEN]);
+    says(listed(Outline::Value { expires: None }), &[&listed_bytes, "0100", "01", SEVEN]);
+    says(listed(Outline::Value { expires: Some(Stamp(7)) }), &[&listed_bytes, "0101", SEVEN, "01", SEVEN]);
     says(Body::Raise { round, floor: 7 }, &["0b", ROUND_BYTES, SEVEN]);
     says(Body::Raised { round }, &["0c", ROUND_BYTES]);
     says(Body::Bury { round, tombstones: tombstones.clone() }, &["0d", ROUND_BYTES, "01000000", TAGGED_BYTES]);
@@ -245,17 +249,17 @@ fn messages_of_a_register() {
 #[test]
 fn records_of_a_register() {
     use register::{Content, Record, Version};
-    golden(&Record::Known { stages: vec![stage()] }, &["01", "01000000", STAGE_BYTES]);
+    golden(&Record::Known { stages: vec![stage()] }, &["21", "01000000", STAGE_BYTES]);
     let content = Content::Value { bytes: Arc::from(&b"hi"[..]), expires: None };
     let version = Version { tag: TAG, renewed: Epoch(8), content };
-    let held = ["02", TAGGED_BYTES, "08000000", "0100", "020000006869"];
+    let held = ["22", TAGGED_BYTES, "08000000", "0100", "020000006869"];
     golden(&Record::Held { key: key(), version }, &held);
-    golden(&Record::Forgotten { key: key(), tag: TAG }, &["03", TAGGED_BYTES]);
-    golden(&Record::Floor { floor: 7 }, &["04", SEVEN]);
-    golden(&Record::Promised { epoch: Epoch(8), ballot: BALLOT }, &["05", EPOCH_BYTES, BALLOT_BYTES]);
-    golden(&Record::Sealed {}, &["07"]);
+    golden(&Record::Forgotten { key: key(), tag: TAG }, &["23", TAGGED_BYTES]);
+    golden(&Record::Floor { floor: 7 }, &["24", SEVEN]);
+    golden(&Record::Promised { epoch: Epoch(8), ballot: BALLOT }, &["25", EPOCH_BYTES, BALLOT_BYTES]);
+    golden(&Record::Sealed {}, &["27"]);
     let voted = Record::Voted { epoch: Epoch(8), choice: choice() };
-    golden(&voted, &["06", EPOCH_BYTES, BALLOT_BYTES, CONFIGURATION_BYTES]);
+    golden(&voted, &["26", EPOCH_BYTES, BALLOT_BYTES, CONFIGURATION_BYTES]);
     golden(&QuorumSystem::Majority, &["00"]);
     golden(&QuorumSystem::Grid { rows: 2, columns: 3 }, &["020203"]);
 }

@@ -19,7 +19,8 @@ const EXAMPLES: &str = "Examples:
   quorate group promote hot --members n2,n1,n3     n2 shall coordinate
   quorate group show hot                           where it is, and who coordinates it
   quorate group create --file names.txt            a group for each line; `-` reads standard input
-  quorate group demote hot";
+  quorate group demote hot
+  quorate group -n 2 move user:1 --members n2,n3,n4    of registers: their volume, while clients use it";
 
 /// Give objects groups of their own, and put them back
 ///
@@ -60,6 +61,18 @@ enum Command {
         #[command(flatten)]
         members: Members,
     },
+    /// Move the volume of a register to other nodes, while clients use it
+    Move {
+        /// A key in it
+        #[arg(value_name = "KEY")]
+        name: String,
+        /// Names of nodes; of a grid row by row
+        #[arg(long, value_name = "NODE,...")]
+        members: String,
+        /// Its quorums from then on: majority, "threshold R W", grid or "grid ROWSxCOLS" [default: the namespace's]
+        #[arg(long, value_name = "WHICH")]
+        quorum: Option<String>,
+    },
     /// Put objects back into their volumes
     Demote {
         #[command(flatten)]
@@ -87,6 +100,11 @@ struct Members {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let mut client = Client::connect_to_namespace(&options.endpoint, options.namespace)?;
+    if let Command::Move { name, members, quorum } = &options.command {
+        client.ask(&move_request(name, members, quorum.as_deref()))?;
+        say("OK");
+        return Ok(ExitCode::SUCCESS);
+    }
     let (action, keys, tail) = words_of(&options.command);
     let keys = keys.all()?;
     let mut tally = Tally { of: keys.len(), shows_progress: std::io::stderr().is_terminal(), ..Tally::default() };
@@ -102,6 +120,15 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     Ok(tally.finish())
 }
 
+fn move_request(key: &str, members: &str, quorum: Option<&str>) -> Vec<String> {
+    let mut words = ["QUORATE", "GROUP", "MOVE", key, "MEMBERS", members].map(str::to_owned).to_vec();
+    if let Some(quorum) = quorum {
+        words.push("QUORUM".to_owned());
+        words.extend(quorum.split_whitespace().map(str::to_owned));
+    }
+    words
+}
+
 fn words_of(command: &Command) -> (&'static str, &Keys, Vec<String>) {
     let with_members = |members: &Members| match &members.members {
         Some(list) => vec!["MEMBERS".to_owned(), list.clone()],
@@ -110,6 +137,7 @@ fn words_of(command: &Command) -> (&'static str, &Keys, Vec<String>) {
     match command {
         Command::Show { keys } => ("SHOW", keys, Vec::new()),
         Command::Demote { keys } => ("DEMOTE", keys, Vec::new()),
+        Command::Move { .. } => unreachable!("it concerns one key, and is asked for by itself"),
         Command::Promote { keys, members } => ("PROMOTE", keys, with_members(members)),
         Command::Create { keys, members, value } => {
             let mut tail = with_members(members);
@@ -202,6 +230,8 @@ mod tests {
         assert_eq!(line(&create), "QUORATE GROUP CREATE KEYS 2 a b MEMBERS n2,n1 VALUE v");
         let promote = Command::Promote { keys: keys(), members: Members { members: None } };
         assert_eq!(line(&promote), "QUORATE GROUP PROMOTE KEYS 2 a b");
+        let moved = move_request("a", "n1,n2,n3,n4", Some("grid 2x2")).join(" ");
+        assert_eq!(moved, "QUORATE GROUP MOVE a MEMBERS n1,n2,n3,n4 QUORUM grid 2x2");
     }
 
     #[test]

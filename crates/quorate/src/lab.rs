@@ -33,7 +33,7 @@ enum Experiment {
 ///
 /// 25 clients, each asking again as soon as it is answered; a message takes 1 ms, a query 5 ms, an update 50 ms where its
 /// outcome is computed and 20 ms everywhere else. `chain` is this project's protocol; the others are only compared with
-/// it. The weak ones answer queries anywhere, and are not linearizable. Chains are not offered by the server yet.
+/// it. The weak ones answer queries anywhere, and are not linearizable.
 #[derive(Debug, Args)]
 struct ThroughputOptions {
     /// Print JSON

@@ -123,6 +123,21 @@ mod tests {
     }
 
     #[test]
+    fn every_command_on_groups_and_namespaces_is_taken_apart() {
+        for line in [
+            "quorate group move k --members n1,n2 --quorum majority",
+            "quorate group show k -n 2",
+            "quorate group create k --members n1 --value v",
+            "quorate namespace create 2 --protocol register --quorum majority --tolerance 1",
+            "quorate namespace set 2 --quorum 1 3",
+            "quorate up --protocol register --quorum grid --nodes 4",
+        ] {
+            assert!(Arguments::try_parse_from(line.split(' ')).is_ok(), "{line}");
+        }
+        assert!(refusal(&["quorate", "namespace", "set", "2"]).contains("required"));
+    }
+
+    #[test]
     fn commands_of_the_cli_may_look_like_options() {
         let parsed = Arguments::try_parse_from(["quorate", "cli", "-h", "db", "-p", "7001", "INCRBY", "n", "-1"]);
         let Ok(Arguments { command: Command::Cli(options) }) = parsed else { panic!("{parsed:?}") };

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use quorate_node::quorum::Quorum;
 use quorate_node::replica::Protocol;
-use quorate_node::root::{Durability, Groups, NAMESPACE_NUMBER_MAX, REPLICAS_MAX, Reads, VOLUMES_MAX};
+use quorate_node::root::{Durability, Groups, NAMESPACE_NUMBER_MAX, REGISTER_REPLICAS_MAX, Reads, VOLUMES_MAX};
 use quorate_resp::Value;
 
 use crate::client::{Client, Endpoint};
@@ -16,6 +17,8 @@ use crate::output::{fields, say, table, trimmed};
 const EXAMPLES: &str = "Examples:
   quorate namespace create 1 --durability interval    for what a power cut may cost 50 ms of
   quorate namespace set 1 --reads local               any member answers, a little late
+  quorate namespace create 2 --protocol register --quorum grid --replicas 4
+  quorate namespace set 3 --quorum 1 3                of registers: read one, write all three
   quorate namespace list";
 
 /// Create, change, list and drop namespaces
@@ -41,7 +44,7 @@ enum Command {
         #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(Protocol::ALL.map(Protocol::word)))]
         protocol: Option<String>,
         /// How many nodes hold each volume [default: the cluster's, 3]
-        #[arg(long, value_name = "R", value_parser = clap::value_parser!(u8).range(1..=i64::from(REPLICAS_MAX)))]
+        #[arg(long, value_name = "R", value_parser = clap::value_parser!(u8).range(1..=i64::from(REGISTER_REPLICAS_MAX)))]
         replicas: Option<u8>,
         /// How many groups its keys are divided over [default: the cluster's, 64]
         #[arg(long, value_name = "V", value_parser = clap::value_parser!(u32).range(1..=i64::from(VOLUMES_MAX)))]
@@ -56,15 +59,25 @@ enum Command {
         /// Whether every key has a group of its own from its first write on [default: volumes]
         #[arg(long, value_name = "WHICH", value_parser = PossibleValuesParser::new(groups()))]
         groups: Option<String>,
+        /// Of registers: majority, "threshold R W", grid or "grid ROWSxCOLS" [default: majority]
+        #[arg(long, value_name = "WHICH", value_parser = parse_quorum)]
+        quorum: Option<Quorum>,
+        /// Of registers: how many crashes every configuration must survive [default: 0]
+        #[arg(long, value_name = "CRASHES")]
+        tolerance: Option<u8>,
     },
     /// Change what can be changed of a namespace
+    #[command(group = clap::ArgGroup::new("what").required(true))]
     Set {
         /// Its number
         number: u32,
         /// Linearizable by a lease or by a quorum round, or from any member: linearizable from a chain's (apportioned), or
         /// sequentially consistent (local)
-        #[arg(long, value_name = "HOW", value_parser = PossibleValuesParser::new(reads()))]
-        reads: String,
+        #[arg(long, group = "what", value_name = "HOW", value_parser = PossibleValuesParser::new(reads()))]
+        reads: Option<String>,
+        /// Of registers: how many members a read asks, and how many know of a write before it is answered
+        #[arg(long, group = "what", num_args = 2, value_names = ["R", "W"])]
+        quorum: Option<Vec<u8>>,
     },
     /// List the namespaces
     List,
@@ -76,6 +89,10 @@ enum Command {
         #[arg(long)]
         yes: bool,
     },
+}
+
+fn parse_quorum(words: &str) -> Result<Quorum, String> {
+    Quorum::try_from(words.to_owned())
 }
 
 fn groups() -> [&'static str; 2] {
@@ -111,11 +128,19 @@ fn request(command: &Command) -> Vec<String> {
     match command {
         Command::List => add(&["LIST"]),
         Command::Drop { number, .. } => add(&["DROP", &number.to_string()]),
-        Command::Set { number, reads } => add(&["SET", &number.to_string(), "READS", reads]),
-        Command::Create { number, protocol, replicas, volumes, durability, reads, groups } => {
+        Command::Set { number, quorum: Some(sizes), .. } => {
+            let sizes: Vec<String> = sizes.iter().map(u8::to_string).collect();
+            let words = ["QUORATE", "QUORUM", "SET", "NAMESPACE", &number.to_string()].map(str::to_owned);
+            return words.into_iter().chain(sizes).collect();
+        }
+        Command::Set { number, reads, .. } => {
+            add(&["SET", &number.to_string(), "READS", reads.as_deref().unwrap_or_default()]);
+        }
+        Command::Create { number, protocol, replicas, volumes, durability, reads, groups, quorum, tolerance } => {
             add(&["CREATE", &number.to_string()]);
             let replicas = replicas.map(|number| number.to_string());
             let volumes = volumes.map(|number| number.to_string());
+            let (quorum, tolerance) = (quorum.map(Quorum::words), tolerance.map(|number| number.to_string()));
             let settings = [
                 ("PROTOCOL", protocol),
                 ("REPLICAS", &replicas),
@@ -123,6 +148,8 @@ fn request(command: &Command) -> Vec<String> {
                 ("DURABILITY", durability),
                 ("READS", reads),
                 ("GROUPS", groups),
+                ("QUORUM", &quorum),
+                ("TOLERANCE", &tolerance),
             ];
             for (name, value) in settings {
                 if let Some(value) = value {
@@ -175,8 +202,11 @@ mod tests {
             durability: Some("interval".to_owned()),
             reads: Some("quorum".to_owned()),
             groups: Some("own".to_owned()),
+            quorum: Some(Quorum::Threshold { read: 2, write: 4 }),
+            tolerance: Some(1),
         };
-        let expected = "QUORATE NAMESPACE CREATE 1 PROTOCOL chain REPLICAS 5 VOLUMES 8 DURABILITY interval READS quorum GROUPS own";
+        let expected = "QUORATE NAMESPACE CREATE 1 PROTOCOL chain REPLICAS 5 VOLUMES 8 DURABILITY interval READS quorum \
+                        GROUPS own QUORUM threshold 2 4 TOLERANCE 1";
         assert_eq!(request(&full).join(" "), expected);
         let plain = Command::Create {
             number: 2,
@@ -186,10 +216,14 @@ mod tests {
             durability: None,
             reads: None,
             groups: None,
+            quorum: None,
+            tolerance: None,
         };
         assert_eq!(request(&plain).join(" "), "QUORATE NAMESPACE CREATE 2");
-        let set = Command::Set { number: 2, reads: "local".to_owned() };
+        let set = Command::Set { number: 2, reads: Some("local".to_owned()), quorum: None };
         assert_eq!(request(&set).join(" "), "QUORATE NAMESPACE SET 2 READS local");
+        let set = Command::Set { number: 2, reads: None, quorum: Some(vec![1, 3]) };
+        assert_eq!(request(&set).join(" "), "QUORATE QUORUM SET NAMESPACE 2 1 3");
         assert_eq!(request(&Command::Drop { number: 2, yes: true }).join(" "), "QUORATE NAMESPACE DROP 2");
     }
 

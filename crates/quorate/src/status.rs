@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use clap::Args;
+use quorate_node::replica::Protocol;
 use quorate_node::status::{NamespaceStatus, NodeState, NodeStatus, OwnGroupsStatus, Status, VolumeStatus};
 use quorate_resp::Value;
 
@@ -164,13 +165,16 @@ fn namespace_table(status: &Status) -> String {
             durability.clone(),
             reads.clone(),
             groups.clone(),
-            coordinators(&own, &status.nodes),
+            if protocol == REGISTER { "-".to_owned() } else { coordinators(&own, &status.nodes) },
             lag.map_or_else(|| "-".to_owned(), |lag| lag.to_string()),
         ]);
     }
     align_right(&mut table, [2, 3, 8]);
     trimmed(table)
 }
+
+/// Nobody coordinates registers, and their members are not behind each other.
+const REGISTER: &str = Protocol::Register.word();
 
 /// `n1 22, n2 21, n3 20, none 1`.
 fn coordinators(volumes: &[&VolumeStatus], nodes: &[NodeStatus]) -> String {
@@ -189,11 +193,16 @@ fn name_of(node: u32, nodes: &[NodeStatus]) -> String {
 fn volume_table(status: &Status) -> String {
     let mut table = table(&["namespace", "volume", "group", "epoch", "coordinator", "next slot", "members (lag)"]);
     for volume in &status.volumes {
+        let of_registers = status
+            .namespaces
+            .iter()
+            .any(|namespace| namespace.id == volume.namespace && namespace.protocol == REGISTER);
         let members = volume.members.iter().map(|member| {
             let name = name_of(member.node, &status.nodes);
             match (&member.silent, member.lag) {
                 (Some(reason), _) => format!("{name} (silent: {reason})"),
                 (None, Some(lag)) => format!("{name} ({lag})"),
+                (None, None) if of_registers => name,
                 (None, None) => format!("{name} (?)"),
             }
         });
@@ -202,8 +211,12 @@ fn volume_table(status: &Status) -> String {
             volume.index.to_string(),
             volume.group.to_string(),
             volume.epoch.to_string(),
-            volume.coordinator.map_or_else(|| "none".to_owned(), |node| name_of(node, &status.nodes)),
-            volume.next_slot.to_string(),
+            match volume.coordinator {
+                Some(node) => name_of(node, &status.nodes),
+                None if of_registers => "-".to_owned(),
+                None => "none".to_owned(),
+            },
+            if of_registers { "-".to_owned() } else { volume.next_slot.to_string() },
             members.collect::<Vec<String>>().join(", "),
         ]);
     }

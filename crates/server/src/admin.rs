@@ -275,6 +275,8 @@ struct Settings {
     durability: Option<String>,
     reads: Option<String>,
     groups: Option<String>,
+    quorum: Option<String>,
+    tolerance: Option<String>,
 }
 
 impl Settings {
@@ -286,6 +288,8 @@ impl Settings {
             ("DURABILITY", &self.durability),
             ("READS", &self.reads),
             ("GROUPS", &self.groups),
+            ("QUORUM", &self.quorum),
+            ("TOLERANCE", &self.tolerance),
         ];
         all.into_iter().filter_map(|(name, value)| Some([name, value.as_deref()?])).flatten().collect()
     }
@@ -313,7 +317,12 @@ async fn set_namespace(
         Ok(Query(settings)) => settings,
         Err(why) => return refuse(StatusCode::BAD_REQUEST, why.body_text()),
     };
-    let words = [vec!["NAMESPACE", "SET", &number], settings.words()].concat();
+    let words = match settings.quorum.as_deref() {
+        Some(sizes) if settings.words().len() == 2 => {
+            ["QUORUM", "SET", "NAMESPACE", &number].into_iter().chain(sizes.split_whitespace()).collect()
+        }
+        _ => [vec!["NAMESPACE", "SET", &number], settings.words()].concat(),
+    };
     respond(admin.ask(&words).await)
 }
 

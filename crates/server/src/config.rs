@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use quorate_front::SlowLogSettings;
+use quorate_node::quorum::Quorum;
 use quorate_node::replica::Protocol;
-use quorate_node::root::{Durability, NodeRecord, REPLICAS_MAX, Reads, Settings, VOLUMES_MAX};
+use quorate_node::root::{Durability, NodeRecord, Reads, Settings, VOLUMES_MAX, check_quorum, replicas_max};
 use quorate_protocol::id::NodeId;
 use quorate_protocol::peers;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -127,6 +128,10 @@ pub struct Defaults {
     pub reads: Reads,
     /// How the replicas of each volume agree.
     pub protocol: Protocol,
+    /// Of registers.
+    pub quorum: Quorum,
+    /// Of registers: crashes that every configuration must survive.
+    pub tolerance: u8,
 }
 
 /// Milliseconds; what they mean and how they must fit together is [`peers::Timing`]'s.
@@ -237,9 +242,9 @@ impl Config {
 
     /// What a namespace gets that says nothing else.
     pub fn settings(&self) -> Settings {
-        let Defaults { durability, replicas, volumes, reads, protocol } = self.defaults;
+        let Defaults { durability, replicas, volumes, reads, protocol, quorum, tolerance } = self.defaults;
         let replicas = replicas.unwrap_or(REPLICAS_DEFAULT.min(self.replicas_max()));
-        Settings { replicas, volumes, durability, reads, protocol, ..Settings::default() }
+        Settings { replicas, volumes, durability, reads, protocol, quorum, tolerance, ..Settings::default() }
     }
 
     /// The cluster's nodes as the root records them.
@@ -255,7 +260,8 @@ impl Config {
     }
 
     fn replicas_max(&self) -> u8 {
-        u8::try_from(self.cluster.nodes.len()).map_or(REPLICAS_MAX, |nodes| nodes.min(REPLICAS_MAX))
+        let most = replicas_max(self.defaults.protocol);
+        u8::try_from(self.cluster.nodes.len()).map_or(most, |nodes| nodes.min(most))
     }
 
     fn check(&self) -> Result<(), String> {
@@ -326,6 +332,9 @@ impl Config {
             return Err(format!(
                 "defaults.replicas is {replicas}; with {nodes} nodes in cluster.nodes it can be 1 to {replicas_max}"
             ));
+        }
+        if let Err(refusal) = check_quorum(&self.settings()) {
+            return Err(format!("defaults: {}", refusal.trim_start_matches("ERR ")));
         }
         let volumes = self.defaults.volumes;
         if !(1..=VOLUMES_MAX).contains(&volumes) {
@@ -444,8 +453,8 @@ impl Log {
 
 impl Default for Defaults {
     fn default() -> Self {
-        let Settings { volumes, durability, reads, protocol, .. } = Settings::default();
-        Defaults { durability, replicas: None, volumes, reads, protocol }
+        let Settings { volumes, durability, reads, protocol, quorum, tolerance, .. } = Settings::default();
+        Defaults { durability, replicas: None, volumes, reads, protocol, quorum, tolerance }
     }
 }
 

@@ -25,6 +25,9 @@ use crate::worker::{Checkpointer, Clients, Clocks, Disk, Facts, Lookups, Memory,
 use crate::{Meter, Node, ServerError, Stopper};
 
 /// File descriptors that are not for clients: log, checkpoints, links, HTTP.
+/// Tombstones of registers cost memory and nothing else: there is no hurry.
+const TOMBSTONES_AFTER_US: u64 = 60_000_000;
+
 const DESCRIPTORS_RESERVED: u64 = 512;
 /// Its presence says that the directory was written without waiting for the disk.
 const EPHEMERAL_MARK: &str = "ephemeral";
@@ -192,6 +195,7 @@ fn settings(config: &Config, directory: &Directory, seed: u64) -> HostSettings {
         checkpoint_slots: config.storage.checkpoint_slots,
         rest_after_us: config.groups.rest_after_ms.saturating_mul(1000),
         awake_max: config.groups.awake_max as usize,
+        tombstones_after_us: TOMBSTONES_AFTER_US,
         resting_bytes_max: config.groups.resting_bytes.0 as usize,
         forgotten: directory.forgotten(),
         is_new: directory.is_new(),

@@ -43,16 +43,36 @@ pub enum Action {
     Exists,
     Strlen,
     Pttl,
-    Set { value: Bytes },
-    SetExpiring { value: Bytes, at_ms: i64 },
-    SetIfAbsent { value: Bytes },
-    SetIfEqual { expected: Bytes, value: Bytes },
-    GetSet { value: Bytes },
-    Append { value: Bytes },
-    IncrBy { delta: i64 },
+    Set {
+        value: Bytes,
+    },
+    SetExpiring {
+        value: Bytes,
+        at_ms: i64,
+    },
+    SetIfAbsent {
+        value: Bytes,
+    },
+    SetIfEqual {
+        expected: Bytes,
+        value: Bytes,
+    },
+    GetSet {
+        value: Bytes,
+    },
+    Append {
+        value: Bytes,
+    },
+    IncrBy {
+        delta: i64,
+    },
     Del,
+    /// DEL of a register: nobody can tell whether there was an object.
+    Erase,
     GetDel,
-    ExpireAt { at_ms: i64 },
+    ExpireAt {
+        at_ms: i64,
+    },
     Persist,
 }
 
@@ -163,6 +183,7 @@ impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Get => f.write_str("GET"),
+            Self::Erase => f.write_str("DEL of a register"),
             Self::Exists => f.write_str("EXISTS"),
             Self::Strlen => f.write_str("STRLEN"),
             Self::Pttl => f.write_str("PTTL"),

@@ -15,8 +15,9 @@ const SKEW_MS: u64 = 2_500;
 /// How long after it was sent a call of unknown fate may still take effect: its deadline, and how far clocks are apart.
 /// A value accepted before its deadline may be decided later, but only where nothing else was executed in between.
 const UNKNOWN_EFFECT_US: u64 = 12_000_000;
-/// In a chain the tail answers reads while updates are held up before it, for as long as an outage lasts.
-const UNKNOWN_EFFECT_IN_CHAINS_US: u64 = 60_000_000;
+/// In a chain the tail answers reads while updates are held up before it, and of a register one member may hold a write that
+/// nobody has finished: for as long as an outage lasts.
+const UNKNOWN_EFFECT_WITHOUT_COORDINATOR_US: u64 = 60_000_000;
 
 /// What the checker may try for one object, in about a gigabyte. Seed 30107, which has a dozen overlapping calls of
 /// unknown fate at once, needed more than four million.
@@ -84,7 +85,7 @@ fn judge(world: &World, at_rest: bool) -> Option<String> {
         skew_ms: SKEW_MS,
         unknown_effect_us: Some(match world.settings().protocol {
             Protocol::Paxos => UNKNOWN_EFFECT_US,
-            Protocol::Chain => UNKNOWN_EFFECT_IN_CHAINS_US,
+            Protocol::Chain | Protocol::Register => UNKNOWN_EFFECT_WITHOUT_COORDINATOR_US,
         }),
         configurations_max: CONFIGURATIONS_MAX,
     };

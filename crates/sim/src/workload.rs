@@ -33,11 +33,13 @@ pub struct Shape {
     pub pipelines_per_mille: u64,
     /// The mean life of what expires.
     pub expiry_mean_ms: u64,
+    /// All objects are registers: nothing reads and writes in one step.
+    pub registers: bool,
 }
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { objects: 12, pipeline_max: 8, pipelines_per_mille: 150, expiry_mean_ms: 2_000 }
+        Self { objects: 12, pipeline_max: 8, pipelines_per_mille: 150, expiry_mean_ms: 2_000, registers: false }
     }
 }
 
@@ -105,6 +107,9 @@ impl Workload {
     }
 
     fn next_action(&mut self, object: Object, now_ms: i64) -> Action {
+        if self.shape.registers {
+            return self.next_register_action(now_ms);
+        }
         match Self::role(object) {
             Role::Register => match self.random.below(10) {
                 0..5 => Action::Get,
@@ -124,6 +129,18 @@ impl Workload {
                 8 => Action::Pttl,
                 _ => Action::Get,
             },
+        }
+    }
+
+    fn next_register_action(&mut self, now_ms: i64) -> Action {
+        match self.random.below(20) {
+            0..8 => Action::Get,
+            8..14 => Action::Set { value: self.next_value() },
+            14..16 => Action::SetExpiring { value: self.next_value(), at_ms: self.next_expiry_ms(now_ms) },
+            16 => Action::Erase,
+            17 => Action::Exists,
+            18 => Action::Strlen,
+            _ => Action::Pttl,
         }
     }
 
@@ -190,7 +207,7 @@ impl Call {
             Action::GetSet { value } => Command::GetSet { key, value },
             Action::Append { value } => Command::Append { key, value },
             Action::IncrBy { delta } => Command::IncrBy { key, delta: *delta },
-            Action::Del => Command::Del { key },
+            Action::Del | Action::Erase => Command::Del { key },
             Action::GetDel => Command::GetDel { key },
             Action::ExpireAt { at_ms } => Command::ExpireAt { key, at_ms: *at_ms, condition: ExpireCondition::Always },
             Action::Persist => Command::Persist { key },

@@ -12,8 +12,12 @@ use quorate_sim::world::Settings;
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=400;
 
 /// Whole clusters meet these too seldom; the random runs of the protocol's own tests find them.
-const FOUND_ELSEWHERE: [in_protocol::Planted; 2] =
-    [in_protocol::Planted::ChainJoinedNotPersisted, in_protocol::Planted::ChainRemovalForgetsDecided];
+const FOUND_ELSEWHERE: [in_protocol::Planted; 3] = [
+    in_protocol::Planted::ChainJoinedNotPersisted,
+    in_protocol::Planted::ChainRemovalForgetsDecided,
+    // No client of these worlds lists keys.
+    in_protocol::Planted::RegisterListsFromOne,
+];
 
 /// The first seed that finds something in worlds of this protocol, and what.
 fn first_found(protocol: Protocol) -> Option<(u64, String)> {
@@ -39,6 +43,11 @@ fn every_planted_bug_is_found_and_none_where_there_is_none() {
         in_protocol::select(Some(planted));
         report(Protocol::Chain, format!("{planted:?}"));
     }
+    let found_here = |planted: &in_protocol::Planted| !FOUND_ELSEWHERE.contains(planted);
+    for planted in in_protocol::Planted::IN_REGISTER.into_iter().filter(found_here) {
+        in_protocol::select(Some(planted));
+        report(Protocol::Register, format!("{planted:?}"));
+    }
     in_protocol::select(None);
     for planted in in_host::Planted::ALL {
         in_host::select(Some(planted));
@@ -47,6 +56,10 @@ fn every_planted_bug_is_found_and_none_where_there_is_none() {
     for planted in in_host::Planted::IN_CHAIN {
         in_host::select(Some(planted));
         report(Protocol::Chain, format!("{planted:?}"));
+    }
+    for planted in in_host::Planted::IN_REGISTER {
+        in_host::select(Some(planted));
+        report(Protocol::Register, format!("{planted:?}"));
     }
     in_host::select(None);
     assert!(missed.is_empty(), "not found within seeds {SEEDS:?}: {missed:?}");

@@ -15,10 +15,12 @@ impl Wal {
         }
     }
 
-    /// The group is deleted, durably: nothing of it is needed.
+    /// The group is deleted, durably: nothing of it is needed. Should it be made anew its slots must be higher, since they may
+    /// stand in the same block as the note of this, before it.
     pub fn forget(&mut self, group: u64) {
+        let slot_below = self.index.slots(group).map_or(0, |slots| slots.end);
         if self.index.release(group, u64::MAX, Lsn(u64::MAX)) {
-            self.note(Noted { group, slot_below: u64::MAX, state_before: Lsn(u64::MAX) });
+            self.note(Noted { group, slot_below, state_before: Lsn(u64::MAX) });
         }
     }
 

@@ -252,3 +252,21 @@ fn the_same_seed_gives_the_same_bytes() {
     assert_eq!(run(7), run(7));
     assert_ne!(run(7).0, run(8).0);
 }
+
+/// The note of the deletion stands in the block that the group's new life begins in, behind its first record.
+#[test]
+fn what_a_group_logs_at_once_after_it_was_deleted_outlives_the_note() {
+    let mut storage = MemoryStorage::default();
+    let (mut wal, _) = open(&storage);
+    common::flush(&mut wal, &mut storage, 7, Kind::Slot(3), b"of its first life");
+    wal.forget(7);
+    common::flush(&mut wal, &mut storage, 7, Kind::Slot(100), b"of its second");
+    let (_, records, needed) = common::open_told(&storage);
+    let told: Vec<(&[u8], bool)> = records
+        .iter()
+        .zip(needed)
+        .filter(|(found, _)| found.group == 7)
+        .map(|(found, needed)| (&found.bytes[..], needed))
+        .collect();
+    assert_eq!(told, [(&b"of its first life"[..], false), (b"of its second", true)]);
+}

@@ -1,11 +1,13 @@
 //! Administrative commands, in the words of docs/commands.md.
 
-use quorate_object::Outcome;
+use quorate_object::{Outcome, slot_of_key};
 
 use super::batches::{BATCH_NAMES_MAX, GroupAction, GroupRequest};
+use super::directory::Missing;
 use super::{Answer, Failure, Host};
 use crate::admin_reply::AdminReply;
-use crate::entry::Purpose;
+use crate::entry::{Purpose, Target};
+use crate::quorum::Quorum;
 use crate::replica::Protocol;
 use crate::root::{Durability, Groups, Reads, RootCommand, Settings};
 
@@ -18,10 +20,14 @@ pub(super) struct Waiting {
 }
 
 const USAGE: &str = "ERR the commands are QUORATE NAMESPACE CREATE|SET|LIST|DROP, \
-                     QUORATE GROUP CREATE|PROMOTE|DEMOTE|SHOW and QUORATE STATUS [JSON]";
-const CREATE_USAGE: &str = "ERR QUORATE NAMESPACE CREATE number [PROTOCOL paxos|chain] [REPLICAS n] [VOLUMES n] \
-                            [DURABILITY sync|interval|memory] [READS lease|quorum|local|apportioned] \
-                            [GROUPS volumes|own]";
+                     QUORATE GROUP CREATE|PROMOTE|DEMOTE|MOVE|SHOW, QUORATE QUORUM SET|SHOW and QUORATE STATUS [JSON]";
+const CREATE_USAGE: &str = "ERR QUORATE NAMESPACE CREATE number [PROTOCOL paxos|chain|register] [REPLICAS n] \
+                            [VOLUMES n] [DURABILITY sync|interval|memory] [READS lease|quorum|local|apportioned] \
+                            [GROUPS volumes|own] [QUORUM majority | threshold R W | grid | grid ROWSxCOLS] \
+                            [TOLERANCE crashes]";
+const MOVE_USAGE: &str = "ERR QUORATE GROUP MOVE key MEMBERS node,node,... \
+                          [QUORUM majority | threshold R W | grid | grid ROWSxCOLS]";
+const QUORUM_USAGE: &str = "ERR QUORATE QUORUM SET NAMESPACE number R W, or QUORATE QUORUM SHOW key";
 const GROUP_USAGE: &str = "ERR QUORATE GROUP CREATE|PROMOTE|DEMOTE|SHOW key, or KEYS count key ... in place of key; \
                            then, where it creates or promotes, [PROTOCOL paxos] [MEMBERS node,node,...] and, where it \
                            creates, [VALUE value]";
@@ -34,6 +40,7 @@ enum Request {
     List,
     Status { json: bool },
     Group(GroupRequest),
+    Move { name: Vec<u8>, members: Vec<String>, quorum: Option<Quorum> },
 }
 
 impl Host {
@@ -43,6 +50,7 @@ impl Host {
             Err(usage) => self.answers.push((number, Answer::Admin(AdminReply::Error(usage)))),
             Ok(Request::Root(command)) => self.submit_to_root(&command, Purpose::Admin { operation: number }),
             Ok(Request::Group(request)) => self.submit_group_request(number, namespace, request),
+            Ok(Request::Move { name, members, quorum }) => self.submit_move(number, namespace, &name, &members, quorum),
             Ok(Request::Status { json }) => self.ask_for_status(number, json),
             Ok(Request::List) => {
                 let reply =
@@ -50,6 +58,20 @@ impl Host {
                 self.answers.push((number, reply));
             }
         }
+    }
+
+    /// Other members for the group of a key's object.
+    fn submit_move(&mut self, operation: u64, namespace: u32, name: &[u8], members: &[String], quorum: Option<Quorum>) {
+        let target = Target::Slot { namespace, slot: slot_of_key(name) };
+        let command = match (self.directory.resolve(target), self.node_numbers(members)) {
+            (Err(Missing::Everything), _) => return self.answers.push((operation, Answer::Failed(Failure::Loading))),
+            (Err(Missing::Namespace), _) => {
+                return self.answers.push((operation, Answer::Failed(Failure::NoNamespace)));
+            }
+            (_, Err(line)) => return self.answers.push((operation, Answer::Admin(AdminReply::Error(line)))),
+            (Ok(place), Ok(members)) => RootCommand::MoveRegisters { group: place.group.0, members, quorum },
+        };
+        self.submit_to_root(&command, Purpose::Admin { operation });
     }
 
     /// The root has executed a command, or not. A change is told as done once this node follows it.
@@ -85,8 +107,15 @@ impl Host {
 }
 
 fn parse(words: &[Vec<u8>], defaults: Settings) -> Result<Request, String> {
-    if words.first().is_some_and(|word| word.eq_ignore_ascii_case(b"GROUP")) {
+    let is_word = |at: usize, word: &[u8]| words.get(at).is_some_and(|found| found.eq_ignore_ascii_case(word));
+    if is_word(0, b"GROUP") && is_word(1, b"MOVE") {
+        return parse_move(&words[2..]);
+    }
+    if is_word(0, b"GROUP") {
         return parse_group(&words[1..]).map(Request::Group);
+    }
+    if is_word(0, b"QUORUM") {
+        return parse_quorum(&words[1..]);
     }
     let words: Vec<&str> =
         words.iter().map(|word| std::str::from_utf8(word)).collect::<Result<_, _>>().map_err(|_| USAGE.to_string())?;
@@ -123,6 +152,55 @@ fn parse(words: &[Vec<u8>], defaults: Settings) -> Result<Request, String> {
         return Ok(Request::Root(RootCommand::DropNamespace { number: number(USAGE)? }));
     }
     Err(USAGE.into())
+}
+
+fn parse_move(words: &[Vec<u8>]) -> Result<Request, String> {
+    let usage = || MOVE_USAGE.to_string();
+    let (name, rest) = words.split_first().ok_or_else(usage)?;
+    let rest: Vec<&str> =
+        rest.iter().map(|word| str::from_utf8(word)).collect::<Result<_, _>>().map_err(|_| usage())?;
+    let (Some((option, rest)), name) = (rest.split_first(), name.clone()) else { return Err(usage()) };
+    let Some((list, rest)) = rest.split_first().filter(|_| option.eq_ignore_ascii_case("MEMBERS")) else {
+        return Err(usage());
+    };
+    let members = list.split(',').map(|name| name.trim().to_owned()).collect();
+    let quorum = match rest.split_first() {
+        None => None,
+        Some((option, rest)) if option.eq_ignore_ascii_case("QUORUM") => {
+            Some(Quorum::parse(&rest.join(" ")).ok_or_else(usage)?)
+        }
+        Some(_) => return Err(usage()),
+    };
+    Ok(Request::Move { name, members, quorum })
+}
+
+/// `SHOW key` is told as a group is.
+fn parse_quorum(words: &[Vec<u8>]) -> Result<Request, String> {
+    const OF_KEY: &str = "ERR the object shares its group, and so its quorums, with all of its namespace: \
+                          QUORATE QUORUM SET NAMESPACE number R W changes them";
+    let usage = || QUORUM_USAGE.to_string();
+    let is = |at: usize, word: &[u8]| words.get(at).is_some_and(|found| found.eq_ignore_ascii_case(word));
+    if is(0, b"SHOW") && words.len() == 2 {
+        let request = GroupRequest {
+            action: GroupAction::Show,
+            names: vec![words[1].clone()],
+            members: Vec::new(),
+            is_batch: false,
+        };
+        return Ok(Request::Group(request));
+    }
+    if is(0, b"SET") && words.len() == 4 {
+        return Err(OF_KEY.into());
+    }
+    let number = |at: usize| words.get(at).and_then(|word| str::from_utf8(word).ok()?.parse::<u32>().ok());
+    let size = |at: usize| number(at).and_then(|size| u8::try_from(size).ok());
+    match (number(2), size(3), size(4)) {
+        (Some(number), Some(read), Some(write)) if is(0, b"SET") && is(1, b"NAMESPACE") && words.len() == 5 => {
+            let quorum = Quorum::Threshold { read, write };
+            Ok(Request::Root(RootCommand::SetQuorum { number, quorum }))
+        }
+        _ => Err(usage()),
+    }
 }
 
 /// Keys and values are bytes; only the words between them are text.
@@ -165,10 +243,29 @@ fn parse_group(words: &[Vec<u8>]) -> Result<GroupRequest, String> {
 
 fn parse_settings(words: &[&str], defaults: Settings) -> Result<Settings, String> {
     let mut settings = defaults;
+    let mut says_quorum = false;
     let usage = || CREATE_USAGE.to_string();
-    for pair in words.chunks(2) {
-        let [name, value] = pair else { return Err(usage()) };
+    let mut rest = words;
+    while let Some((name, after)) = rest.split_first() {
+        let (value, after) = after.split_first().ok_or_else(usage)?;
+        rest = after;
         match name.to_ascii_uppercase().as_str() {
+            "QUORUM" => {
+                says_quorum = true;
+                // One to three words.
+                let longest = (0..3.min(after.len() + 1)).rev();
+                let said = |more: usize| {
+                    let words: Vec<&str> = [*value].into_iter().chain(after[..more].iter().copied()).collect();
+                    Quorum::parse(&words.join(" ")).map(|quorum| (quorum, more))
+                };
+                let (quorum, more) = longest.into_iter().find_map(said).ok_or_else(usage)?;
+                settings.quorum = quorum;
+                rest = &after[more..];
+            }
+            "TOLERANCE" => {
+                says_quorum = true;
+                settings.tolerance = value.parse().map_err(|_| usage())?;
+            }
             "PROTOCOL" => settings.protocol = Protocol::parse(value).ok_or_else(usage)?,
             "REPLICAS" => settings.replicas = value.parse().map_err(|_| usage())?,
             "VOLUMES" => settings.volumes = value.parse().map_err(|_| usage())?,
@@ -177,6 +274,10 @@ fn parse_settings(words: &[&str], defaults: Settings) -> Result<Settings, String
             "GROUPS" => settings.groups = Groups::parse(value).ok_or_else(usage)?,
             _ => return Err(usage()),
         }
+    }
+    // What is the default for registers says nothing of others.
+    if !settings.protocol.is_register() && !says_quorum {
+        (settings.quorum, settings.tolerance) = (Quorum::Majority, 0);
     }
     Ok(settings)
 }
@@ -192,6 +293,8 @@ fn list_namespaces(state: &crate::root::RootState) -> AdminReply {
             ("durability".into(), AdminReply::Text(settings.durability.word().into())),
             ("reads".into(), AdminReply::Text(settings.reads.word().into())),
             ("groups".into(), AdminReply::Text(settings.groups.word().into())),
+            ("quorum".into(), AdminReply::Text(settings.quorum.words())),
+            ("tolerance".into(), AdminReply::Int(i64::from(settings.tolerance))),
         ])
     };
     AdminReply::List(state.namespaces.iter().map(entry).collect())
@@ -211,6 +314,42 @@ mod tests {
         let settings = Settings { replicas: 1, reads: Reads::Quorum, ..Settings::default() };
         let create = RootCommand::CreateNamespace { number: 3, settings };
         assert_eq!(parsed("namespace create 3 replicas 1 READS quorum"), Ok(Request::Root(create)));
+    }
+
+    #[test]
+    fn quorums_are_one_to_three_words_and_concern_registers_only() {
+        let of_registers = Settings {
+            protocol: Protocol::Register,
+            quorum: Quorum::Grid { rows: 2, columns: 2 },
+            tolerance: 1,
+            ..Settings::default()
+        };
+        let settings = |line: &str, defaults| {
+            parse_settings(&line.split_whitespace().collect::<Vec<_>>(), defaults).expect("a sound line")
+        };
+        assert_eq!(
+            settings("PROTOCOL paxos", of_registers),
+            Settings::default(),
+            "defaults of registers are not meant"
+        );
+        assert_eq!(settings("", of_registers), of_registers);
+        for words in ["majority", "grid", "grid 3x2", "threshold 1 3"] {
+            let line = format!("PROTOCOL register QUORUM {words} TOLERANCE 0 VOLUMES 8");
+            let found = settings(&line, Settings::default());
+            assert_eq!((found.quorum.words(), found.volumes), (words.to_owned(), 8));
+        }
+        assert!(parsed("NAMESPACE CREATE 1 QUORUM all").is_err());
+        let moved = parsed("GROUP MOVE k MEMBERS n1,n2 QUORUM threshold 1 2");
+        let quorum = Some(Quorum::Threshold { read: 1, write: 2 });
+        let members = vec!["n1".to_owned(), "n2".to_owned()];
+        assert_eq!(moved, Ok(Request::Move { name: b"k".to_vec(), members, quorum }));
+        for line in ["GROUP MOVE", "GROUP MOVE k", "GROUP MOVE k MEMBERS", "GROUP MOVE k MEMBERS n1 QUORUM x", "QUORUM"]
+        {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+        let resize = RootCommand::SetQuorum { number: 2, quorum: Quorum::Threshold { read: 1, write: 3 } };
+        assert_eq!(parsed("QUORUM SET NAMESPACE 2 1 3"), Ok(Request::Root(resize)));
+        assert!(parsed("QUORUM SET NAMESPACE 2 1 300").is_err() && parsed("QUORUM SET k 1 3").is_err());
     }
 
     #[test]

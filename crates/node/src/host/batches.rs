@@ -9,6 +9,7 @@ use super::directory::Place;
 use super::{Answer, Failure, Group, Host};
 use crate::admin_reply::AdminReply;
 use crate::entry::{Purpose, Target};
+use crate::replica::Protocol;
 use crate::root::MEMBERS_MAX;
 use crate::volume::{NAMES_MAX, Record, VolumeCommand, own_group};
 
@@ -80,22 +81,23 @@ impl Host {
                 return self.refuse_request(operation, line);
             }
         }
-        let mut members = Vec::new();
-        for name in &request.members {
-            match root.nodes.iter().find(|node| node.name == *name) {
-                Some(node) => members.push(node.id),
-                None => return self.refuse_request(operation, format!("ERR no node is called {name}")),
+        let members = match self.node_numbers(&request.members) {
+            Ok(members) if members.len() <= MEMBERS_MAX => members,
+            Ok(_) => {
+                return self.refuse_request(operation, format!("ERR a group has at most {MEMBERS_MAX} members"));
             }
-        }
-        if let Err(line) = check_members(&members) {
-            return self.refuse_request(operation, line);
-        }
+            Err(line) => return self.refuse_request(operation, line),
+        };
         let makes = !matches!(request.action, GroupAction::Show);
         let mut by_volume: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         let mut replies = vec![AdminReply::Ok; request.names.len()];
         for (at, name) in request.names.iter().enumerate() {
             let volume = u32::from(slot_of_key(name)) * volumes as u32 / crate::root::SLOT_COUNT;
             match self.check_name(namespace, volume, name, &members, makes) {
+                // Nothing is kept beside the objects of registers: what there is to be told is known here.
+                Ok(()) if self.is_register(Target::Volume { namespace, index: volume }) => {
+                    replies[at] = self.show_group(namespace, volume, b"");
+                }
                 Ok(()) => by_volume.entry(volume).or_default().push(at),
                 Err(line) => replies[at] = AdminReply::Error(line),
             }
@@ -123,15 +125,15 @@ impl Host {
     }
 
     fn check_name(&self, namespace: u32, volume: u32, name: &[u8], members: &[u32], makes: bool) -> Result<(), String> {
-        const IN_CHAIN: &str = "ERR the volumes of this namespace are chains, whose objects have no groups of their own: \
-                                a namespace of PROTOCOL paxos has such groups";
+        const NOT_OWN: &str = "ERR the objects of this namespace have no groups of their own: those of a namespace of \
+                               PROTOCOL paxos can have some";
         if name.len() > NAME_BYTES_MAX {
             return Err(format!("ERR the key is longer than {NAME_BYTES_MAX} bytes"));
         }
         let target = Target::Volume { namespace, index: volume };
         let Ok(place) = self.directory.resolve(target) else { return Err("ERR no such volume".into()) };
-        if place.protocol.is_chain() && makes {
-            return Err(IN_CHAIN.into());
+        if place.protocol != Protocol::Paxos && makes {
+            return Err(NOT_OWN.into());
         }
         if members.iter().all(|&member| place.members.contains(&NodeId(member))) {
             return Ok(());
@@ -140,7 +142,21 @@ impl Host {
         Err(format!("ERR MEMBERS must be among those of the key's volume, which are {}", names.join(",")))
     }
 
-    fn node_name(&self, node: NodeId) -> Option<&str> {
+    /// The numbers of nodes that are named, each once.
+    pub(super) fn node_numbers(&self, names: &[String]) -> Result<Vec<u32>, String> {
+        let nodes = self.directory.state().map(|state| &state.nodes[..]).unwrap_or_default();
+        let mut members = Vec::new();
+        for name in names {
+            match nodes.iter().find(|node| node.name == *name) {
+                Some(node) if members.contains(&node.id) => return Err("ERR MEMBERS names a node twice".into()),
+                Some(node) => members.push(node.id),
+                None => return Err(format!("ERR no node is called {name}")),
+            }
+        }
+        Ok(members)
+    }
+
+    pub(super) fn node_name(&self, node: NodeId) -> Option<&str> {
         let nodes = &self.directory.state()?.nodes;
         nodes.iter().find(|record| record.id == node.0).map(|record| &record.name[..])
     }
@@ -219,7 +235,7 @@ impl Host {
         let name = |node: NodeId| self.node_name(node).unwrap_or("?").to_owned();
         let here = self.find(group).map(|index| &self.groups[index as usize]);
         let rests = self.here.resting.coordinator(group);
-        let coordinator = here.map(|group| group.replica.coordinator()).or(rests).unwrap_or(members[0]);
+        let coordinator = here.and_then(|group| group.replica.coordinator()).or(rests).unwrap_or(members[0]);
         let members: Vec<AdminReply> = members.into_iter().map(|node| AdminReply::Text(name(node))).collect();
         let mut entries = vec![
             ("group".to_owned(), AdminReply::Int(group.0 as i64)),
@@ -231,10 +247,13 @@ impl Host {
             ("state".into(), text(state)),
             ("volume".into(), AdminReply::Int(i64::from(volume))),
         ];
-        if place.protocol.is_chain() && kind == "volume" {
+        if place.protocol.is_register() {
+            entries.retain(|(name, _)| name != "coordinator");
+            self.show_register(place, here.map(|group| &**group), &mut entries);
+        } else if place.protocol.is_chain() && kind == "volume" {
             self.show_chain(place, here.map(|group| &**group), &mut entries);
         }
-        if let Some(here) = here {
+        if let Some(here) = here.filter(|_| place.protocol.is_ordered()) {
             entries.push(("slots".into(), AdminReply::Int(here.replica.next_slot().0 as i64)));
         }
         AdminReply::Map(entries)
@@ -263,19 +282,6 @@ impl Host {
             entries.push(("lease_here_ms".into(), AdminReply::Int((lease_us / 1000) as i64)));
         }
     }
-}
-
-fn check_members(members: &[u32]) -> Result<(), String> {
-    if members.len() > MEMBERS_MAX {
-        return Err(format!("ERR a group has at most {MEMBERS_MAX} members"));
-    }
-    let mut sorted = members.to_vec();
-    sorted.sort_unstable();
-    sorted.dedup();
-    if sorted.len() < members.len() {
-        return Err("ERR MEMBERS names a node twice".into());
-    }
-    Ok(())
 }
 
 fn reply_of(line: &[u8]) -> AdminReply {

@@ -23,6 +23,7 @@ use crate::frame::Message;
 use crate::hash::FixedState;
 use crate::machine::Content;
 use crate::planted::{self, Planted};
+use crate::replica::AnyRequest;
 use crate::root::{ROOT, RootCommand, RootState, VolumeRecord};
 
 /// Numbers of proposed configurations: no operation waits under them.
@@ -385,7 +386,10 @@ impl Host {
         let group = &self.groups[index as usize];
         let is_news = group.replica.chain().is_some_and(|chain| chain.epoch() < membership.epoch);
         if is_news && group.is_alive() {
-            self.plan(index, Event::Requested(Request::Reconfigure { membership: Arc::new(membership) }));
+            self.plan(
+                index,
+                Event::Requested(AnyRequest::Chain(Request::Reconfigure { membership: Arc::new(membership) })),
+            );
         }
     }
 

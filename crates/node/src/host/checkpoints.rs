@@ -15,13 +15,15 @@ use super::resting::{RESULTS_AT_REST_MAX, kin_of};
 use super::transfer::Installing;
 use crate::machine::{Content, Machine};
 use crate::planted::{self, Planted};
-use crate::replica::{Position, Protocol};
+use crate::register::RegisterReplica;
+use crate::replica::{AnyReplica, Position, Protocol};
 use crate::rest::{INLINE_BYTES_MAX, RestOf, StoredHead};
 use crate::root::Durability;
 
 /// The layout of a group's meta record, by its protocol.
 const META_VERSION: u8 = 3;
 const META_VERSION_CHAIN: u8 = 5;
+const META_VERSION_REGISTER: u8 = 6;
 /// The name under which the root's state is stored as if it were an object.
 const ROOT_OBJECT: &[u8] = b"root";
 /// Batches under way at once: one that is being stored, and one that is next. With more, each would be smaller, and what it
@@ -227,6 +229,13 @@ fn checkpoint_of(group: &mut Group, start: u32) -> Batch {
         put_own(group, start, &mut batch);
         return batch;
     }
+    if let AnyReplica::Register(replica) = &mut group.replica {
+        put_versions(replica, id, &mut batch);
+        let mut meta = Vec::new();
+        encode_meta(group, &mut meta);
+        batch.put_meta(id.0, meta);
+        return batch;
+    }
     // What there is may be of another state, or an own group's one record.
     let was_record = std::mem::take(&mut group.checkpoint.is_record);
     match std::mem::take(&mut group.checkpoint.whole) || was_record {
@@ -275,6 +284,17 @@ pub(super) fn put_rest(group: GroupId, head: &StoredHead, rest: &RestOf<'_>, bat
         batch.put_object(group.0, &name_of(rest.name), object);
     }
     is_apart
+}
+
+/// The versions of a register group that have changed; all, if some are to go.
+fn put_versions(replica: &mut RegisterReplica, group: GroupId, batch: &mut Batch) {
+    if replica.take_whole() {
+        batch.clear_objects(group.0);
+    }
+    replica.take_unsaved(|key, version| match version {
+        Some(version) => batch.put_object(group.0, &name_of(key), version),
+        None => batch.delete_object(group.0, &name_of(key)),
+    });
 }
 
 fn put_changes(group: &mut Group, batch: &mut Batch) {
@@ -397,6 +417,7 @@ pub(super) fn encode_meta_of(group: &Group, mut position: Position, machine: &Ma
     out.push(match position.protocol() {
         Protocol::Paxos => META_VERSION,
         Protocol::Chain => META_VERSION_CHAIN,
+        Protocol::Register => META_VERSION_REGISTER,
     });
     out.extend_from_slice(&group.configuration.epoch.0.to_le_bytes());
     out.extend_from_slice(&group.namespace.to_le_bytes());
@@ -445,6 +466,7 @@ pub(crate) fn decode_meta(group: GroupId, bytes: &[u8]) -> Result<Meta, Malforme
     let protocol = match reader.u8()? {
         META_VERSION => Protocol::Paxos,
         META_VERSION_CHAIN => Protocol::Chain,
+        META_VERSION_REGISTER => Protocol::Register,
         tag => return Err(Malformed::UnknownTag { of: "version of a group's checkpoint", tag }),
     };
     let epoch = Epoch(reader.u32()?);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use quorate_object::Outcome;
 use quorate_protocol::chain::Chain;
+use quorate_protocol::register::Stage;
 use quorate_protocol::{Epoch, Event, GroupId, NodeId};
 
 use super::checkpoints::Stored;
@@ -14,6 +15,7 @@ use super::{Answer, Host, Timer};
 use crate::entry::{Purpose, Target};
 use crate::frame::Bounce;
 use crate::machine::Content;
+use crate::register::RegisterReplica;
 use crate::replica::{AnyReplica, Protocol};
 use crate::root::{Namespace, ROOT, Reads, RootCommand, RootState, root_members};
 use crate::volume::{own_group, volume_of};
@@ -33,6 +35,8 @@ pub(super) struct Place {
     pub reads: Reads,
     /// Of a chain.
     pub joining: Option<NodeId>,
+    /// Of registers.
+    pub stages: Vec<Stage>,
 }
 
 #[derive(Debug)]
@@ -74,6 +78,7 @@ impl Directory {
             protocol: Protocol::Paxos,
             reads: Reads::Lease,
             joining: None,
+            stages: Vec::new(),
         };
         Directory {
             state: None,
@@ -117,6 +122,7 @@ impl Directory {
                     protocol: namespace.settings.protocol,
                     reads: namespace.settings.reads,
                     joining: volume.joining.map(NodeId),
+                    stages: volume.stages.0.clone(),
                 };
                 (number, namespace.volumes.iter().map(place).collect())
             })
@@ -264,6 +270,11 @@ impl Host {
             if protocol.is_chain() && volume.epoch > 0 {
                 group.replica = AnyReplica::Chain(Box::new(Chain::new(Arc::new(volume.membership()), me)));
             }
+            if protocol.is_register() {
+                let mut replica = RegisterReplica::new(volume.stages.0.clone(), me);
+                replica.core_mut().set_start(self.settings.start);
+                group.replica = AnyReplica::Register(Box::new(replica));
+            }
             births.push(self.bear(group, &mut batch));
         }
         let known: std::collections::BTreeSet<u64> = state.volumes().map(|(_, _, volume)| volume.group).collect();
@@ -288,6 +299,7 @@ impl Host {
             self.meet_node(NodeId(node.id));
         }
         self.directory.set(state);
+        self.tell_registers();
         self.tell_chains();
         self.ask_for_term(ROOT);
     }
@@ -315,9 +327,12 @@ impl Host {
                 && group.state == GroupState::Unborn
             {
                 group.state = GroupState::Alive;
+                let id = group.id();
                 self.plan(index, Event::Woken);
+                self.deliver_requests(id);
             }
         }
+        self.tell_registers();
         self.tell_chains();
         self.ask_for_term(ROOT);
     }
@@ -340,11 +355,19 @@ impl Host {
         dead
     }
 
+    /// This node is not in the group any more, and what it holds of it is of no use.
+    pub(super) fn drop_register(&mut self, group: GroupId) {
+        let mut batch = quorate_checkpoint::Batch::new();
+        self.drop_group(group, &mut batch);
+        self.store(batch, Stored::Directory { births: Vec::new(), dropped: vec![group] });
+    }
+
     fn forget_dropped(&mut self, group: GroupId, batch: &mut quorate_checkpoint::Batch) {
         batch.delete_group(group.0);
         self.transfers.forget(group);
         self.silence_told.remove(&group);
         self.bounce_reads_of(group, Bounce::UnknownGroup);
+        self.lose_register(group, Bounce::UnknownGroup);
     }
 
     pub(super) fn meet_node(&mut self, node: NodeId) {

@@ -9,6 +9,7 @@ use crate::entry::{Operation, Operations, Purpose, Target};
 use crate::envelope::{ENVELOPE_BYTES_MAX, Envelope, Ticket};
 use crate::frame::{Access, Bounce, Message, Position};
 use crate::machine::ReadAnswer;
+use crate::register::{NOT_AS_A_WHOLE, NOT_IN_ONE_STEP, is_for_registers};
 use crate::root::Reads;
 use crate::volume::VolumeCommand;
 
@@ -42,6 +43,11 @@ impl Host {
             return self.answers.push((number, Answer::Outcome(Outcome::Error(refusal))));
         }
         let access = access_of(submission.command, reads);
+        if self.is_register(submission.target) && !is_for_registers(submission.command) {
+            let refusal = if submission.command == &Command::Flush { NOT_AS_A_WHOLE } else { NOT_IN_ONE_STEP };
+            let refusal = Outcome::Error(refusal.into());
+            return self.answers.push((number, Answer::Outcome(refusal)));
+        }
         if reads == Reads::Local && access != Access::Write && self.read_locally(&submission) {
             return;
         }
@@ -86,9 +92,10 @@ impl Host {
         let sent_at = self.clock.now();
         let give_up_at = sent_at.after_us(self.settings.timeout_ms * 1000);
         let mut parked = false;
+        let in_turn = self.is_in_turn(target);
         if let Some(before) = self.operations(number).find_mut(predecessor) {
             before.successor = Some(number);
-            parked = before.parked || access.waits_for(before.access);
+            parked = before.parked || in_turn || access.waits_for(before.access);
         }
         let operations = self.operations(number);
         let mut envelope = operations.buffer();
@@ -103,9 +110,11 @@ impl Host {
             target,
             own,
             was_sent_to: None,
+            bound_to: None,
             has_moved: false,
             is_doubtful: false,
             is_asked_anew: false,
+            in_turn,
             access,
             give_up_at,
             predecessor,
@@ -143,7 +152,8 @@ impl Host {
         // Once: if that leads nowhere, what is believed here may be better by then.
         let told = operation.told.take();
         let own = operation.own.clone();
-        match self.route_for(access, target, own.as_deref(), told) {
+        let bound = operation.bound_to;
+        match self.route_for(access, target, own.as_deref(), told, bound) {
             // The first copy gets its deadline now. From a wrong clock it would have passed long ago, or bind the members
             // for ever. Whoever hears nobody does not know its clock to be right either, but that is not what it lacks.
             Ok(_) if self.clock_off => {
@@ -155,10 +165,17 @@ impl Host {
             Ok(route) => {
                 let unanswered = predecessor != 0 && self.operations(number).contains(predecessor);
                 let (now, stamp) = (self.clock.now(), self.clock.stamp());
+                let must_wait = unanswered && self.is_in_turn(target);
                 let Some(operation) = self.operations(number).find_mut(number) else { return };
+                // The namespace was made anew since the operation came.
+                if must_wait {
+                    (operation.in_turn, operation.parked) = (true, true);
+                    return;
+                }
                 operation.set_predecessor(unanswered);
                 operation.set_deadline_once(now, stamp);
                 operation.sent_to = Some(route.coordinator);
+                operation.bound_to = route.binds.then_some((route.coordinator, route.epoch.0));
                 operation.has_moved |= operation.was_sent_to.is_some_and(|group| group != route.group);
                 operation.was_sent_to = Some(route.group);
                 operation.sent_at = now;
@@ -180,6 +197,7 @@ impl Host {
                 }
             }
             Err(NoRoute::Loading | NoRoute::Changing) => self.retry_later(number),
+            Err(NoRoute::Lost) => self.complete(number, Answer::Failed(Failure::Timeout)),
             Err(NoRoute::NoNamespace) => self.complete(number, Answer::Failed(Failure::NoNamespace)),
             Err(NoRoute::NoQuorum) if !at_large => self.complete(number, Answer::Failed(Failure::NoQuorum)),
             // Nobody can say that it was not executed: wait for a quorum, or for the deadline.
@@ -245,6 +263,9 @@ impl Host {
         // Two coordinators, one after the other, may both tell of one copy that it overtook.
         if !matches!(why, Bounce::Uncertain { .. } | Bounce::Expired | Bounce::OutOfOrder) {
             operation.copies_at_large = operation.copies_at_large.saturating_sub(1);
+            if operation.copies_at_large == 0 {
+                operation.bound_to = None;
+            }
         }
         operation.is_overload = why == Bounce::Overloaded;
         let at_large = operation.copies_at_large > 0;
@@ -465,7 +486,7 @@ impl Host {
         let (parked, access) = (before.parked, before.access);
         let Some(operation) = self.operations(number).find_mut(number) else { return };
         operation.predecessor = predecessor;
-        if !parked && !operation.access.waits_for(access) {
+        if !parked && !operation.in_turn && !operation.access.waits_for(access) {
             self.unpark(number);
         }
     }
@@ -515,6 +536,7 @@ pub(super) mod tests {
             checkpoint_slots: 100,
             rest_after_us: 10_000_000,
             awake_max: 1_000,
+            tombstones_after_us: 60_000_000,
             resting_bytes_max: 1 << 20,
             forgotten: Forgotten::Nothing,
             is_new: false,

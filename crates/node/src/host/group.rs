@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use quorate_object::Objects;
-use quorate_protocol::chain::{self, Chain};
-use quorate_protocol::paxos::{self, Paxos};
 use quorate_protocol::{
-    Configuration, Cx, Effect, Effects, Event, GroupId, Instant, NodeId, Payload, Proposal, Replica, Slot,
+    Configuration, Cx, Effect, Event, GroupId, Instant, NodeId, Payload, Proposal, Replica, Slot, chain, paxos,
+    register,
 };
 use quorate_wal::Lsn;
 
@@ -14,7 +13,7 @@ use super::quarantine::isolate;
 use super::transfer::empty_content;
 use crate::ahead::Ahead;
 use crate::machine::{Content, Machine};
-use crate::replica::{AnyEvent, AnyMessage, AnyReplica, Protocol};
+use crate::replica::{AnyEffects, AnyEvent, AnyMessage, AnyReplica, AnyRequest, Protocol};
 use crate::root::{Durability, Groups, Namespace};
 use crate::volume::volume_of;
 
@@ -186,17 +185,16 @@ impl Group {
     }
 
     /// A step of its replica. A chain's head executes commands before it proposes what has become of them.
-    pub(super) fn step(
-        &mut self,
-        cx: &mut Cx<'_>,
-        event: AnyEvent,
-        effects: &mut Effects<Paxos>,
-        chain_effects: &mut Effects<Chain>,
-    ) {
+    pub(super) fn step(&mut self, cx: &mut Cx<'_>, event: AnyEvent, effects: &mut AnyEffects) {
         match &mut self.replica {
             AnyReplica::Paxos(replica) => {
                 if let Some(event) = of_paxos(event) {
-                    replica.step(cx, event, effects);
+                    replica.step(cx, event, &mut effects.paxos);
+                }
+            }
+            AnyReplica::Register(replica) => {
+                if let Some(event) = of_register(event) {
+                    replica.core_mut().step(cx, event, &mut effects.register);
                 }
             }
             AnyReplica::Chain(replica) => {
@@ -211,13 +209,13 @@ impl Group {
                             }
                             Err(why) => {
                                 let proposal = Proposal::Commands(envelopes);
-                                return chain_effects.list.push(Effect::Refused { proposal, why });
+                                return effects.chain.list.push(Effect::Refused { proposal, why });
                             }
                         }
                     }
                     event => event,
                 };
-                replica.step(cx, event, chain_effects);
+                replica.step(cx, event, &mut effects.chain);
             }
         }
     }
@@ -282,8 +280,20 @@ fn of_paxos(event: AnyEvent) -> Option<Event<paxos::Message>> {
 fn of_chain(event: AnyEvent) -> Option<Event<chain::Message, chain::Request>> {
     Some(match event {
         Event::Received { from, message: AnyMessage::Chain(message) } => Event::Received { from, message },
-        Event::Received { .. } => return None,
-        Event::Requested(request) => Event::Requested(request),
+        Event::Requested(AnyRequest::Chain(request)) => Event::Requested(request),
+        Event::Received { .. } | Event::Requested(_) => return None,
+        Event::Proposed(proposal) => Event::Proposed(proposal),
+        Event::Suspected(node) => Event::Suspected(node),
+        Event::Silenced(node) => Event::Silenced(node),
+        Event::Woken => Event::Woken,
+    })
+}
+
+fn of_register(event: AnyEvent) -> Option<Event<register::Message, register::Request>> {
+    Some(match event {
+        Event::Received { from, message: AnyMessage::Register(message) } => Event::Received { from, message },
+        Event::Requested(AnyRequest::Register(request)) => Event::Requested(request),
+        Event::Received { .. } | Event::Requested(_) => return None,
         Event::Proposed(proposal) => Event::Proposed(proposal),
         Event::Suspected(node) => Event::Suspected(node),
         Event::Silenced(node) => Event::Silenced(node),

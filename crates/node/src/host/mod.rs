@@ -21,18 +21,21 @@ pub(crate) mod checkpoints;
 mod directory;
 mod dispatch;
 mod flush;
+mod grid;
 mod group;
 mod losses;
 mod open;
 mod own;
 mod perform;
 mod quarantine;
+mod registers;
 mod relief;
 mod replay;
 mod requests;
 mod resting;
 mod routes;
 mod status;
+mod tombstones;
 mod transfer;
 mod unstored;
 mod upkeep;
@@ -42,10 +45,8 @@ use std::collections::VecDeque;
 use hashbrown::HashMap;
 use quorate_checkpoint::Batch;
 use quorate_object::Outcome;
-use quorate_protocol::chain::Chain;
-use quorate_protocol::paxos::Paxos;
 use quorate_protocol::peers::{Peers, Timing};
-use quorate_protocol::{Cx, Effects, Event, GroupId, Instant, NodeId, Stamp};
+use quorate_protocol::{Cx, Event, GroupId, Instant, NodeId, Stamp};
 use quorate_wal::{Lsn, Storage, Wal};
 use slab::Slab;
 
@@ -65,7 +66,7 @@ use crate::frame::{Access, Bounce, FrameError, Header, Message, decode_frame, me
 use crate::hash::FixedState;
 use crate::outbox::{Carrier, Outbox};
 use crate::planted::{self, Planted};
-use crate::replica::{AnyEvent, AnyMessage};
+use crate::replica::{AnyEffects, AnyEvent, AnyMessage};
 use crate::root::{NodeRecord, RootState, Settings};
 use crate::timers::Timers;
 use chains::TermAnswer;
@@ -97,6 +98,8 @@ pub struct HostSettings {
     pub rest_after_us: u64,
     /// ... and if more than this are awake, at once.
     pub awake_max: usize,
+    /// Tombstones of registers are collected so long after they were before.
+    pub tombstones_after_us: u64,
     /// What own groups at rest may take in memory; the others are in the checkpoint store only.
     pub resting_bytes_max: usize,
     /// What the last stop may have lost.
@@ -189,6 +192,8 @@ pub struct Host {
     client_count: u64,
     /// When each node was last found to be suspected no more: coordination returns to it only after a while.
     recovered_at: HashMap<NodeId, Instant, FixedState>,
+    /// When each node came to be suspected last.
+    suspected_at: HashMap<NodeId, Instant, FixedState>,
     /// In boxes, so that places which are free cost little.
     groups: Slab<Box<Group>>,
     index: HashMap<GroupId, u32, FixedState>,
@@ -210,8 +215,7 @@ pub struct Host {
     todo: VecDeque<(u32, GroupId, AnyEvent)>,
     /// Within [`Host::run`].
     running: bool,
-    effects: Effects<Paxos>,
-    chain_effects: Effects<Chain>,
+    effects: AnyEffects,
     gathered: Vec<u32>,
     /// What was executed, if somebody observes: a hash of each value.
     executed: Vec<(GroupId, quorate_protocol::Slot, u64)>,
@@ -221,6 +225,7 @@ pub struct Host {
     transfers: transfer::Transfers,
     own: own::OwnGroups,
     terms: chains::Terms,
+    registers: registers::Registers,
     here: resting::OwnHere,
     /// Groups that this node coordinates though it is not the member they were born with.
     displaced: VecDeque<(u32, GroupId)>,
@@ -294,6 +299,10 @@ pub struct Counters {
     pub woken_from_store: u64,
     /// Configurations of chains that this node has proposed.
     pub chains_changed: u64,
+    /// Configurations of registers that this node has begun to make ready to be retired.
+    pub registers_retired: u64,
+    /// Tombstones of registers that this node has seen to being forgotten.
+    pub tombstones_forgotten: u64,
     /// Reads that members of chains answered without asking.
     pub reads_clean: u64,
 }
@@ -313,10 +322,13 @@ impl Host {
         }
         self.send_heartbeat(node);
         self.resend_operations_to(node);
+        self.tell_registers_of_link(node, true);
     }
 
     pub fn unlinked(&mut self, node: NodeId) {
         self.linked.retain(|&linked| linked != node);
+        self.tell_registers_of_link(node, false);
+        self.run();
     }
 
     /// Takes a whole frame from the node that the link leads to.
@@ -506,6 +518,8 @@ impl Host {
             Message::TermAnswer { parent, asked_at, number, left_us, confirmed } => {
                 self.handle_term_answer(from, TermAnswer { parent, asked_at, number, left_us, confirmed })
             }
+            Message::Drain { group, epoch } => self.handle_drain(from, group, epoch),
+            Message::Drained { group, epoch } => self.handle_drained(from, group, epoch),
             Message::StatusQuestion { nonce } => self.handle_status_question(from, nonce),
             Message::StatusAnswer { nonce, bytes } => self.handle_status_answer(from, nonce, bytes),
         }
@@ -567,12 +581,12 @@ impl Host {
             peers: &self.peers,
             nonsense_count: &mut self.counters.nonsense,
         };
-        let (effects, chain_effects) = (&mut self.effects, &mut self.chain_effects);
+        let effects = &mut self.effects;
         let stepped = isolate(|| {
             if panics {
                 panic_as_planned();
             }
-            group.step(&mut cx, event, effects, chain_effects);
+            group.step(&mut cx, event, effects);
         });
         match stepped {
             Ok(()) => {
@@ -581,8 +595,7 @@ impl Host {
                 self.note_quiet(index);
             }
             Err(words) => {
-                self.effects.list.clear();
-                self.chain_effects.list.clear();
+                self.effects.clear();
                 self.quarantine(index, "taking a step", words);
             }
         }

@@ -6,7 +6,8 @@ use hashbrown::HashMap;
 use quorate_checkpoint::{Store, StoreError};
 use quorate_protocol::peers::Peers;
 use quorate_protocol::quorum::QuorumSystem;
-use quorate_protocol::{Configuration, Effects, GroupId, NodeId, Slot, Stamp};
+use quorate_protocol::wire::Malformed;
+use quorate_protocol::{Configuration, GroupId, NodeId, Slot, Stamp};
 use quorate_wal::{Lsn, Storage, Wal};
 use roaring::RoaringTreemap;
 use slab::Slab;
@@ -26,6 +27,7 @@ use crate::entry::Operations;
 use crate::hash::FixedState;
 use crate::machine::{Content, Machine};
 use crate::outbox::Outbox;
+use crate::register::RegisterReplica;
 use crate::replica::Protocol;
 use crate::rest::{Glance, glance, is_rest};
 use crate::results::Results;
@@ -91,6 +93,9 @@ impl Host {
             if group.state != GroupState::Quarantined {
                 group.replica.restored();
             }
+            if let Some(replica) = group.replica.register_mut() {
+                replica.core_mut().set_start(host.settings.start);
+            }
             match own.stored_in.get(&group.id()) {
                 Some(&start) => host.here.losses.judge(&mut group, start),
                 None if group.state == GroupState::Alive => {
@@ -120,6 +125,7 @@ impl Host {
         host.start_timers();
         host.ask_for_directory();
         host.reconcile_all_own_groups();
+        host.tell_registers();
         host.tell_chains();
         host.run();
         Ok((host, report))
@@ -137,6 +143,7 @@ impl Host {
             seen: HashMap::default(),
             client_count: 0,
             recovered_at: HashMap::default(),
+            suspected_at: HashMap::default(),
             groups: Slab::new(),
             index: HashMap::default(),
             directory,
@@ -154,8 +161,7 @@ impl Host {
             held: VecDeque::new(),
             todo: VecDeque::new(),
             running: false,
-            effects: Effects::default(),
-            chain_effects: Effects::default(),
+            effects: crate::replica::AnyEffects::default(),
             gathered: Vec::new(),
             executed: Vec::new(),
             applied: Vec::new(),
@@ -163,6 +169,7 @@ impl Host {
             transfers: super::transfer::Transfers::default(),
             own: super::own::OwnGroups::default(),
             terms: super::chains::Terms::default(),
+            registers: super::registers::Registers::default(),
             here: super::resting::OwnHere::default(),
             displaced: VecDeque::new(),
             sweeps: VecDeque::new(),
@@ -477,6 +484,19 @@ fn restore_group(
     group.state = state;
     let next_slot = position.next_slot();
     group.replica.restore(position);
+    if unreadable.is_none()
+        && state == GroupState::Alive
+        && let Some(replica) = group.replica.register_mut()
+    {
+        match restore_versions(replica, id, store) {
+            Ok(Ok(())) => {}
+            Ok(Err(malformed)) => unreadable = Some(Unreadable::Malformed(malformed.to_string())),
+            Err(error) => {
+                report.damage.push(format!("the checkpoint of group {} cannot be read: {error}", id.0));
+                group.state = GroupState::Damaged;
+            }
+        }
+    }
     group.checkpoint = CheckpointState { next_slot, covered_below, ..CheckpointState::default() };
     if let Some(reason) = unreadable {
         give_up_unreadable(&mut group, me, "reading its checkpoint", reason, faults);
@@ -484,10 +504,31 @@ fn restore_group(
     group
 }
 
+/// What a register group holds, behind the head of its checkpoint.
+fn restore_versions(
+    replica: &mut RegisterReplica,
+    id: GroupId,
+    store: &impl Store,
+) -> Result<Result<(), Malformed>, StoreError> {
+    let mut restored = Ok(());
+    store.for_each(id.0, &mut |name, bytes| {
+        if restored.is_ok() {
+            restored = take_name(name).and_then(|name| match name {
+                Name::Object(key) => replica.restore_version(key, bytes),
+                Name::Run(_) | Name::Children => Ok(()),
+            });
+        }
+    })?;
+    Ok(restored)
+}
+
 /// The store's own error says that it is damaged; otherwise there is a reason why something in it says nothing.
 fn restore_machine(id: GroupId, meta: &Meta, store: &impl Store) -> Result<Result<Machine, Unreadable>, StoreError> {
     let mut content = empty_content(id, meta.hash_key);
     let mut results = Results::default();
+    if meta.position.protocol().is_register() {
+        return Ok(Ok(Machine::restored(meta.time, results, content)));
+    }
     let mut children = Vec::new();
     let mut restored = Ok(());
     store.for_each(id.0, &mut |name, bytes| {

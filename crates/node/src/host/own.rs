@@ -184,6 +184,16 @@ impl Host {
         self.deliver_mail(index, id);
     }
 
+    /// Of a volume that is born. What other replicas have said meanwhile may be from before they were started anew, which no
+    /// link would deliver any more: they say it again.
+    pub(super) fn deliver_requests(&mut self, id: GroupId) {
+        for mail in self.take_mail(id) {
+            if let MailContent::Request { access, envelope } = mail.content {
+                self.handle_request(mail.from, id, mail.epoch, access, &envelope);
+            }
+        }
+    }
+
     /// What has waited for a group goes to it.
     pub(super) fn deliver_mail(&mut self, index: u32, id: GroupId) {
         for mail in self.take_mail(id) {
@@ -440,7 +450,7 @@ impl Host {
             };
             self.own.asked.insert(group, (now, times + 1));
             let insist = times > 0;
-            let here = self.find(group).map(|index| self.groups[index as usize].replica.coordinator());
+            let here = self.find(group).and_then(|index| self.groups[index as usize].replica.coordinator());
             let first = here.unwrap_or(members[0]);
             for &member in members.iter().filter(|&&member| insist || member == first) {
                 if member == self.settings.node {

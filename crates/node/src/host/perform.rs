@@ -17,12 +17,14 @@ use crate::root::{Durability, ROOT};
 impl Host {
     pub(super) fn perform(&mut self, index: u32) {
         let mut effects = std::mem::take(&mut self.effects);
-        self.perform_all(index, &mut effects);
+        self.perform_all(index, &mut effects.paxos);
+        self.perform_all(index, &mut effects.chain);
+        let is_register = !effects.register.list.is_empty();
+        self.perform_all(index, &mut effects.register);
         self.effects = effects;
-        if !self.chain_effects.list.is_empty() {
-            let mut effects = std::mem::take(&mut self.chain_effects);
-            self.perform_all(index, &mut effects);
-            self.chain_effects = effects;
+        if is_register && self.groups.contains(index as usize) {
+            self.want_checkpoint(index);
+            self.note_unstored(index);
         }
     }
 
@@ -45,6 +47,7 @@ impl Host {
                     }
                 }
                 Effect::Refused { proposal, why } => self.refuse(index, &proposal, why),
+                Effect::Answered(answer) => self.take_register_answer(index, R::answer(answer)),
                 Effect::CatchUp { peer, from } => self.catch_ups.push((index, peer, from)),
                 Effect::WakeAt(at) => {
                     let group = self.groups[index as usize].id();
@@ -61,13 +64,13 @@ impl Host {
         group.checkpoint.bytes += self.scratch.len() as u64;
         group.checkpoint.changed = true;
         // With another configuration, updates in flight may be void.
-        if R::slot_of(record).is_none() {
+        let kind = R::kind_of(record, &mut group.replica);
+        if kind == Kind::State {
             group.ahead = None;
         }
         if group.durability == Durability::Memory {
             return;
         }
-        let kind = R::slot_of(record).map_or(Kind::State, |slot| Kind::Slot(slot.0));
         self.wal.append(group.id().0, kind, &self.scratch);
         group.lsn = self.wal.appended();
     }

@@ -85,6 +85,7 @@ impl Host {
             self.bounce(ticket.node, ticket.start, ticket.number, Bounce::Silent);
         }
         self.bounce_reads_of(id, Bounce::Silent);
+        self.lose_register(id, Bounce::Silent);
         self.turn_away_from(self.settings.node, id);
         if durability == Durability::Memory {
             self.remember_given_up();

@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 use quorate_checkpoint::Store;
-use quorate_protocol::{GroupId, NodeId};
+use quorate_protocol::{Epoch, GroupId, NodeId, Slot};
 use quorate_wal::{Kind, Recovered};
 
 use super::Fault;
@@ -13,6 +13,9 @@ use super::quarantine::isolate;
 use crate::hash::FixedState;
 use crate::replica::AnyRecord;
 
+/// See [`AnyRecord::order`].
+type Order = (Epoch, u8, Slot);
+
 pub(super) struct Replay<'a, 'b, S> {
     me: NodeId,
     groups: &'a mut Vec<Group>,
@@ -21,8 +24,8 @@ pub(super) struct Replay<'a, 'b, S> {
     /// Records of groups that nothing is known of so far. What was carried on stands behind what is newer, so that a
     /// group's birth may come last.
     early: HashMap<u64, Vec<(Kind, Vec<u8>)>, FixedState>,
-    /// Records of chains, by the place of their group: they are restored in their order, once all are there.
-    ordered: HashMap<usize, Vec<AnyRecord>, FixedState>,
+    /// Records of chains and registers, by the place of their group: they are restored in their order, once all are there.
+    ordered: HashMap<usize, Vec<(Order, AnyRecord)>, FixedState>,
     /// Own groups that were born, and nobody can read as what.
     lost: Vec<GroupId>,
     faults: &'a mut Vec<Fault>,
@@ -81,12 +84,12 @@ impl<'a, 'b, S: Store> Replay<'a, 'b, S> {
     }
 
     pub(super) fn finish(mut self) -> Rest {
-        let mut ordered: Vec<(usize, Vec<AnyRecord>)> = self.ordered.drain().collect();
+        let mut ordered: Vec<(usize, Vec<(Order, AnyRecord)>)> = self.ordered.drain().collect();
         ordered.sort_unstable_by_key(|(at, _)| *at);
         for (at, mut records) in ordered {
-            records.sort_by_key(|record| record.order());
-            for record in records {
-                self.restore_record(at, record);
+            records.sort_by_key(|(order, _)| *order);
+            for ((.., number), record) in records {
+                self.restore_record(at, record, number);
             }
         }
         let of_lost = |group: &u64| self.lost.contains(&GroupId(*group));
@@ -129,18 +132,20 @@ impl<'a, 'b, S: Store> Replay<'a, 'b, S> {
         let covered = matches!(kind, Kind::Slot(slot) if slot < group.checkpoint.next_slot.0);
         group.checkpoint.bytes += if covered { 0 } else { bytes.len() as u64 };
         group.checkpoint.changed = true;
-        match record.order() {
-            Some(_) => self.ordered.entry(at).or_default().push(record),
-            None => self.restore_record(at, record),
+        match record.order(kind) {
+            // What the store holds of a register is newer.
+            Some(_) if covered && matches!(record, AnyRecord::Register(_)) => {}
+            Some(order) => self.ordered.entry(at).or_default().push((order, record)),
+            None => self.restore_record(at, record, Slot(0)),
         }
     }
 
-    fn restore_record(&mut self, at: usize, record: AnyRecord) {
+    fn restore_record(&mut self, at: usize, record: AnyRecord, number: Slot) {
         let group = &mut self.groups[at];
         if group.state == GroupState::Quarantined {
             return;
         }
-        if let Err(words) = isolate(|| group.replica.restore_record(record)) {
+        if let Err(words) = isolate(|| group.replica.restore_record(record, number)) {
             give_up_unreadable(group, self.me, "reading its log", Unreadable::Panicked(words), self.faults);
         }
     }

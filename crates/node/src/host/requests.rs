@@ -9,6 +9,7 @@ use crate::clock::WALLS_APART_MAX_MS;
 use crate::envelope::{ENVELOPE_BYTES_MAX, Envelope, Ticket};
 use crate::frame::{Access, Bounce, Message, Position, encode_reply};
 use crate::machine::{Content, ReadAnswer};
+use crate::planted::{self, Planted};
 use crate::volume::VolumeCommand;
 
 /// Commands are proposed in slots of at most about this size.
@@ -17,6 +18,9 @@ pub const SLOT_BYTES_MAX: usize = 1 << 20;
 /// Buffers of answered reads that are kept for the next ones, and the largest that is worth it.
 const READ_BUFFERS_MAX: usize = 64;
 const READ_BUFFER_BYTES_MAX: usize = 4096;
+
+/// What a register group's replicas are born with: its epochs travel with what they say.
+const REGISTER_EPOCH: Epoch = Epoch(0);
 
 /// A read on its way to being answered here.
 pub struct Read {
@@ -49,9 +53,16 @@ impl Host {
             return self.bounce(from, start, number, Bounce::NotBelieved);
         }
         let found = self.rouse(group);
+        let register = found.filter(|&index| self.groups[index as usize].replica.protocol().is_register());
+        let is_meant = epoch == Epoch(self.settings.start) || planted::is(Planted::RegisterStartIgnored);
+        if register.is_some() && access == Access::Write && !is_meant {
+            // What an earlier start of this node has made of it, nobody knows.
+            return self.bounce(from, start, number, Bounce::Uncertain { coordinator: None });
+        }
+        let born_at = if register.is_some() { REGISTER_EPOCH } else { epoch };
         let state = |index: u32| {
             let group = &self.groups[index as usize];
-            (group.configuration.epoch == epoch).then_some((index, group.state))
+            (group.configuration.epoch == born_at).then_some((index, group.state))
         };
         let index = match found.and_then(state) {
             Some((index, GroupState::Alive)) => index,
@@ -70,6 +81,9 @@ impl Host {
             }
         };
         self.groups[index as usize].used_at = self.clock.now();
+        if register.is_some() {
+            return self.ask_register(index, &envelope);
+        }
         match access {
             Access::Write if self.is_too_large_now(index, &envelope) => {
                 self.bounce(from, start, number, Bounce::OutOfMemory);

@@ -23,8 +23,11 @@ const REMEMBERED_MAX: usize = 1 << 16;
 /// Where a command is to go.
 pub(super) struct Route {
     pub group: GroupId,
+    /// Of a register group, the start of the member that is asked: see [`crate::frame::Message::Request`].
     pub epoch: Epoch,
     pub coordinator: NodeId,
+    /// Whoever is asked is the only one that may be asked again.
+    pub binds: bool,
 }
 
 pub(super) enum NoRoute {
@@ -33,6 +36,8 @@ pub(super) enum NoRoute {
     NoQuorum,
     /// Whoever is to be asked is suspected, and a chain without it will come.
     Changing,
+    /// Whoever may have carried the write out was started anew since, and knows nothing of it.
+    Lost,
 }
 
 /// An own group, as an operation on its object knows it.
@@ -54,9 +59,13 @@ impl Host {
         target: Target,
         own: Option<&OwnPlace>,
         told: Option<NodeId>,
+        bound: Option<(NodeId, u32)>,
     ) -> Result<Route, NoRoute> {
         let place = match self.directory.resolve(target) {
             Ok(place) if own.is_none() && place.protocol.is_chain() => place,
+            Ok(place) if own.is_none() && place.protocol.is_register() => {
+                return self.route_to_register(place, access, told, bound);
+            }
             _ => return self.route(target, own, told),
         };
         let (group, me) = (place.group, self.settings.node);
@@ -85,7 +94,7 @@ impl Host {
             None => members[members.len() - 1],
         };
         // The epoch travels with what the replicas say to each other.
-        let route = Route { group, epoch: Epoch(0), coordinator };
+        let route = Route { group, epoch: Epoch(0), coordinator, binds: false };
         if live(coordinator) { Ok(route) } else { Err(NoRoute::Changing) }
     }
 
@@ -113,7 +122,7 @@ impl Host {
         // reaches that one: whoever is told of it goes there.
         let believed = match (told, here) {
             (Some(node), _) => node,
-            (None, Some(group)) if group.is_alive() => group.replica.coordinator(),
+            (None, Some(group)) if group.is_alive() => group.replica.coordinator().unwrap_or(members[0]),
             (None, _) => hint.or_else(|| self.here.resting.coordinator(group)).unwrap_or(members[0]),
         };
         let at = members.iter().position(|&member| member == believed).unwrap_or(0);
@@ -122,7 +131,7 @@ impl Host {
             .map(|step| members[(at + step) % members.len()])
             .find(|&member| live(member))
             .unwrap_or(believed);
-        Ok(Route { group, epoch, coordinator })
+        Ok(Route { group, epoch, coordinator, binds: false })
     }
 
     /// The own group of a key's object, as far as this node knows.

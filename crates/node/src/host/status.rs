@@ -170,7 +170,8 @@ impl Host {
             });
             for (index, volume) in namespace.volumes.iter().enumerate() {
                 let report = |node: u32| by_group.get(&(node, volume.group)).copied();
-                status.volumes.push(volume_status(number, index as u32, volume, report));
+                let is_ordered = namespace.settings.protocol.is_ordered();
+                status.volumes.push(volume_status(number, index as u32, volume, is_ordered, report));
             }
         }
         status
@@ -190,6 +191,7 @@ fn volume_status<'a>(
     namespace: u32,
     index: u32,
     volume: &crate::root::VolumeRecord,
+    is_ordered: bool,
     report: impl Fn(u32) -> Option<&'a GroupReport>,
 ) -> VolumeStatus {
     let coordinator = volume.members.iter().copied().find(|&node| report(node).is_some_and(|group| group.coordinating));
@@ -198,8 +200,10 @@ fn volume_status<'a>(
     let front = coordinator.and_then(next_slot).unwrap_or(ahead);
     let member = |&node: &u32| MemberStatus {
         node,
-        // A silent one stands where it stood.
-        lag: report(node).filter(|group| group.silent.is_none()).map(|group| front.saturating_sub(group.next_slot)),
+        // A silent one stands where it stood; members of registers are not behind each other.
+        lag: report(node)
+            .filter(|group| group.silent.is_none() && is_ordered)
+            .map(|group| front.saturating_sub(group.next_slot)),
         silent: report(node).and_then(|group| group.silent.clone()),
     };
     VolumeStatus {

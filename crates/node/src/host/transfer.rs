@@ -149,6 +149,8 @@ impl Host {
                 let body = chain::Body::Suffix { slots, frontier: next_slot };
                 AnyMessage::Chain(chain::Message { epoch: replica.epoch(), body })
             }
+            // Its records fill no slots, and its members help each other in their own words.
+            AnyReplica::Register(_) => return 0,
         };
         self.outbox.send(peer, &Message::Replica { group: id, epoch: group.configuration.epoch, message });
         bytes.max(1)
@@ -349,7 +351,7 @@ fn position_of_install(mine: Position, theirs: Position) -> Option<Position> {
             let chain::Position { next_slot, time, stopped, .. } = theirs;
             Some(Position::Chain(chain::Position { next_slot, time, stopped, ..mine }))
         }
-        (Position::Paxos(_) | Position::Chain(_), _) => None,
+        (Position::Paxos(_) | Position::Chain(_) | Position::Register(_), _) => None,
     }
 }
 

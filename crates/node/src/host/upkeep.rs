@@ -88,6 +88,7 @@ impl Host {
             self.hand_over_all();
         }
         self.tend_chains();
+        self.tend_registers();
         self.timers.set(now.after_us(self.settings.timing.heartbeat_us), Timer::Heartbeat);
     }
 
@@ -99,6 +100,7 @@ impl Host {
     /// Every group that this node was believed to coordinate is told, a few a turn; a group asked for is told at once
     /// by whoever asks.
     fn suspect(&mut self, node: NodeId) {
+        self.suspected_at.insert(node, self.clock.now());
         // One that has begun leads over groups that have believed in that node again since.
         self.sweeps.retain(|sweep| sweep.node != node);
         self.sweeps.push_back(Sweep { node, place: 0 });
@@ -116,7 +118,7 @@ impl Host {
             }
             sweep.place += 1;
             let Some(group) = self.groups.get(place) else { continue };
-            if group.is_alive() && group.replica.coordinator() == node {
+            if group.is_alive() && group.replica.depends_on(node) {
                 self.plan(place as u32, Event::Suspected(node));
                 told += 1;
                 if told == TOLD_PER_TURN {

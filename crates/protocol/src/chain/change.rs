@@ -54,7 +54,11 @@ impl Chain {
             return;
         }
         if !planted::is(Planted::ChainAdoptedNotPersisted) {
-            out.persist(Record::Adopted { membership: membership.clone(), decided: self.history.decided() });
+            let since = match membership.place(self.me) {
+                Place::Joining | Place::Outside => membership.epoch,
+                Place::Member(_) => self.since,
+            };
+            out.persist(Record::Adopted { membership: membership.clone(), decided: self.history.decided(), since });
         }
         let was_head = self.is_head();
         if was_head && membership.place(self.me) == Place::Outside {
@@ -117,6 +121,22 @@ impl Chain {
         }
     }
 
+    /// Records of configurations before this one may be gone from the log.
+    pub(super) fn restore_adopted(&mut self, membership: Arc<Membership>, decided: Slot, since: Epoch) {
+        if !planted::is(Planted::ChainRemovalForgetsDecided) {
+            self.history.decide_below(decided);
+        }
+        if self.restored_at < since && !planted::is(Planted::ChainRejoinKeepsSuffix) {
+            self.history.truncate(self.history.decided(), self.time);
+        }
+        if membership.epoch > self.epoch() {
+            self.change_to(membership);
+        }
+        if !planted::is(Planted::ChainRejoinKeepsSuffix) {
+            self.since = self.since.max(since);
+        }
+    }
+
     /// Only what a prefix of the log says is here, and only what is no remnant of a membership that has ended.
     pub(super) fn restore_update(&mut self, epoch: Epoch, slot: Slot, value: Value, frontier: Slot) {
         if epoch < self.since || slot < self.history.decided() || slot > self.history.received() || self.has_stop() {
@@ -132,6 +152,7 @@ impl Chain {
             self.established |= matches!(self.place, Place::Member(_));
         }
         self.history.push(value);
+        self.restored_at = epoch;
         self.history.decide_below(frontier);
         self.durable = self.history.next_slot();
     }

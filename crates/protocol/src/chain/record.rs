@@ -7,13 +7,14 @@ use crate::id::{Epoch, Slot, Stamp, Value};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// The configuration that the replica acts in from here on. Every slot below `decided` is known as that: if the replica
-    /// joins anew, all that it has above is void.
-    Adopted { membership: Arc<Membership>, decided: Slot },
+    /// The configuration that the replica acts in from here on. Every slot below `decided` is known as that; what it has above
+    /// of epochs before `since` is void, since it has joined anew. So the newest of these says all that those before it did.
+    Adopted { membership: Arc<Membership>, decided: Slot, since: Epoch },
     /// An update as it was ordered or received at `epoch`, when every slot below `frontier` was known as decided.
     Update { epoch: Epoch, slot: Slot, value: Value, frontier: Slot },
-    /// The joining node holds everything decided, and nothing is decided without it at `epoch` any more.
-    Joined { epoch: Epoch },
+    /// The joining node holds everything decided, and nothing is decided without it in this configuration any more. Otherwise
+    /// as when that was adopted.
+    Joined { membership: Arc<Membership>, decided: Slot, since: Epoch },
     /// The state up to this position is kept elsewhere.
     Checkpoint(Position),
 }
@@ -26,7 +27,7 @@ impl Record {
             Record::Checkpoint(position) => (position.membership.epoch, 0, position.next_slot),
             Record::Adopted { membership, .. } => (membership.epoch, 1, Slot(0)),
             Record::Update { epoch, slot, .. } => (*epoch, 2, *slot),
-            Record::Joined { epoch } => (*epoch, 3, Slot(0)),
+            Record::Joined { membership, .. } => (membership.epoch, 3, Slot(0)),
         }
     }
 

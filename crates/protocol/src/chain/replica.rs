@@ -26,6 +26,8 @@ pub struct Chain {
     pub(super) time: Stamp,
     pub(super) stopped: bool,
     pub(super) since: Epoch,
+    /// The epoch of the newest update that was restored.
+    pub(super) restored_at: Epoch,
     /// Whether this member may decide and answer as the tail: who has joined hears its predecessor first.
     pub(super) established: bool,
     /// False while the records of an earlier run are restored.
@@ -104,6 +106,7 @@ impl Chain {
         assert!(membership.members.len() <= super::MEMBERS_MAX, "{membership:?}");
         Chain {
             since: membership.epoch,
+            restored_at: Epoch(0),
             membership,
             me,
             place,
@@ -413,16 +416,11 @@ impl Replica for Chain {
 
     fn restore(&mut self, record: Record) {
         match record {
-            Record::Adopted { membership, decided } => {
-                if !planted::is(Planted::ChainRemovalForgetsDecided) {
-                    self.history.decide_below(decided);
-                }
-                if membership.epoch > self.epoch() {
-                    self.change_to(membership);
-                }
-            }
+            Record::Adopted { membership, decided, since } => self.restore_adopted(membership, decided, since),
             Record::Update { epoch, slot, value, frontier } => self.restore_update(epoch, slot, value, frontier),
-            Record::Joined { epoch } => {
+            Record::Joined { membership, decided, since } => {
+                let epoch = membership.epoch;
+                self.restore_adopted(membership, decided, since);
                 if epoch == self.epoch() && !planted::is(Planted::ChainJoinedNotPersisted) {
                     self.extension = Extension::Joined { durable: true };
                 }

@@ -38,7 +38,8 @@ impl Chain {
         let answered = self.history.decided().max(floor);
         if self.extension == Extension::Closing && self.joiner_held >= answered {
             self.extension = Extension::Joined { durable: false };
-            out.persist(Record::Joined { epoch: self.epoch() });
+            let (membership, decided, since) = (self.membership.clone(), self.history.decided(), self.since);
+            out.persist(Record::Joined { membership, decided, since });
             let kept = Body::Kept { next_slot: self.history.received(), joined: true };
             out.send_once_durable(self.me, self.message(kept));
         }

@@ -6,9 +6,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::mem;
 
-use super::operation::{Operation, Purpose};
+use super::operation::{Operation, Phase, Purpose};
 use super::view::{Nodes, Quorum};
-use super::{Answer, Body, Key, Register, Round, Tag};
+use super::{Answer, Body, Entry, Key, LIST_KEYS_MAX, Register, Round, Tag};
 use crate::effect::{Cx, Effects};
 use crate::id::{Epoch, Instant, NodeId};
 use crate::planted::{self, Planted};
@@ -67,6 +67,13 @@ enum Step {
 }
 
 impl Errand {
+    pub(super) fn awaits_fence(&self) -> Option<Epoch> {
+        match self.step {
+            Step::Await { epoch, .. } => Some(epoch),
+            _ => None,
+        }
+    }
+
     pub(super) fn is_retiring(&self) -> bool {
         matches!(self.step, Step::Inform | Step::List | Step::Move { .. } | Step::Raise)
     }
@@ -151,17 +158,15 @@ impl Register {
     fn ask_for(&mut self, mut errand: Errand, only: Nodes, out: &mut Effects<Register>) {
         let known = &self.known;
         let round = errand.round;
+        let list = |tombstones| {
+            let from = Key::after(errand.after.as_ref());
+            Body::List { round, from, tombstones, count: LIST_KEYS_MAX as u32 }
+        };
         let (whom, body) = match &errand.step {
             Step::Inform => (known.all(), Some(Body::Inform { stages: known.stages().to_vec() })),
-            Step::List => {
-                let body = Body::List { round, after: errand.after.clone(), tombstones: false };
-                (known.all_of(known.oldest()), Some(body))
-            }
+            Step::List => (known.all_of(known.oldest()), Some(list(false))),
             Step::Raise => (known.all_of(known.newest()), Some(Body::Raise { round, floor: errand.floor })),
-            Step::First | Step::Second { .. } => {
-                let body = Body::List { round, after: errand.after.clone(), tombstones: true };
-                (known.all(), Some(body))
-            }
+            Step::First | Step::Second { .. } => (known.all(), Some(list(true))),
             Step::Bury { tombstones, .. } => (known.all(), Some(Body::Bury { round, tombstones: tombstones.clone() })),
             Step::Forget { tombstones, .. } => {
                 (known.all(), Some(Body::Forget { round, tombstones: tombstones.clone() }))
@@ -204,12 +209,12 @@ impl Register {
         }
     }
 
-    pub(super) fn handle_listed(
+    pub(super) fn handle_listed_errand(
         &mut self,
         cx: &Cx<'_>,
         from: NodeId,
         round: Round,
-        page: (Vec<(Key, Tag)>, bool),
+        (entries, end): (Vec<Entry>, bool),
         floor: u64,
         out: &mut Effects<Register>,
     ) {
@@ -219,7 +224,7 @@ impl Register {
         if !listing || errand.answered & bit != 0 {
             return;
         }
-        errand.pages.push(page);
+        errand.pages.push((entries.into_iter().map(|entry| (entry.key, entry.tag)).collect(), end));
         errand.floor = errand.floor.max(floor);
         self.note(cx, from, out);
     }
@@ -333,8 +338,9 @@ impl Register {
         errand.retry_at = Instant::MAX;
         self.errand = Some(errand);
         for key in keys {
-            let number = self.next_operation();
-            self.begin(cx, Operation::new(Purpose::Move, key, number, Instant::MAX), out);
+            let mut operation = Operation::new(Purpose::Move, key, Phase::query());
+            operation.number = self.next_operation();
+            self.begin(cx, operation, out);
         }
     }
 

@@ -1,10 +1,9 @@
 //! A member's part: what it holds, and its answers. Every answer waits until what it says is on disk.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use core::ops::Bound;
 
-use super::{Body, Content, Key, LIST_BYTES_MAX, LIST_KEYS_MAX, Record, Register, Round, Tag, Version};
+use super::{Body, Content, Entry, Key, LIST_BYTES_MAX, Outline, Record, Register, Round, Tag, Version};
 use crate::effect::Effects;
 use crate::id::{Epoch, NodeId};
 
@@ -20,6 +19,8 @@ pub(super) struct Held {
 #[derive(Clone, Hash, Default)]
 pub(super) struct Objects {
     pub(super) held: BTreeMap<Key, Held>,
+    /// Those of them that are tombstones, which are looked for among many.
+    pub(super) tombstones: BTreeSet<Key>,
     /// No tombstone that was forgotten here had a higher counter.
     pub(super) floor: u64,
 }
@@ -34,30 +35,43 @@ impl Objects {
     pub(super) fn hold(&mut self, key: Key, version: Version) {
         let confirmed =
             self.held.get(&key).filter(|held| held.version.tag == version.tag).and_then(|held| held.confirmed);
+        match version.content {
+            Content::Tombstone => self.tombstones.insert(key.clone()),
+            Content::Value { .. } => self.tombstones.remove(&key),
+        };
         self.held.insert(key, Held { version, confirmed });
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.held.clear();
+        self.tombstones.clear();
     }
 
     pub(super) fn forget(&mut self, key: &Key, tag: Tag) {
         if self.held.get(key).is_some_and(|held| held.version.tag == tag) {
             self.held.remove(key);
+            self.tombstones.remove(key);
         }
         self.floor = self.floor.max(tag.counter);
     }
 
-    /// Keys in order, and whether these are all.
-    fn list(&self, after: Option<&Key>, tombstones: bool) -> (Vec<(Key, Tag)>, bool) {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let (mut keys, mut bytes) = (Vec::new(), 0);
-        let wanted = |held: &Held| !tombstones || held.version.content == Content::Tombstone;
-        let range = self.held.range((from, Bound::Unbounded));
-        for (key, held) in range.filter(|(_, held)| wanted(held)) {
+    /// So many in order of their keys, and whether these are all.
+    fn list(&self, from: &Key, tombstones: bool, count: usize) -> (Vec<Entry>, bool) {
+        let (mut entries, mut bytes) = (Vec::new(), 0);
+        let mut take = |key: &Key, held: &Held| {
             bytes += key.0.len();
-            if keys.len() == LIST_KEYS_MAX || bytes > LIST_BYTES_MAX && !keys.is_empty() {
-                return (keys, false);
+            let fits = entries.len() < count && (bytes <= LIST_BYTES_MAX || entries.is_empty());
+            if fits {
+                let outline = Outline::of(&held.version.content);
+                entries.push(Entry { key: key.clone(), tag: held.version.tag, outline });
             }
-            keys.push((key.clone(), held.version.tag));
-        }
-        (keys, true)
+            fits
+        };
+        let end = match tombstones {
+            false => self.held.range(from..).all(|(key, held)| take(key, held)),
+            true => self.tombstones.range(from..).all(|key| self.held.get(key).is_none_or(|held| take(key, held))),
+        };
+        (entries, end)
     }
 }
 
@@ -117,12 +131,12 @@ impl Register {
         &self,
         from: NodeId,
         round: Round,
-        after: Option<&Key>,
-        tombstones: bool,
+        key: &Key,
+        (tombstones, count): (bool, u32),
         out: &mut Effects<Register>,
     ) {
-        let (keys, end) = self.objects.list(after, tombstones);
-        self.answer(from, Body::Listed { round, keys, end, floor: self.objects.floor }, out);
+        let (entries, end) = self.objects.list(key, tombstones, count as usize);
+        self.answer(from, Body::Listed { round, entries, end, floor: self.objects.floor }, out);
     }
 
     pub(super) fn handle_raise(&mut self, from: NodeId, round: Round, floor: u64, out: &mut Effects<Register>) {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::{Choice, Content, Key, Stage, Tag, Version, View};
-use crate::id::{Ballot, Epoch};
+use crate::id::{Ballot, Epoch, Stamp};
 
 /// Names one phase of an operation, or one step of an errand. Answers repeat it. Never used again: starts are counted
 /// durably.
@@ -65,16 +65,17 @@ pub enum Body {
     /// The receiver knows more than the sender: inform me.
     Behind {},
 
-    /// Which keys do you hold after this one?
+    /// Which keys do you hold, from this one on? No more than so many. `tombstones`: of these only.
     List {
         round: Round,
-        after: Option<Key>,
+        from: Key,
         tombstones: bool,
+        count: u32,
     },
     /// Answers `List`, in order of the keys. `end`: there are no more.
     Listed {
         round: Round,
-        keys: Vec<(Key, Tag)>,
+        entries: Vec<Entry>,
         end: bool,
         floor: u64,
     },
@@ -158,6 +159,46 @@ pub enum Body {
         ballot: Ballot,
         promised: Ballot,
     },
+}
+
+/// What a listing says of a register.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Entry {
+    pub key: Key,
+    pub tag: Tag,
+    pub outline: Outline,
+}
+
+/// A content without its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outline {
+    Value { expires: Option<Stamp> },
+    Tombstone,
+}
+
+impl Outline {
+    pub(super) fn of(content: &Content) -> Outline {
+        match content {
+            Content::Value { expires, .. } => Outline::Value { expires: *expires },
+            Content::Tombstone => Outline::Tombstone,
+        }
+    }
+
+    /// Whether a read of it finds a value.
+    pub(super) fn is_live(self, now: Stamp) -> bool {
+        matches!(self, Outline::Value { expires } if expires.is_none_or(|expires| now < expires))
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Entry { key, tag, outline } = self;
+        match outline {
+            Outline::Tombstone => write!(f, "{key:?}: tombstone@{tag:?}"),
+            Outline::Value { expires: None } => write!(f, "{key:?}: value@{tag:?}"),
+            Outline::Value { expires: Some(stamp) } => write!(f, "{key:?}: value until {stamp:?}@{tag:?}"),
+        }
+    }
 }
 
 impl fmt::Debug for Round {

@@ -8,10 +8,11 @@
 //! travel and which clock is read.
 //!
 //! [`replica`] is the state and its entry points, [`member`] answers queries and stores, [`operation`] carries out what
-//! clients ask, [`renewal`] stores lazily what resized reads have found, [`errand`] moves state to a successor and forgets tombstones, [`view`] is what is known of configurations,
+//! clients ask, [`listing`] says which keys there are, [`renewal`] stores lazily what resized reads have found, [`errand`] moves state to a successor and forgets tombstones, [`view`] is what is known of configurations,
 //! [`succession`] is how members decide them by themselves, where no parent does, [`seal`] is how a group ends.
 
 mod errand;
+mod listing;
 mod member;
 mod message;
 mod operation;
@@ -24,7 +25,7 @@ mod succession;
 mod tag;
 mod view;
 
-pub use message::{Body, Message, Round};
+pub use message::{Body, Entry, Message, Outline, Round};
 pub use record::Record;
 pub use replica::{Pace, Register};
 pub use request::{Answer, Request, Status};
@@ -36,8 +37,10 @@ pub use view::{Stage, View};
 pub const MEMBERS_MAX: usize = 64;
 /// Operations that a replica carries out at once, and answers that it remembers; beyond it they are refused.
 pub const OPERATIONS_MAX: usize = 1 << 16;
+/// Listings among them: each holds up to a page of keys.
+pub const LISTINGS_MAX: usize = 256;
 /// Keys in one answer to a listing, and their bytes, if more than one key is in it.
-pub const LIST_KEYS_MAX: usize = 256;
+pub const LIST_KEYS_MAX: usize = 1024;
 pub const LIST_BYTES_MAX: usize = 1 << 20;
 /// No register is written so often: a tag above it is nonsense.
 pub const COUNTER_MAX: u64 = 1 << 62;

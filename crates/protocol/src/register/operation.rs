@@ -1,10 +1,11 @@
-//! What clients ask, and each key's move to a successor: a query, then a store where one is needed.
+//! What clients ask, and each key's move to a successor: a query, then a store where one is needed. Or a listing.
 //!
 //! A phase asks preferred quorums first, everybody not suspected after a while, suspects after another. It counts
 //! answers of members with the very same view; when the view changes it begins again, and a write that has a tag keeps it.
 
 use core::mem;
 
+use super::listing::Listing;
 use super::view::{Known, Nodes, Quorum};
 use super::{Answer, Body, Content, Key, Register, Round, Tag, Version};
 use crate::effect::{Cx, Effects};
@@ -14,6 +15,7 @@ use crate::planted::{self, Planted};
 #[derive(Clone, Hash)]
 pub(super) struct Operation {
     pub(super) purpose: Purpose,
+    /// Of a listing, the least that it may list.
     pub(super) key: Key,
     /// The newest epoch when its query began. What began early enough is over once a stage says so.
     pub(super) began: Epoch,
@@ -22,7 +24,7 @@ pub(super) struct Operation {
     pub(super) number: u64,
     pub(super) phase: Phase,
     asked: Nodes,
-    answered: Nodes,
+    pub(super) answered: Nodes,
     breadth: Breadth,
     /// When more members are asked, or the same again.
     next_at: Instant,
@@ -30,6 +32,7 @@ pub(super) struct Operation {
 
 #[derive(Clone, Debug, Hash)]
 pub(super) enum Purpose {
+    /// Of one register, or a listing.
     Read {
         token: u64,
     },
@@ -49,6 +52,7 @@ pub(super) enum Phase {
         version: Version,
         answer: Option<Answer>,
     },
+    List(Listing),
 }
 
 /// The highest version that a query has met.
@@ -70,14 +74,14 @@ enum Breadth {
 }
 
 impl Operation {
-    pub(super) fn new(purpose: Purpose, key: Key, number: u64, deadline_at: Instant) -> Operation {
+    pub(super) fn new(purpose: Purpose, key: Key, phase: Phase) -> Operation {
         Operation {
             purpose,
             key,
             began: Epoch(0),
-            deadline_at,
-            number,
-            phase: Phase::Query(Tally::default()),
+            deadline_at: Instant::MAX,
+            number: 0,
+            phase,
             asked: 0,
             answered: 0,
             breadth: Breadth::Preferred,
@@ -108,12 +112,13 @@ impl Operation {
                 Body::Query { round, key: self.key.clone(), content }
             }
             Phase::Store { version, .. } => Body::Store { round, key: self.key.clone(), version: version.clone() },
+            Phase::List(listing) => listing.body(round, self.key.clone()),
         }
     }
 
     fn quorum(&self) -> Quorum {
         match self.phase {
-            Phase::Query(_) => Quorum::Read,
+            Phase::Query(_) | Phase::List(_) => Quorum::Read,
             Phase::Store { .. } => Quorum::Write,
         }
     }
@@ -130,10 +135,22 @@ impl Operation {
 
     fn is_complete(&self, known: &Known) -> bool {
         let reached = self.stages(known).iter().all(|stage| known.is_quorum(stage, self.quorum(), self.answered));
-        let Phase::Query(tally) = &self.phase else { return reached };
+        let renewed = match &self.phase {
+            Phase::Store { .. } => return reached,
+            Phase::Query(tally) => tally.renewed,
+            // There may be keys that nobody has named yet.
+            Phase::List(_) if planted::is(Planted::RegisterListsFromOne) => return self.answered != 0,
+            Phase::List(_) => Epoch(0),
+        };
         let unchecked = planted::is(Planted::RegisterSmallerReadQuorum);
-        let wide = |stage| known.is_wide_enough(stage, self.answered, tally.renewed);
+        let wide = |stage| known.is_wide_enough(stage, self.answered, renewed);
         reached && (unchecked || self.stages(known).iter().all(wide))
+    }
+}
+
+impl Phase {
+    pub(super) fn query() -> Phase {
+        Phase::Query(Tally::default())
     }
 }
 
@@ -159,7 +176,7 @@ impl Register {
     /// Begins the operation's phase, under a round of its own.
     pub(super) fn begin(&mut self, cx: &Cx<'_>, mut operation: Operation, out: &mut Effects<Register>) {
         let round = self.next_round();
-        if let Phase::Query(_) = operation.phase {
+        if operation.quorum() == Quorum::Read {
             operation.began = self.known.newest().epoch();
         }
         operation.asked = operation.answered;
@@ -169,7 +186,8 @@ impl Register {
         let avoid = self.suspects(cx) & !operation.answered;
         let preferred = operation.stages(&self.known).iter();
         let mut wanted = preferred.fold(0, |set, stage| set | self.known.preferred(stage, quorum, turn, avoid));
-        if quorum == Quorum::Read && self.renewals.expects_old() {
+        let expects_old = self.renewals.expects_old() || matches!(operation.phase, Phase::List(_));
+        if quorum == Quorum::Read && expects_old {
             let stages = operation.stages(&self.known).iter();
             wanted = stages.fold(wanted, |set, stage| set | self.known.preferred_since(stage, turn, avoid));
         }
@@ -186,7 +204,8 @@ impl Register {
     }
 
     pub(super) fn suspects(&self, cx: &Cx<'_>) -> Nodes {
-        let suspected = self.known.nodes().iter().filter(|&&node| cx.peers.is_suspected(node));
+        let is_suspected = |node: &&NodeId| cx.peers.is_suspected(**node) || self.unreachable.contains(*node);
+        let suspected = self.known.nodes().iter().filter(is_suspected);
         suspected.fold(0, |set, &node| set | self.known.bit(node))
     }
 
@@ -257,7 +276,7 @@ impl Register {
         self.proceed(cx, round, operation, out);
     }
 
-    fn proceed(&mut self, cx: &Cx<'_>, round: Round, mut operation: Operation, out: &mut Effects<Register>) {
+    pub(super) fn proceed(&mut self, cx: &Cx<'_>, round: Round, mut operation: Operation, out: &mut Effects<Register>) {
         if !operation.is_complete(&self.known) {
             let exhausted = operation.asked & !operation.answered == 0;
             self.keep(round, operation);
@@ -271,7 +290,7 @@ impl Register {
             let is_old = self.is_resized_since(tally.renewed);
             self.renewals.note(is_old);
         }
-        match mem::replace(&mut operation.phase, Phase::Query(Tally::default())) {
+        match mem::replace(&mut operation.phase, Phase::query()) {
             Phase::Query(tally) => match operation.purpose.clone() {
                 Purpose::Read { token } => self.finish_read_query(cx, operation, token, tally, out),
                 Purpose::Write { token, content } => {
@@ -280,6 +299,7 @@ impl Register {
                 Purpose::Move => self.finish_move_query(cx, operation, tally, out),
             },
             Phase::Store { version, answer } => self.finish_store(cx, &operation, &version, answer, out),
+            Phase::List(listing) => self.finish_listing(cx, &operation, listing, out),
         }
     }
 
@@ -407,6 +427,7 @@ impl Register {
     pub(super) fn restart_operations(&mut self, cx: &Cx<'_>, out: &mut Effects<Register>) {
         let fence = self.known.newest().fence;
         self.due.clear();
+        self.listing_count = 0;
         for (_, mut operation) in mem::take(&mut self.operations) {
             operation.answered = 0;
             match (&operation.purpose, &operation.phase) {
@@ -416,8 +437,12 @@ impl Register {
                     self.end_unknown(&operation, out);
                 }
                 (Purpose::Write { .. }, Phase::Store { .. }) => self.begin(cx, operation, out),
+                (_, Phase::List(listing)) => {
+                    operation.phase = Phase::List(listing.anew());
+                    self.begin(cx, operation, out);
+                }
                 _ => {
-                    operation.phase = Phase::Query(Tally::default());
+                    operation.phase = Phase::query();
                     self.begin(cx, operation, out);
                 }
             }

@@ -2,6 +2,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::ops::Bound;
 
 use super::errand::Errand;
 use super::member::Objects;
@@ -11,7 +12,8 @@ use super::seal::LastWord;
 use super::succession::{Authority, Succession};
 use super::view::{Known, Nodes};
 use super::{
-    Answer, Body, COUNTER_MAX, Content, Key, Message, OPERATIONS_MAX, Record, Request, Round, Stage, Status, Tag, View,
+    Answer, Body, COUNTER_MAX, Content, Entry, Key, LIST_KEYS_MAX, LISTINGS_MAX, Message, OPERATIONS_MAX, Record,
+    Request, Round, Stage, Status, Tag, Version, View,
 };
 use crate::effect::{Cx, Effect, Effects, Event, Refusal, Replica};
 use crate::id::{Epoch, Instant, NodeId, Stamp};
@@ -31,6 +33,8 @@ pub struct Register {
     pub(super) operations: BTreeMap<Round, Operation>,
     /// When operations want to be looked at.
     pub(super) due: BTreeSet<(Instant, Round)>,
+    /// How many of them are listings.
+    pub(super) listing_count: usize,
     pub(super) errand: Option<Errand>,
     pub(super) succession: Succession,
     pub(super) renewals: Renewals,
@@ -53,6 +57,8 @@ pub struct Register {
     operation_number: u64,
     /// The earliest wish to be woken that the host still has.
     wish: Option<Instant>,
+    /// Nodes that the host has no way to at present: they are asked like suspects, last.
+    pub(super) unreachable: BTreeSet<NodeId>,
 }
 
 /// How long a phase waits before it asks more members, in microseconds.
@@ -82,6 +88,7 @@ impl Register {
             objects: Objects::default(),
             operations: BTreeMap::new(),
             due: BTreeSet::new(),
+            listing_count: 0,
             errand: None,
             succession: Succession::default(),
             renewals: Renewals::default(),
@@ -96,6 +103,7 @@ impl Register {
             round_number: 0,
             operation_number: 0,
             wish: None,
+            unreachable: BTreeSet::new(),
         }
     }
 
@@ -106,9 +114,51 @@ impl Register {
         self
     }
 
+    /// Said before its first step, where it was made before the count was known.
+    pub fn set_start(&mut self, start: u32) {
+        self.start = start;
+    }
+
+    /// A replica that is born again in one start of its node, after it was given up, counts its operations from above all that
+    /// it counted before: their tags must differ.
+    pub fn number_from(&mut self, first: u64) {
+        (self.round_number, self.operation_number) = (first, first);
+    }
+
+    /// Keys after this one, or from the first on, whose values have expired by `now`, among the next `count` that are held; and
+    /// where to go on, if there are more.
+    pub fn expired(&self, after: Option<&Key>, count: usize, now: Stamp) -> (Vec<Key>, Option<Key>) {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut held = self.objects.held.range((from, Bound::Unbounded));
+        let (mut expired, mut last) = (Vec::new(), None);
+        for (key, held) in held.by_ref().take(count) {
+            if held.version.content.is_expired(now) {
+                expired.push(key.clone());
+            }
+            last = Some(key);
+        }
+        let next = last.filter(|_| held.next().is_some()).cloned();
+        (expired, next)
+    }
+
+    /// Nobody will retry the write of this token, which was answered.
+    pub fn forget_answer(&mut self, token: u64) {
+        if let Some(Progress::Done(_)) = self.tokens.get(&token) {
+            self.tokens.remove(&token);
+        }
+    }
+
     /// Waits change with what operations take at present.
     pub fn set_pace(&mut self, pace: Pace) {
         self.pace = pace;
+    }
+
+    /// Whoever waits for a node that cannot be reached is told by `Suspected`.
+    pub fn set_reachable(&mut self, node: NodeId, is_reachable: bool) {
+        match is_reachable {
+            true => self.unreachable.remove(&node),
+            false => self.unreachable.insert(node),
+        };
     }
 
     pub fn view(&self) -> View {
@@ -122,6 +172,11 @@ impl Register {
 
     pub fn is_member(&self) -> bool {
         self.known.bit(self.me) != 0
+    }
+
+    /// What this replica holds of a key: the latest version at some quorums, but perhaps not here.
+    pub fn held(&self, key: &Key) -> Option<&Version> {
+        self.objects.held.get(key).map(|held| &held.version)
     }
 
     /// Nothing is under way, and nobody's retry could come: all that there is are the records.
@@ -146,13 +201,17 @@ impl Register {
         [known, floor].into_iter().chain(sealed).chain(votes).chain(held)
     }
 
+    /// The epoch whose operations must be over before tombstones are forgotten, if only that is waited for.
+    pub fn awaits_fence(&self) -> Option<Epoch> {
+        self.errand.as_ref()?.awaits_fence()
+    }
+
     pub fn status(&self) -> Status {
-        let held = self.objects.held.values();
         Status {
             view: self.view(),
             is_member: self.is_member(),
             key_count: self.objects.held.len(),
-            tombstone_count: held.filter(|held| held.version.content == Content::Tombstone).count(),
+            tombstone_count: self.objects.tombstones.len(),
             operation_count: self.operations.len(),
         }
     }
@@ -192,11 +251,13 @@ impl Register {
     pub(super) fn take(&mut self, round: Round) -> Option<Operation> {
         let operation = self.operations.remove(&round)?;
         self.due.remove(&(operation.due_at(), round));
+        self.listing_count -= usize::from(operation.is_listing());
         Some(operation)
     }
 
     pub(super) fn keep(&mut self, round: Round, operation: Operation) {
         self.due.insert((operation.due_at(), round));
+        self.listing_count += usize::from(operation.is_listing());
         self.operations.insert(round, operation);
     }
 
@@ -231,10 +292,15 @@ impl Register {
     fn request(&mut self, cx: &Cx<'_>, request: Request, out: &mut Effects<Register>) {
         match request {
             Request::Read { token, key, deadline } => {
-                self.operate(cx, token, Purpose::Read { token }, key, deadline, out);
+                let operation = Operation::new(Purpose::Read { token }, key, Phase::query());
+                self.operate(cx, token, operation, deadline, out);
             }
             Request::Write { token, key, content, deadline } => {
-                self.operate(cx, token, Purpose::Write { token, content }, key, deadline, out);
+                let operation = Operation::new(Purpose::Write { token, content }, key, Phase::query());
+                self.operate(cx, token, operation, deadline, out);
+            }
+            Request::List { token, after, count, deadline } => {
+                self.operate(cx, token, Operation::listing(token, after.as_ref(), count), deadline, out);
             }
             Request::Know { stages } => {
                 if let Some(oldest) = stages.first().map(Stage::epoch) {
@@ -254,8 +320,7 @@ impl Register {
         &mut self,
         cx: &Cx<'_>,
         token: u64,
-        purpose: Purpose,
-        key: Key,
+        mut operation: Operation,
         deadline: Stamp,
         out: &mut Effects<Register>,
     ) {
@@ -271,7 +336,7 @@ impl Register {
             Some(Answer::Over { token })
         } else if !self.is_member() {
             Some(Answer::Elsewhere { token, members: self.known.newest().configuration.members.to_vec() })
-        } else if self.tokens.len() >= OPERATIONS_MAX {
+        } else if self.tokens.len() >= OPERATIONS_MAX || operation.is_listing() && self.listing_count >= LISTINGS_MAX {
             Some(Answer::Overloaded { token })
         } else {
             None
@@ -280,9 +345,9 @@ impl Register {
             return self.tell(answer, out);
         }
         self.tokens.insert(token, Progress::Asked);
-        let deadline_at = cx.now.after_us((deadline.0 - cx.stamp.0).saturating_mul(1000));
-        let number = self.next_operation();
-        self.begin(cx, Operation::new(purpose, key, number, deadline_at), out);
+        operation.deadline_at = cx.now.after_us((deadline.0 - cx.stamp.0).saturating_mul(1000));
+        operation.number = self.next_operation();
+        self.begin(cx, operation, out);
     }
 
     /// Takes over what is news about configurations, and begins again whatever is under way.
@@ -305,7 +370,7 @@ impl Register {
         // tombstone that all other members have forgotten.
         let has_moved = !self.is_member() || self.known.oldest().moved > newest_before;
         if has_moved {
-            self.objects.held.clear();
+            self.objects.clear();
         }
         if is_news {
             self.succession.forget();
@@ -357,8 +422,10 @@ impl Register {
                 let is_absent = *tag == Tag::ABSENT && content.is_none();
                 is_member && (is_absent || is_tag(tag)) && *renewed <= newest && *floor <= COUNTER_MAX
             }
-            Body::Listed { keys, end, floor, .. } => {
-                is_member && are_tags(keys) && (*end || !keys.is_empty()) && *floor <= COUNTER_MAX
+            Body::List { count, .. } => (1..=LIST_KEYS_MAX as u32).contains(count),
+            Body::Listed { round, entries, end, floor } => {
+                let is_said = entries.iter().all(|entry| is_tag(&entry.tag)) && (*end || !entries.is_empty());
+                is_member && is_said && self.are_asked_for(*round, entries) && *floor <= COUNTER_MAX
             }
             Body::Told { versions, end, .. } => {
                 is_member && (*end || !versions.is_empty()) && versions.iter().all(|(_, version)| is_tag(&version.tag))
@@ -379,6 +446,13 @@ impl Register {
         }
     }
 
+    /// Whether these are in order, and of a listing's keys.
+    fn are_asked_for(&self, round: Round, entries: &[Entry]) -> bool {
+        let in_order = entries.is_sorted_by(|one, next| one.key < next.key);
+        let least = self.operations.get(&round).map(|operation| &operation.key);
+        in_order && entries.first().is_none_or(|first| least.is_none_or(|least| first.key >= *least))
+    }
+
     /// A message from somebody who knows exactly what is known here.
     fn handle(&mut self, cx: &mut Cx<'_>, from: NodeId, body: Body, out: &mut Effects<Register>) {
         if !self.is_plausible(from, &body) {
@@ -394,7 +468,9 @@ impl Register {
             Body::Confirm { key, tag } => self.handle_confirm(&key, tag),
             Body::ConfirmAll { tags } => tags.iter().for_each(|(key, tag)| self.handle_confirm(key, *tag)),
             Body::Renew { round, versions } => self.handle_renew(from, round, versions, out),
-            Body::List { round, after, tombstones } => self.handle_list(from, round, after.as_ref(), tombstones, out),
+            Body::List { round, from: key, tombstones, count } => {
+                self.handle_list(from, round, &key, (tombstones, count), out);
+            }
             Body::Raise { round, floor } => self.handle_raise(from, round, floor, out),
             Body::Bury { round, tombstones } => self.handle_bury(from, round, tombstones, out),
             Body::Forget { round, tombstones } => self.handle_forget(from, round, tombstones, out),
@@ -409,8 +485,11 @@ impl Register {
             Body::Told { round, versions, end } => self.handle_told(from, round, (versions, end), out),
             Body::Renewed { round } => self.handle_renewed(cx, from, round, out),
             Body::Informed {} => self.handle_informed(cx, from, out),
-            Body::Listed { round, keys, end, floor } => {
-                self.handle_listed(cx, from, round, (keys, end), floor, out);
+            Body::Listed { round, entries, end, .. } if self.operations.contains_key(&round) => {
+                self.handle_listed(cx, from, round, (entries, end), out);
+            }
+            Body::Listed { round, entries, end, floor } => {
+                self.handle_listed_errand(cx, from, round, (entries, end), floor, out);
             }
             Body::Raised { round } | Body::Buried { round } | Body::Forgotten { round } => {
                 self.handle_errand_done(cx, from, round, out)
@@ -552,9 +631,16 @@ impl Replica for Register {
             let is_write = matches!(operation.purpose, Purpose::Write { .. });
             assert!(!is_write || operation.began >= fence, "a write of {:?} goes on behind {fence:?}", operation.began);
         }
+        let listings = self.operations.values().filter(|operation| operation.is_listing()).count();
+        assert_eq!(self.listing_count, listings, "listings among operations");
         let waiting = self.tokens.values().filter(|progress| matches!(progress, Progress::Asked)).count();
         let asked = self.operations.values().filter(|operation| operation.token().is_some()).count();
         assert_eq!(waiting, asked, "operations and those who wait for them");
+        let tombstones = self.objects.held.iter().filter(|(_, held)| held.version.content == Content::Tombstone);
+        assert!(
+            tombstones.map(|(key, _)| key).eq(&self.objects.tombstones),
+            "tombstones, and those that are known as such"
+        );
         for (key, held) in &self.objects.held {
             assert!(held.version.tag.counter > 0, "{key:?}: {:?} is held", held.version);
             assert!(held.confirmed.is_none_or(|epoch| epoch <= newest), "{key:?} is confirmed in {:?}", held.confirmed);

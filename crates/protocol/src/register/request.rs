@@ -22,6 +22,15 @@ pub enum Request {
         content: Content,
         deadline: Stamp,
     },
+    /// Which keys are there after this one? In order, at most so many (from one to [`LIST_KEYS_MAX`](super::LIST_KEYS_MAX)).
+    /// A key that was written before this was asked, and is neither written, deleted nor expired until it is answered, is
+    /// listed. One that was deleted before, and not written since, is not. Of all others either may be said.
+    List {
+        token: u64,
+        after: Option<Key>,
+        count: usize,
+        deadline: Stamp,
+    },
     /// The parent's word: these configurations, by epoch, are decided, and all before them retired.
     Know {
         stages: Vec<Stage>,
@@ -68,6 +77,12 @@ pub enum Answer {
     },
     Written {
         token: u64,
+    },
+    /// In order; perhaps fewer than were asked for, or none. There may be more after `next`.
+    Listed {
+        token: u64,
+        keys: Vec<Key>,
+        next: Option<Key>,
     },
     /// The deadline has passed, or a fence: a write may have happened or may still happen. Or a reconfiguration may have
     /// happened, and others after it.

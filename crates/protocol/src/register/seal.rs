@@ -119,6 +119,7 @@ impl Register {
             self.renewals.clear();
             self.give_up_errand(out);
             self.due.clear();
+            self.listing_count = 0;
             for operation in mem::take(&mut self.operations).into_values() {
                 self.end_sealed(&operation, out);
             }

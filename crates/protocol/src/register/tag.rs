@@ -8,6 +8,14 @@ use crate::id::{Epoch, NodeId, Payload, Stamp};
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(pub Payload);
 
+impl Key {
+    /// The least key after this one; the least of all after none.
+    pub(super) fn after(key: Option<&Key>) -> Key {
+        let bytes = key.map(|key| key.0.iter().copied().chain([0]));
+        Key(bytes.into_iter().flatten().collect())
+    }
+}
+
 /// Names a version and orders it among all versions of its key. No two writes ever share one: a node counts its operations,
 /// and its starts durably.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -113,10 +113,11 @@ impl Record {
 impl Wire for Record {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Record::Adopted { membership, decided } => {
+            Record::Adopted { membership, decided, since } => {
                 put_u8(out, 0x11);
                 membership.encode(out);
                 decided.encode(out);
+                since.encode(out);
             }
             Record::Update { epoch, slot, value, frontier } => {
                 put_u8(out, 0x12);
@@ -125,9 +126,11 @@ impl Wire for Record {
                 frontier.encode(out);
                 value.encode(out);
             }
-            Record::Joined { epoch } => {
+            Record::Joined { membership, decided, since } => {
                 put_u8(out, 0x13);
-                epoch.encode(out);
+                membership.encode(out);
+                decided.encode(out);
+                since.encode(out);
             }
             Record::Checkpoint(position) => {
                 put_u8(out, 0x14);
@@ -138,12 +141,20 @@ impl Wire for Record {
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(match reader.u8()? {
-            0x11 => Record::Adopted { membership: Wire::decode(reader)?, decided: Slot::decode(reader)? },
+            0x11 => Record::Adopted {
+                membership: Wire::decode(reader)?,
+                decided: Slot::decode(reader)?,
+                since: Epoch::decode(reader)?,
+            },
             0x12 => {
                 let (epoch, slot, frontier) = (Epoch::decode(reader)?, Slot::decode(reader)?, Slot::decode(reader)?);
                 Record::Update { epoch, slot, value: Value::decode(reader)?, frontier }
             }
-            0x13 => Record::Joined { epoch: Epoch::decode(reader)? },
+            0x13 => Record::Joined {
+                membership: Wire::decode(reader)?,
+                decided: Slot::decode(reader)?,
+                since: Epoch::decode(reader)?,
+            },
             0x14 => Record::Checkpoint(Position::decode(reader)?),
             tag => return Err(Malformed::UnknownTag { of: "record of a chain", tag }),
         })

@@ -6,10 +6,12 @@ use alloc::vec::Vec;
 use super::{Malformed, Reader, Wire, put_list, put_prefixed, put_u8, put_u32, put_u64, take_list};
 use crate::id::{Configuration, Epoch, GroupId, NodeId, Stamp};
 use crate::quorum::QuorumSystem;
-use crate::register::{Body, Choice, Content, Key, Message, Record, Round, Stage, Tag, Version, View};
+use crate::register::{Body, Choice, Content, Entry, Key, Message, Outline, Record, Round, Stage, Tag, Version, View};
 
 /// No less than a key and its tag take.
 const KEYED_TAG_SIZE_MIN: usize = 29;
+/// No less than an entry of a listing takes.
+const ENTRY_SIZE_MIN: usize = 30;
 /// No less than a key and its version take.
 const KEYED_VERSION_SIZE_MIN: usize = 34;
 /// No less than a stage of one member takes.
@@ -89,6 +91,7 @@ structure!(Version { tag, renewed, content });
 structure!(Stage { configuration, moved, reads_since, fence });
 structure!(Message { view, body });
 structure!(Choice { ballot, configuration });
+structure!(Entry { key, tag, outline });
 
 /// A tag; a value is its expiry, then its bytes.
 impl Wire for Content {
@@ -111,6 +114,27 @@ impl Wire for Content {
                 Ok(Content::Value { bytes: Arc::from(reader.prefixed("value")?), expires })
             }
             tag => Err(Malformed::UnknownTag { of: "register content", tag }),
+        }
+    }
+}
+
+/// A tag; a value is its expiry.
+impl Wire for Outline {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Outline::Tombstone => put_u8(out, 0),
+            Outline::Value { expires } => {
+                put_u8(out, 1);
+                expires.encode(out);
+            }
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        match reader.u8()? {
+            0 => Ok(Outline::Tombstone),
+            1 => Ok(Outline::Value { expires: Wire::decode(reader)? }),
+            tag => Err(Malformed::UnknownTag { of: "outline of a register", tag }),
         }
     }
 }
@@ -201,6 +225,7 @@ macro_rules! list {
 
 list!((Epoch, u8), "sizes of reads", 5);
 list!((Key, Tag), "keys", KEYED_TAG_SIZE_MIN);
+list!(Entry, "entries", ENTRY_SIZE_MIN);
 list!((Key, Version), "versions", KEYED_VERSION_SIZE_MIN);
 list!(Stage, "configurations", STAGE_SIZE_MIN);
 
@@ -214,8 +239,8 @@ tagged!(Body, "register message", {
     6 => Inform { stages },
     7 => Informed {},
     8 => Behind {},
-    9 => List { round, after, tombstones },
-    10 => Listed { round, keys, end, floor },
+    9 => List { round, from, tombstones, count },
+    10 => Listed { round, entries, end, floor },
     11 => Raise { round, floor },
     12 => Raised { round },
     13 => Bury { round, tombstones },
@@ -236,12 +261,20 @@ tagged!(Body, "register message", {
     28 => Told { round, versions, end },
 });
 
+impl Record {
+    /// Whether a record of a log begins as one of a register does.
+    pub fn is_one(bytes: &[u8]) -> bool {
+        matches!(bytes.first(), Some(0x21..=0x27))
+    }
+}
+
+// A record says by its first byte that it is of a register: nothing else in a log tells the protocols apart.
 tagged!(Record, "register record", {
-    1 => Known { stages },
-    2 => Held { key, version },
-    3 => Forgotten { key, tag },
-    4 => Floor { floor },
-    5 => Promised { epoch, ballot },
-    6 => Voted { epoch, choice },
-    7 => Sealed {},
+    0x21 => Known { stages },
+    0x22 => Held { key, version },
+    0x23 => Forgotten { key, tag },
+    0x24 => Floor { floor },
+    0x25 => Promised { epoch, ballot },
+    0x26 => Voted { epoch, choice },
+    0x27 => Sealed {},
 });

@@ -18,7 +18,7 @@ use crate::output::{align_right, say, table, trimmed};
 /// The paper's formula; the same with as many distinct servers as two rows and two columns hold; and what registers send
 /// that decide their configurations by themselves, speaking to two quorums of each kind as in the paper, or to one. Counted
 /// as the paper does: questions of the three phases without their answers, messages to oneself included. The rest, answers
-/// and what retires the old configuration, stands beside it. Registers are not offered by the server yet.
+/// and what retires the old configuration, stands beside it.
 #[derive(Debug, Args)]
 pub(super) struct MessagesOptions {
     /// Print JSON
@@ -30,7 +30,7 @@ pub(super) struct MessagesOptions {
 ///
 /// Five registers, their disks and a network, simulated with latencies of our own. Figure 7 by the number of clients, of whose
 /// operations half read; in figure 8 all write quorums grow from 1 to 5 under 150 clients that read 95 times of 100.
-/// Registers are not offered by the server yet.
+///
 #[derive(Debug, Args)]
 pub(super) struct ReconfigurationOptions {
     /// Print JSON

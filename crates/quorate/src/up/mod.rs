@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use quorate_node::quorum::Quorum;
 use quorate_node::replica::Protocol;
 use quorate_node::root::Durability;
 use quorate_server::config::NODES_MAX;
@@ -79,6 +80,9 @@ pub(crate) struct Options {
     /// How the replicas of volumes agree in new namespaces
     #[arg(long, value_name = "NAME", value_parser = protocol_parser())]
     protocol: Option<Protocol>,
+    /// Of registers in new namespaces: majority, "threshold R W", grid or "grid ROWSxCOLS"; then on all nodes
+    #[arg(long, value_name = "WHICH", value_parser = |words: &str| Quorum::try_from(words.to_owned()))]
+    quorum: Option<Quorum>,
 }
 
 fn protocol_parser() -> impl TypedValueParser<Value = Protocol> {

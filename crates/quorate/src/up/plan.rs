@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use quorate_node::quorum::Quorum;
 use quorate_node::replica::Protocol;
 use quorate_node::root::Durability;
 use quorate_server::config::{
@@ -123,6 +124,9 @@ impl Plan {
         let mut defaults = Defaults::default();
         defaults.durability = options.durability.unwrap_or(defaults.durability);
         defaults.protocol = options.protocol.unwrap_or(defaults.protocol);
+        if let Some(quorum) = options.quorum {
+            (defaults.quorum, defaults.replicas) = (quorum, Some(count as u8));
+        }
         let planned = (1..).zip(listens).map(|(id, listen)| {
             let directory = node_directory(dir, id);
             let node = Node {
@@ -177,6 +181,7 @@ impl Plan {
         refuse_other(asked.map(str::to_owned), "--durability", found.to_owned(), way_out)?;
         let (asked, found) = (options.protocol.map(Protocol::word), first.defaults.protocol.word());
         refuse_other(asked.map(str::to_owned), "--protocol", found.to_owned(), way_out)?;
+        refuse_other(options.quorum.map(Quorum::words), "--quorum", first.defaults.quorum.words(), way_out)?;
         if options.secure && !first.tls.client {
             return Err(Failure(format!(
                 "{} was made without --secure; edit every node-*/node.toml, or use another --dir",
@@ -270,6 +275,7 @@ mod tests {
             secure: false,
             durability: None,
             protocol: None,
+            quorum: None,
         }
     }
 

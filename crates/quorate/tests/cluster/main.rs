@@ -19,3 +19,5 @@ mod pause;
 mod python;
 mod quorum;
 mod random;
+mod register_load;
+mod registers;

@@ -39,6 +39,7 @@ struct Wanted {
     keys_base64: Vec<String>,
     #[serde(default)]
     members: Vec<String>,
+    quorum: Option<String>,
     value: Option<String>,
     value_base64: Option<String>,
 }
@@ -52,12 +53,13 @@ impl Wanted {
 
     /// The words behind `QUORATE`.
     fn words(self) -> Result<Vec<Vec<u8>>, String> {
-        let Wanted { action, keys, keys_base64, members, value, value_base64 } = self;
+        let Wanted { action, keys, keys_base64, members, quorum, value, value_base64 } = self;
         let (takes_members, takes_value) = match action.as_str() {
             "create" => (true, true),
             "promote" => (true, false),
+            "move" => (true, false),
             "demote" | "show" => (false, false),
-            other => return Err(format!("action is create, promote, demote or show, not {other:?}")),
+            other => return Err(format!("action is create, promote, demote, move or show, not {other:?}")),
         };
         if !members.is_empty() && !takes_members {
             return Err(format!("{action} takes no members"));
@@ -68,6 +70,16 @@ impl Wanted {
         let keys = either("keys", keys, keys_base64)?;
         if keys.is_empty() || keys.len() > KEYS_MAX {
             return Err(format!("keys, or keys_base64, name from 1 to {KEYS_MAX} keys, not {}", keys.len()));
+        }
+        if action == "move" {
+            let [key] = &keys[..] else { return Err("move takes one key: its volume is moved".into()) };
+            let mut words = vec![b"GROUP".to_vec(), b"MOVE".to_vec(), key.clone(), b"MEMBERS".to_vec()];
+            words.push(members.join(",").into_bytes());
+            words.extend(quorum.map(|quorum| [b"QUORUM".to_vec(), quorum.into_bytes()]).into_iter().flatten());
+            return Ok(words);
+        }
+        if quorum.is_some() {
+            return Err(format!("{action} takes no quorum"));
         }
         let value = either("value", Vec::from_iter(value), Vec::from_iter(value_base64))?.pop();
         let mut words = vec![b"GROUP".to_vec(), action.into_bytes(), b"KEYS".to_vec()];

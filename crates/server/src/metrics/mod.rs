@@ -186,6 +186,18 @@ impl Figures {
                 host.quarantined,
             ),
             ("quorate_reads_failed_total", "Reads that panicked.", host.reads_failed),
+            ("quorate_chains_changed_total", "Configurations of chains proposed here.", host.chains_changed),
+            ("quorate_reads_clean_total", "Reads that members of chains answered by themselves.", host.reads_clean),
+            (
+                "quorate_register_configurations_total",
+                "Configurations of registers that this node has begun to make ready to be retired.",
+                host.registers_retired,
+            ),
+            (
+                "quorate_tombstones_forgotten_total",
+                "Tombstones of registers that this node has seen to being forgotten.",
+                host.tombstones_forgotten,
+            ),
             ("quorate_peer_nonsense_total", "Messages that no correct node would send.", host.nonsense),
             ("quorate_frames_repeated_total", "Frames that had arrived before.", host.frames_repeated),
             ("quorate_stamps_disbelieved_total", "Frames with a time too far ahead.", host.stamps_not_believed),

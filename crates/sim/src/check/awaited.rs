@@ -103,7 +103,7 @@ impl<'a> Producers<'a> {
             }
             Action::IncrBy { .. } => self.increments += 1,
             Action::Get | Action::Exists | Action::Strlen | Action::Pttl => {}
-            Action::Del | Action::GetDel | Action::ExpireAt { .. } | Action::Persist => {}
+            Action::Del | Action::Erase | Action::GetDel | Action::ExpireAt { .. } | Action::Persist => {}
         }
     }
 

@@ -120,6 +120,7 @@ fn execute<'a>(action: &Action, contents: Option<&'a Contents>) -> (Change, Repl
         Action::Append { value } => append(contents, value),
         Action::IncrBy { delta } => incr_by(contents, *delta),
         Action::Del => (remove(present), flag(present)),
+        Action::Erase => (remove(present), flag(true)),
         Action::GetDel => (remove(present), old()),
         Action::ExpireAt { at_ms } => (set_expiry(contents, Some(*at_ms)), flag(present)),
         Action::Persist => {

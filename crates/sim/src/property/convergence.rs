@@ -1,9 +1,11 @@
 //! Convergence: once faults are over and nothing is asked any more, all replicas of a group stand at the same slot with
-//! the same state. Those that were given up are left out.
+//! the same state; members of a register group know the same configuration and no other. Those that were given up are left
+//! out.
 
 use std::collections::BTreeMap;
 
 use quorate_node::host::{Group, GroupState};
+use quorate_node::register::RegisterReplica;
 use quorate_protocol::{GroupId, Slot};
 
 use crate::world::Node;
@@ -12,9 +14,21 @@ use crate::world::Node;
 pub fn is_converged(nodes: &[Node]) -> bool {
     let mut slots: BTreeMap<GroupId, Slot> = BTreeMap::new();
     nodes.iter().filter_map(Node::host).flat_map(|host| host.groups()).filter(is_left).all(|group| {
-        let first = *slots.entry(group.id()).or_insert(group.replica.next_slot());
-        group.is_alive() && first == group.replica.next_slot()
+        let first = *slots.entry(group.id()).or_insert(standing(group));
+        group.is_alive() && first == standing(group) && group.replica.register().is_none_or(is_settled)
     })
+}
+
+/// The slot that a replica stands at; of a register group, whose members order nothing, the epoch.
+fn standing(group: &Group) -> Slot {
+    match group.replica.register() {
+        Some(replica) => Slot(u64::from(replica.core().view().newest.0)),
+        None => group.replica.next_slot(),
+    }
+}
+
+fn is_settled(replica: &RegisterReplica) -> bool {
+    replica.core().stages().len() == 1
 }
 
 /// The groups whose replicas stand at different slots, in words, for a run that does not end.
@@ -22,14 +36,19 @@ pub fn unrest(nodes: &[Node]) -> String {
     let mut replicas: BTreeMap<GroupId, Vec<(Slot, String)>> = BTreeMap::new();
     for host in nodes.iter().filter_map(Node::host) {
         for group in host.groups().filter(is_left) {
-            let slot = group.replica.next_slot();
+            let slot = standing(group);
             let (node, role, state) = (host.settings().node, group.replica.role(), group.state);
-            let words = format!("{node} {slot:?} {role:?} {state:?} of {:?}", group.configuration.members);
+            let settled = if group.replica.register().is_none_or(is_settled) { "" } else { " between two epochs" };
+            let words = format!("{node} {slot:?} {role:?} {state:?}{settled} of {:?}", group.configuration.members);
             replicas.entry(group.id()).or_default().push((slot, words));
         }
     }
-    replicas
-        .retain(|_, replicas| replicas.iter().any(|(slot, words)| *slot != replicas[0].0 || !words.contains("Alive")));
+    replicas.retain(|_, replicas| {
+        let is_off = |(slot, words): &(Slot, String)| {
+            *slot != replicas[0].0 || !words.contains("Alive") || words.contains("between")
+        };
+        replicas.iter().any(is_off)
+    });
     let line = |(group, replicas): (&GroupId, &Vec<(Slot, String)>)| {
         let words: Vec<&str> = replicas.iter().map(|(_, words)| &words[..]).collect();
         format!("\n  {group:?}: {}", words.join("; "))

@@ -1,5 +1,7 @@
 //! What goes wrong, and how it ends.
 
+use std::collections::BTreeSet;
+
 use quorate_node::PanicIn;
 use quorate_node::host::Group;
 use quorate_protocol::GroupId;
@@ -195,6 +197,7 @@ impl World {
         self.healing = true;
         self.network.calm();
         self.correct_wall_clocks();
+        self.restart_panicked_chains();
         // What an idle group needs to be woken must be on disk too.
         if self.random.chance(300) {
             self.crash_all();
@@ -212,6 +215,17 @@ impl World {
             self.wake_all(node);
         }
         self.clients.finish(self.nodes.len());
+    }
+
+    /// A chain may have come down to one member, and that one have panicked: it is back when its node starts anew, and nobody
+    /// could go on without it.
+    fn restart_panicked_chains(&mut self) {
+        if !self.settings.protocol.is_chain() {
+            return;
+        }
+        let panicked = self.panics.values().filter(|(node, life)| self.nodes[*node].life == *life);
+        let nodes: BTreeSet<usize> = panicked.map(|&(node, _)| node).collect();
+        nodes.into_iter().for_each(|node| self.crash(node, false));
     }
 
     /// Every client has its answers and every replica of a group stands at the same slot.

@@ -12,6 +12,7 @@ mod node;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+use quorate_node::quorum::Quorum;
 use quorate_node::replica::Protocol;
 use quorate_node::root::{Durability, Groups, NodeRecord, Reads, Settings as NamespaceSettings};
 use quorate_protocol::{GroupId, NodeId};
@@ -38,6 +39,9 @@ pub struct Settings {
     pub replicas: u8,
     pub volumes: u32,
     pub protocol: Protocol,
+    /// Of registers.
+    pub quorum: Quorum,
+    pub tolerance: u8,
     pub reads: Reads,
     pub durability: Durability,
     pub clients: u32,
@@ -71,6 +75,8 @@ impl Settings {
             replicas: if nodes == 5 { *random.pick(&[3, 5]) } else { 3 },
             volumes: *random.pick(&[1, 2, 4]),
             protocol: Protocol::Paxos,
+            quorum: Quorum::Majority,
+            tolerance: 0,
             reads: *random.pick(&[Reads::Lease, Reads::Lease, Reads::Lease, Reads::Quorum]),
             durability: Durability::Sync,
             clients: 12,
@@ -104,11 +110,41 @@ impl Settings {
         }
     }
 
+    /// As [`Settings::of_seed`], with volumes of registers, whose quorums and members change if their parent is asked to.
+    pub fn of_registers(seed: u64) -> Settings {
+        let random = &mut Random::new(seed ^ 0x2E61);
+        let nodes = *random.pick(&[3, 4, 5]);
+        let replicas = if nodes == 5 { *random.pick(&[3, 4, 5]) } else { nodes };
+        let wide = (replicas as u8, 1);
+        let quorum = match random.below(4) {
+            0 => Quorum::Square,
+            1 => Quorum::Threshold { read: wide.0, write: wide.1 },
+            _ => Quorum::Majority,
+        };
+        let is_weak = matches!(quorum, Quorum::Threshold { .. }) || random.chance(500);
+        let Settings { shape, .. } = Settings::of_seed(seed);
+        Settings {
+            protocol: Protocol::Register,
+            nodes,
+            replicas: replicas as u8,
+            quorum,
+            tolerance: u8::from(!is_weak),
+            reads: Reads::Quorum,
+            groups: Groups::Volumes,
+            moves_mean_ms: *random.pick(&[None, Some(300), Some(2_000)]),
+            lone_groups: is_weak,
+            crowd: 0,
+            shape: Shape { registers: true, ..shape },
+            ..Settings::of_seed(seed)
+        }
+    }
+
     /// What a seed stands for in worlds of this protocol.
     pub fn of(protocol: Protocol, seed: u64) -> Settings {
         match protocol {
             Protocol::Paxos => Settings::of_seed(seed),
             Protocol::Chain => Settings::of_chains(seed),
+            Protocol::Register => Settings::of_registers(seed),
         }
     }
 }
@@ -205,11 +241,13 @@ pub struct Sometimes {
     pub returned: u64,
     pub chains_changed: u64,
     pub read_by_member: u64,
+    pub registers_retired: u64,
+    pub tombstones_forgotten: u64,
 }
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 22] {
+    pub fn counts(&self) -> [(&'static str, u64); 24] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -233,6 +271,8 @@ impl Sometimes {
             ("an own group ended", self.returned),
             ("a chain was changed", self.chains_changed),
             ("a member of a chain answered a read by itself", self.read_by_member),
+            ("a configuration of registers was made ready to be retired", self.registers_retired),
+            ("a tombstone of a register was forgotten", self.tombstones_forgotten),
         ]
     }
 
@@ -259,6 +299,8 @@ impl Sometimes {
         self.returned += more.returned;
         self.chains_changed += more.chains_changed;
         self.read_by_member += more.read_by_member;
+        self.registers_retired += more.registers_retired;
+        self.tombstones_forgotten += more.tombstones_forgotten;
     }
 }
 
@@ -295,6 +337,8 @@ impl World {
             reads: settings.reads,
             protocol: settings.protocol,
             groups: settings.groups,
+            quorum: settings.quorum,
+            tolerance: settings.tolerance,
         };
         let nodes = (0..settings.nodes)
             .map(|at| Node::new(NodeId(at + 1), records.clone(), defaults, &settings, &mut random))

@@ -1,5 +1,6 @@
 //! Operators who give objects groups of their own, and take them away again, while clients use them.
 
+use quorate_node::replica::Protocol;
 use quorate_node::root::Groups;
 
 use super::{Event, World};
@@ -14,6 +15,11 @@ impl World {
         let Some(mean_ms) = self.settings.moves_mean_ms else {
             return self.plan(1_000_000, Event::Move);
         };
+        if self.settings.protocol == Protocol::Register {
+            self.change_registers();
+            let next_us = self.random.delay(mean_ms * 1000);
+            return self.plan(next_us.max(1), Event::Move);
+        }
         let node = self.random.below(self.nodes.len() as u64) as usize;
         let action = if self.random.chance(550) { "PROMOTE" } else { "DEMOTE" };
         let name = Object(self.random.below(u64::from(self.settings.shape.objects)) as u16).to_string();
@@ -28,6 +34,34 @@ impl World {
         }
         let next_us = self.random.delay(mean_ms * 1000);
         self.plan(next_us.max(1), Event::Move);
+    }
+}
+
+impl World {
+    /// Some node is asked for other quorums, or for other members of some object's volume. What is unsound or too weak is
+    /// refused.
+    fn change_registers(&mut self) {
+        let count = u64::from(self.settings.nodes);
+        let mut members: Vec<String> = (1..=count).map(|node| format!("n{node}")).collect();
+        for at in (1..members.len()).rev() {
+            let other = self.random.below(at as u64 + 1) as usize;
+            members.swap(at, other);
+        }
+        members.truncate(self.random.range(1..count + 1) as usize);
+        let name = Object(self.random.below(u64::from(self.settings.shape.objects)) as u16);
+        // As small as they may be.
+        let replicas = u64::from(self.settings.replicas);
+        let write = self.random.range(1..replicas + 1);
+        let read = replicas + 1 - write;
+        let quorum = *self.random.pick(&["", "QUORUM majority", "QUORUM grid"]);
+        let line = match self.random.chance(500) {
+            true => format!("QUORUM SET NAMESPACE 0 {read} {write}"),
+            false => format!("GROUP MOVE {name} MEMBERS {} {quorum}", members.join(",")),
+        };
+        let node = self.random.below(count) as usize;
+        if self.nodes[node].is_up() {
+            self.call_admin(node, line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect());
+        }
     }
 }
 

@@ -163,6 +163,7 @@ impl Node {
             checkpoint_slots: self.checkpoint_slots,
             rest_after_us: self.rest.after_us,
             awake_max: self.rest.awake_max,
+            tombstones_after_us: 1_000_000,
             resting_bytes_max: self.rest.bytes_max,
             forgotten: Forgotten::Nothing,
             is_new: false,
@@ -212,6 +213,8 @@ fn seen_by(host: &Host) -> Sometimes {
         returned: counters.own_groups_ended,
         chains_changed: counters.chains_changed,
         read_by_member: counters.reads_clean,
+        registers_retired: counters.registers_retired,
+        tombstones_forgotten: counters.tombstones_forgotten,
         ..Sometimes::default()
     }
 }

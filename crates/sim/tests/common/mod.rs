@@ -82,6 +82,10 @@ pub(crate) fn execute(action: &Action, stored: &mut Stored, now_ms: i64) -> Answ
             *text = (number + delta).to_string().into_bytes();
             Answer::Int(number + delta)
         }
+        Action::Erase => {
+            *stored = None;
+            Answer::Int(1)
+        }
         Action::Del => {
             *stored = None;
             Answer::Int(was_present.into())

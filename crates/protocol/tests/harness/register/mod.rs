@@ -1,6 +1,7 @@
 //! A register group in memory: nodes, disks and a network as in the harness above, the group's parent, clients, and what
 //! they saw.
 
+pub mod page;
 pub mod script;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -15,6 +16,7 @@ use quorate_protocol::register::{
     Answer, Authority, Body, Content, Key, Message, Pace, Record, Register, Request, Stage, Tag, Version, View,
 };
 
+use self::page::{Judged, Page};
 use super::Random;
 use super::linear::{Call, Outcome, assert_linearizable};
 
@@ -72,6 +74,8 @@ pub struct World {
     /// By token.
     pub calls: BTreeMap<u64, Call>,
     asked_of: BTreeMap<u64, NodeId>,
+    /// Of listings, by token.
+    pub pages: BTreeMap<u64, Page>,
     /// What a retry repeats.
     writes: BTreeMap<u64, Request>,
     token: u64,
@@ -114,6 +118,7 @@ impl World {
             events: None,
             calls: BTreeMap::new(),
             asked_of: BTreeMap::new(),
+            pages: BTreeMap::new(),
             writes: BTreeMap::new(),
             token: 0,
             moment: 0,
@@ -423,6 +428,14 @@ impl World {
         token
     }
 
+    pub fn list(&mut self, id: NodeId, after: Option<&str>, count: usize, deadline: Stamp) -> u64 {
+        let (token, called) = (self.next_token(), self.next_moment());
+        self.pages.insert(token, Page { after: after.map(String::from), count, called, answered: None });
+        let after = after.map(|after| Key(text(after)));
+        self.step(id, Event::Requested(Request::List { token, after, count, deadline }));
+        token
+    }
+
     /// The same write again, with the same deadline.
     pub fn retry(&mut self, id: NodeId, token: u64) {
         let request = self.writes[&token].clone();
@@ -441,6 +454,19 @@ impl World {
                 (*token, Outcome::Returned { at: moment, stamp, value })
             }
             Answer::Written { token } => (*token, Outcome::Returned { at: moment, stamp, value: None }),
+            Answer::Listed { token, .. }
+            | Answer::Elsewhere { token, .. }
+            | Answer::Overloaded { token }
+            | Answer::Over { token }
+            | Answer::Unknown { token }
+                if self.pages.contains_key(token) =>
+            {
+                let page = self.pages.get_mut(token).expect("looked at");
+                assert!(page.answered.is_none(), "answered twice: {page:?} {answer:?}");
+                page.answered = Some((moment, answer));
+                return;
+            }
+            Answer::Listed { .. } => panic!("{id} {answer:?}"),
             Answer::Elsewhere { token, .. } | Answer::Overloaded { token } | Answer::Unknown { token }
                 if !self.calls.contains_key(token) =>
             {
@@ -535,6 +561,14 @@ impl World {
             let outcome = Outcome::Returned { at, stamp, value };
             self.calls.insert(token, Call { key, write: None, called, outcome });
         }
+    }
+
+    /// What the pages of listings say is what clients saw of each key, as far as that decides it.
+    pub fn assert_pages(&self) -> Judged {
+        self.pages.values().map(|page| page.assert_right(&self.calls)).fold(Judged::default(), |sum, judged| Judged {
+            listed: sum.listed + judged.listed,
+            missing: sum.missing + judged.missing,
+        })
     }
 
     /// How many registers' histories were too entangled to say.

@@ -87,6 +87,8 @@ impl RegisterScript {
                 world.write(node(id), key, Some(value), Some(expires), deadline);
             }
             ["delete", id, key] => drop(world.write(node(id), key, None, None, deadline)),
+            ["list", id, count] => drop(world.list(node(id), None, number(count), deadline)),
+            ["list", id, count, "after", key] => drop(world.list(node(id), Some(key), number(count), deadline)),
             ["retry", id, token] => world.retry(node(id), number(token)),
             ["decide", members, ref rest @ ..] => {
                 let members: Vec<u32> = members.split(',').map(|member| node(member).0).collect();

@@ -1,0 +1,556 @@
+//! Register groups as their members serve them: any member carries out what a client asks, by itself, and no two replicas are
+//! asked the same write. Their configurations are decided in the parent, the root for a volume, and made ready to be retired
+//! by whichever member comes first among those alive. See docs/decisions/0021 and docs/protocols/register.md.
+
+use std::collections::BTreeSet;
+
+use hashbrown::HashMap;
+use quorate_object::{Command, Outcome, glob};
+use quorate_protocol::quorum::QuorumSystem;
+use quorate_protocol::register::{Answer as CoreAnswer, Content, Key, Request, Stage};
+use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId, Stamp};
+
+use super::Host;
+use super::directory::Place;
+use super::routes::{NoRoute, Route};
+use super::tombstones::{Collections, Expiries};
+use crate::entry::{Purpose, Target};
+use crate::envelope::{Envelope, Ticket};
+use crate::frame::{Access, Bounce, Position, encode_reply};
+use crate::hash::FixedState;
+use crate::machine::malformed;
+use crate::pace::RoundTrips;
+use crate::planted::{self, Planted};
+use crate::register::{Asked, NOT_IN_ONE_STEP, asked, before_hash, hash_of_key, key_of, name_of_key, read, written};
+use crate::replica::{AnyRequest, Protocol};
+use crate::root::{RootCommand, VolumeRecord};
+
+/// After this the next member makes a configuration ready to be retired, and whoever has failed to tries again.
+const RETIRE_PATIENCE_US: u64 = 3_000_000;
+/// A node that is suspected, and whose link is there, may be back before this.
+const BUSY_US: u64 = 1_000_000;
+/// Keys that a page of a listing asks for, at least: so few never all have one hash.
+const PAGE_KEYS_MIN: usize = 16;
+const PAGE_KEYS: usize = 256;
+/// Bytes of names in one answer, which travels in one frame.
+const NAMES_BYTES_MAX: usize = 32 << 20;
+
+#[derive(Default)]
+pub(super) struct Registers {
+    /// Tokens so far: what replicas here are asked is numbered across groups.
+    token_count: u64,
+    waiting: HashMap<u64, Waiting, FixedState>,
+    /// Clients' writes, with their deadlines: one that comes again is the same to its replica.
+    writes: HashMap<Ticket, (u64, Stamp), FixedState>,
+    /// When they need not be known any more.
+    forgettable: BTreeSet<(Stamp, Ticket)>,
+    pub(super) collections: Collections,
+    pub(super) expiries: Expiries,
+    round_trips: RoundTrips,
+    /// Groups between two configurations, by the newer one's epoch, and when this node makes the older one ready to be retired.
+    retiring: HashMap<GroupId, Retiring, FixedState>,
+}
+
+struct Retiring {
+    /// Of the newer configuration.
+    epoch: Epoch,
+    due_at: Instant,
+    /// The errand that the replica here has, or had.
+    token: Option<u64>,
+    /// It is done, and the parent is to hear of it.
+    is_ready: bool,
+}
+
+/// Who waits for the answer to a token.
+pub(super) enum Waiting {
+    Client {
+        group: GroupId,
+        ticket: Ticket,
+        command: Vec<u8>,
+        asked_at: Instant,
+    },
+    Listing(Box<Listing>),
+    Retirement {
+        group: GroupId,
+    },
+    Collection {
+        group: GroupId,
+    },
+    /// A read finds that something has expired, which is all that is wanted of it.
+    Expiry {
+        group: GroupId,
+    },
+    /// This node wants to know whether the replica here has drained.
+    Drain {
+        group: GroupId,
+        asker: NodeId,
+    },
+}
+
+/// A command on all objects of a volume, answered from the names that a read quorum knows.
+pub(super) struct Listing {
+    group: GroupId,
+    ticket: Ticket,
+    deadline: Stamp,
+    command: Vec<u8>,
+    names: Vec<Vec<u8>>,
+    bytes: usize,
+    count: i64,
+}
+
+impl Registers {
+    pub(super) fn token(&mut self, waiting: Waiting) -> u64 {
+        self.token_count += 1;
+        self.waiting.insert(self.token_count, waiting);
+        self.token_count
+    }
+}
+
+impl Host {
+    /// Whether a target's objects are registers.
+    pub(super) fn is_register(&self, target: Target) -> bool {
+        self.directory.resolve(target).is_ok_and(|place| place.protocol.is_register())
+    }
+
+    /// Whether nothing orders what is asked of a target; or this node cannot tell yet.
+    pub(super) fn is_in_turn(&self, target: Target) -> bool {
+        let is_in_turn = self.directory.resolve(target).map_or(true, |place| !place.protocol.is_ordered());
+        is_in_turn && !planted::is(Planted::RegisterOutOfTurn)
+    }
+
+    /// Any live member, this node first; a write that somebody may have carried out is asked of nobody else.
+    pub(super) fn route_to_register(
+        &self,
+        place: &Place,
+        access: Access,
+        told: Option<NodeId>,
+        bound: Option<(NodeId, u32)>,
+    ) -> Result<Route, NoRoute> {
+        let (group, me, binds) = (place.group, self.settings.node, access == Access::Write);
+        let route = |node: NodeId, start: u32| Route { group, epoch: Epoch(start), coordinator: node, binds };
+        if let Some((node, start)) = bound.filter(|_| !planted::is(Planted::RegisterAskedElsewhere)) {
+            return if self.start_of(node) == Some(start) { Ok(route(node, start)) } else { Err(NoRoute::Lost) };
+        }
+        let here = self.find(group).map(|index| &self.groups[index as usize]);
+        let is_there = |node: NodeId| match here {
+            // Or it will be, in a moment.
+            Some(group) if node == me => !group.state.is_silent(),
+            None if node == me => false,
+            _ => !self.is_gone(node),
+        };
+        let has_quorum = |stage: &Stage| {
+            let members = &stage.configuration.members;
+            let alive = (0..members.len()).filter(|&at| is_there(members[at])).fold(0, |set, at| set | 1 << at);
+            let quorum: QuorumSystem = stage.configuration.quorum;
+            quorum.is_read_quorum(members.len(), alive)
+                && (access != Access::Write || quorum.is_write_quorum(members.len(), alive))
+        };
+        if !place.stages.iter().all(has_quorum) {
+            return Err(NoRoute::NoQuorum);
+        }
+        let members = &place.members;
+        // The link to a node goes with its process, long before it is suspected.
+        let is_fit =
+            |node: &NodeId| members.contains(node) && !self.peers.is_suspected(*node) && self.linked.contains(node);
+        let first = (u64::from(me.0) + group.0) as usize;
+        let in_turn = (0..members.len()).map(|step| members[(first + step) % members.len()]);
+        let own = Some(me).filter(|_| here.is_some_and(|group| group.is_alive() && group.replica.is_inside()));
+        let found =
+            told.filter(is_fit).or(own).or(place.hint.filter(is_fit)).or_else(|| in_turn.into_iter().find(is_fit));
+        let node = found.ok_or(NoRoute::Changing)?;
+        let start = self.start_of(node).ok_or(NoRoute::Changing)?;
+        Ok(route(node, start))
+    }
+
+    /// Whether nothing is to be expected of a node. One that nothing was heard of for too long may be busy, or this node may.
+    fn is_gone(&self, node: NodeId) -> bool {
+        let since = self.suspected_at.get(&node).copied().unwrap_or_default();
+        self.peers.is_suspected(node) && (!self.linked.contains(&node) || since.after_us(BUSY_US) <= self.clock.now())
+    }
+
+    /// The start of a node that was heard of last.
+    fn start_of(&self, node: NodeId) -> Option<u32> {
+        if node == self.settings.node {
+            return Some(self.settings.start);
+        }
+        self.seen.get(&node).map(|seen| seen.start()).filter(|&start| start > 0)
+    }
+
+    /// A client's command has come to a member.
+    pub(super) fn ask_register(&mut self, index: u32, envelope: &Envelope<'_>) {
+        let (ticket, deadline) = (envelope.ticket, envelope.deadline);
+        let group = &self.groups[index as usize];
+        let id = group.id();
+        let Ok(command) = Command::decode(envelope.command) else {
+            return self.reply_from_register(ticket, malformed());
+        };
+        let Some(name) = command.key() else { return self.list_register(index, envelope, &command) };
+        let Some(objects) = group.machine.objects() else { return };
+        let key = key_of(objects.hash(name), name);
+        let asked_at = self.clock.now();
+        let client = || Waiting::Client { group: id, ticket, command: envelope.command.to_vec(), asked_at };
+        let pace = self.registers.round_trips.pace();
+        if let Some(replica) = self.groups[index as usize].replica.register_mut() {
+            replica.core_mut().set_pace(pace);
+        }
+        match asked(&command) {
+            None => self.reply_from_register(ticket, Outcome::Error(NOT_IN_ONE_STEP.into())),
+            Some(Asked::Read) => {
+                if self.outbox.is_congested(ticket.node) {
+                    return self.bounce(ticket.node, ticket.start, ticket.number, Bounce::Overloaded);
+                }
+                let token = self.registers.token(client());
+                self.ask_core(index, Request::Read { token, key, deadline });
+            }
+            Some(Asked::Write(content)) => {
+                let token = match self.registers.writes.get(&ticket) {
+                    Some(&(token, _)) => {
+                        self.counters.answered_from_window += 1;
+                        self.registers.waiting.insert(token, client());
+                        token
+                    }
+                    None if self.out_of_memory && command.growth_bytes_max().is_some() => {
+                        return self.bounce(ticket.node, ticket.start, ticket.number, Bounce::OutOfMemory);
+                    }
+                    None => {
+                        let token = self.registers.token(client());
+                        self.registers.writes.insert(ticket, (token, deadline));
+                        self.registers.forgettable.insert((deadline, ticket));
+                        token
+                    }
+                };
+                self.ask_core(index, Request::Write { token, key, content, deadline });
+            }
+        }
+    }
+
+    pub(super) fn ask_core(&mut self, index: u32, request: Request) {
+        self.plan(index, Event::Requested(AnyRequest::Register(request)));
+    }
+
+    fn reply_from_register(&mut self, ticket: Ticket, outcome: Outcome) {
+        let Ticket { node, start, number } = ticket;
+        let position = Position::default();
+        if node != self.settings.node {
+            if let Some(lane) = self.outbox.lane(node) {
+                encode_reply(start, number, position, &outcome, lane);
+            }
+        } else if start == self.settings.start {
+            self.complete_at(number, position.slot, outcome);
+        }
+    }
+
+    /// A replica here has answered.
+    pub(super) fn take_register_answer(&mut self, index: u32, answer: CoreAnswer) {
+        match answer {
+            CoreAnswer::Value { token, content } => self.take_value(token, &content),
+            CoreAnswer::Written { token } => self.take_written(index, token),
+            CoreAnswer::Listed { token, keys, next } => self.take_page(index, token, keys, next),
+            CoreAnswer::Retirable { token, epoch } => {
+                if let Some(Waiting::Retirement { group }) = self.registers.waiting.remove(&token) {
+                    let retiring = self.registers.retiring.get_mut(&group);
+                    if let Some(retiring) = retiring.filter(|retiring| retiring.epoch == epoch) {
+                        retiring.is_ready = true;
+                    }
+                    self.tell_ready(group, epoch);
+                }
+            }
+            // Nobody can tell what has become of it.
+            CoreAnswer::Unknown { token } | CoreAnswer::Undecided { token, .. } => {
+                self.turn_back(token, Bounce::Expired)
+            }
+            CoreAnswer::Overloaded { token } => self.turn_back(token, Bounce::Overloaded),
+            CoreAnswer::Elsewhere { token, members } => {
+                let coordinator = members.iter().copied().find(|&node| !self.peers.is_suspected(node));
+                self.turn_back(token, Bounce::NotCoordinator { coordinator });
+            }
+            CoreAnswer::Over { token } => self.turn_back(token, Bounce::Stopped),
+            CoreAnswer::GivenUp { token } => self.turn_back(token, Bounce::Stopped),
+            CoreAnswer::Drained { token, epoch } => {
+                if let Some(Waiting::Drain { group, asker }) = self.registers.waiting.remove(&token) {
+                    self.tell_drained(asker, group, epoch);
+                }
+            }
+            CoreAnswer::Forgotten { token, count, next } => {
+                if let Some(Waiting::Collection { group }) = self.registers.waiting.remove(&token) {
+                    self.end_collection(group, count, next.is_some());
+                }
+            }
+            // Not asked for.
+            CoreAnswer::Reconfigured { .. }
+            | CoreAnswer::Unsound { .. }
+            | CoreAnswer::Sealed { .. }
+            | CoreAnswer::Final { .. } => {}
+        }
+    }
+
+    fn take_written(&mut self, index: u32, token: u64) {
+        let waiting = self.registers.waiting.remove(&token);
+        let Some(Waiting::Client { ticket, command, asked_at, .. }) = waiting else { return };
+        self.counters.commands_applied += 1;
+        self.registers.round_trips.note(asked_at, self.clock.now());
+        self.settle_write(index, ticket);
+        let outcome = Command::decode(&command).map_or_else(|_| malformed(), |command| written(&command));
+        self.reply_from_register(ticket, outcome);
+    }
+
+    /// A write is answered. One that entered here is never asked again; any other may be, since its answer can be lost.
+    fn settle_write(&mut self, index: u32, ticket: Ticket) {
+        if ticket.node != self.settings.node {
+            return;
+        }
+        if let Some((token, deadline)) = self.registers.writes.remove(&ticket) {
+            self.registers.forgettable.remove(&(deadline, ticket));
+            if let Some(replica) = self.groups[index as usize].replica.register_mut() {
+                replica.core_mut().forget_answer(token);
+            }
+        }
+    }
+
+    fn take_value(&mut self, token: u64, content: &Content) {
+        let waiting = self.registers.waiting.remove(&token);
+        let Some(Waiting::Client { ticket, command, asked_at, .. }) = waiting else { return };
+        self.registers.round_trips.note(asked_at, self.clock.now());
+        let now = self.clock.stamp();
+        let outcome = Command::decode(&command).map_or_else(|_| malformed(), |command| read(&command, content, now));
+        self.reply_from_register(ticket, outcome);
+    }
+
+    /// What was asked was not carried out, or nobody knows.
+    fn turn_back(&mut self, token: u64, why: Bounce) {
+        let ticket = match self.registers.waiting.remove(&token) {
+            Some(Waiting::Client { ticket, .. }) => {
+                if why != Bounce::Expired {
+                    self.registers.writes.remove(&ticket);
+                }
+                ticket
+            }
+            Some(Waiting::Listing(listing)) => listing.ticket,
+            Some(Waiting::Collection { group }) => return self.registers.collections.give_up(group),
+            Some(Waiting::Retirement { .. } | Waiting::Expiry { .. } | Waiting::Drain { .. }) | None => return,
+        };
+        self.bounce(ticket.node, ticket.start, ticket.number, why);
+    }
+
+    /// The group's replica here is gone. Of its writes nobody knows: whoever sent them is told at their deadline.
+    pub(super) fn lose_register(&mut self, group: GroupId, why: Bounce) {
+        let mut lost = Vec::new();
+        self.registers.retiring.remove(&group);
+        self.registers.collections.forget(group);
+        self.registers.waiting.retain(|&token, waiting| {
+            let (of, ticket) = match waiting {
+                Waiting::Client { group, ticket, .. } => (*group, *ticket),
+                Waiting::Listing(listing) => (listing.group, listing.ticket),
+                Waiting::Retirement { group: of }
+                | Waiting::Collection { group: of }
+                | Waiting::Expiry { group: of }
+                | Waiting::Drain { group: of, .. } => return *of != group,
+            };
+            if of == group {
+                lost.push((token, ticket));
+            }
+            of != group
+        });
+        lost.sort_unstable_by_key(|(token, _)| *token);
+        for (_, ticket) in lost {
+            if !self.registers.writes.contains_key(&ticket) {
+                self.bounce(ticket.node, ticket.start, ticket.number, why);
+            }
+        }
+    }
+}
+
+/// Listings.
+impl Host {
+    fn list_register(&mut self, index: u32, envelope: &Envelope<'_>, command: &Command<'_>) {
+        let (ticket, deadline) = (envelope.ticket, envelope.deadline);
+        let (after, count) = match command {
+            Command::Scan { from, count, .. } => {
+                let after = (*from > 0).then(|| before_hash(*from));
+                (after, (*count as usize).clamp(PAGE_KEYS_MIN, PAGE_KEYS))
+            }
+            Command::Keys { pattern } if pattern.len() > glob::PATTERN_BYTES_MAX => {
+                return self.reply_from_register(ticket, pattern_too_long());
+            }
+            Command::Count | Command::Keys { .. } => (None, PAGE_KEYS),
+            _ => return self.reply_from_register(ticket, malformed()),
+        };
+        let group = self.groups[index as usize].id();
+        let command = envelope.command.to_vec();
+        let listing = Listing { group, ticket, deadline, command, names: Vec::new(), bytes: 0, count: 0 };
+        let token = self.registers.token(Waiting::Listing(Box::new(listing)));
+        self.ask_core(index, Request::List { token, after, count, deadline });
+    }
+
+    fn take_page(&mut self, index: u32, token: u64, keys: Vec<Key>, next: Option<Key>) {
+        let Some(Waiting::Listing(mut listing)) = self.registers.waiting.remove(&token) else { return };
+        let bytes = std::mem::take(&mut listing.command);
+        let Ok(command) = Command::decode(&bytes) else { return };
+        match command {
+            Command::Scan { from, pattern, type_name, .. } => {
+                let outcome = scanned(from, pattern, type_name, &keys, next.as_ref());
+                return self.reply_from_register(listing.ticket, outcome);
+            }
+            Command::Keys { pattern } => {
+                for name in keys.iter().map(name_of_key).filter(|name| glob::matches(pattern, name)) {
+                    listing.bytes += name.len() + size_of::<Vec<u8>>();
+                    listing.names.push(name.to_vec());
+                }
+            }
+            _ => {}
+        }
+        listing.count += keys.len() as i64;
+        let is_too_long = listing.bytes > NAMES_BYTES_MAX;
+        if let Some(next) = next.filter(|_| !is_too_long) {
+            listing.command = bytes;
+            let deadline = listing.deadline;
+            let token = self.registers.token(Waiting::Listing(listing));
+            return self.ask_core(index, Request::List { token, after: Some(next), count: PAGE_KEYS, deadline });
+        }
+        let outcome = match command {
+            Command::Keys { .. } if is_too_long => {
+                Outcome::Error("ERR there are too many keys for one answer: use SCAN".into())
+            }
+            Command::Keys { .. } => Outcome::Keys(listing.names),
+            _ => Outcome::Int(listing.count),
+        };
+        self.reply_from_register(listing.ticket, outcome);
+    }
+}
+
+fn pattern_too_long() -> Outcome {
+    Outcome::Error(format!("ERR pattern is longer than {} bytes", glob::PATTERN_BYTES_MAX))
+}
+
+/// What SCAN answers for a page. Its cursor is a hash, so names of the hash that the next page begins with are left for that.
+fn scanned(from: u64, pattern: Option<&[u8]>, type_name: Option<&[u8]>, keys: &[Key], next: Option<&Key>) -> Outcome {
+    if pattern.is_some_and(|pattern| pattern.len() > glob::PATTERN_BYTES_MAX) {
+        return pattern_too_long();
+    }
+    let next = next.map(|key| match hash_of_key(key) {
+        hash if hash > from => hash,
+        hash => hash + 1,
+    });
+    let is_wanted = |key: &&Key| {
+        next.is_none_or(|next| hash_of_key(key) < next)
+            && type_name.is_none_or(|name| name.eq_ignore_ascii_case(b"string"))
+            && pattern.is_none_or(|pattern| glob::matches(pattern, name_of_key(key)))
+    };
+    Outcome::Scan { next, keys: keys.iter().filter(is_wanted).map(|key| name_of_key(key).to_vec()).collect() }
+}
+
+/// Configurations.
+impl Host {
+    /// What the directory says of the configurations of groups here.
+    pub(super) fn tell_registers(&mut self) {
+        let Some(state) = self.directory.state() else { return };
+        let news = |volume: &VolumeRecord| {
+            let index = self.find(GroupId(volume.group))?;
+            let group = &self.groups[index as usize];
+            let replica = group.replica.register().filter(|_| group.is_alive())?;
+            (replica.core().stages() != &volume.stages.0[..]).then(|| (index, volume.stages.0.clone()))
+        };
+        let news: Vec<(u32, Vec<Stage>)> = state.registers().filter_map(news).collect();
+        for (index, stages) in news {
+            self.ask_core(index, Request::Know { stages });
+        }
+    }
+
+    /// The link to a node goes with its process: operations ask others at once, without waiting for a suspicion.
+    pub(super) fn tell_registers_of_link(&mut self, node: NodeId, is_linked: bool) {
+        let mut lost = Vec::new();
+        for (index, group) in &mut self.groups {
+            if let Some(replica) = group.replica.register_mut() {
+                replica.core_mut().set_reachable(node, is_linked);
+                lost.push(index as u32);
+            }
+        }
+        if !is_linked {
+            lost.into_iter().for_each(|index| self.plan(index, Event::Suspected(node)));
+        }
+    }
+
+    /// Each heartbeat: configurations are made ready to be retired, and what nobody asks for any more is forgotten.
+    pub(super) fn tend_registers(&mut self) {
+        let stamp = self.clock.stamp();
+        while let Some(&(deadline, ticket)) = self.registers.forgettable.first()
+            && deadline < stamp
+        {
+            self.registers.forgettable.pop_first();
+            self.registers.writes.remove(&ticket);
+        }
+        self.registers.round_trips.fade();
+        self.retire_configurations();
+        self.collect_tombstones();
+        self.look_for_expired();
+        self.leave_registers();
+    }
+
+    /// Where two configurations are in use, the first of the live members makes the older one ready to be retired; if nothing
+    /// comes of that, for its replica may be silent, the next one does, and so on.
+    fn retire_configurations(&mut self) {
+        let Some(state) = self.directory.state() else { return };
+        let (me, now) = (self.settings.node, self.clock.now());
+        let live = |node: &NodeId| *node == me || !self.peers.is_suspected(*node);
+        let changing: Vec<(&VolumeRecord, usize)> = state
+            .registers()
+            .filter(|volume| volume.stages.0.len() > 1)
+            .filter_map(|volume| Some((volume, volume.member_ids().filter(live).position(|node| node == me)?)))
+            .collect();
+        let retiring = &mut self.registers.retiring;
+        let is_open = |group: GroupId, epoch: Epoch| {
+            changing.iter().any(|(volume, _)| volume.group == group.0 && volume.epoch == epoch.0)
+        };
+        retiring.retain(|group, retiring| is_open(*group, retiring.epoch));
+        let (mut due, mut ready) = (Vec::new(), Vec::new());
+        for (volume, rank) in changing {
+            let (group, epoch) = (GroupId(volume.group), Epoch(volume.epoch));
+            let first_at = now.after_us(rank as u64 * RETIRE_PATIENCE_US);
+            let first = Retiring { epoch, due_at: first_at, token: None, is_ready: false };
+            let entry = retiring.entry(group).or_insert(first);
+            // Whoever is asked again begins again: not while it is at it.
+            let is_at_it = entry.token.is_some_and(|token| self.registers.waiting.contains_key(&token));
+            let Some(&index) = self.index.get(&group) else { continue };
+            if entry.due_at > now || is_at_it || !self.groups[index as usize].is_alive() {
+                continue;
+            }
+            entry.due_at = now.after_us(RETIRE_PATIENCE_US);
+            match entry.is_ready {
+                true => ready.push((group, epoch)),
+                false => due.push((index, group, volume.stages.0.clone())),
+            }
+        }
+        for (index, group, stages) in due {
+            self.counters.registers_retired += 1;
+            let token = self.registers.token(Waiting::Retirement { group });
+            if let Some(retiring) = self.registers.retiring.get_mut(&group) {
+                retiring.token = Some(token);
+            }
+            self.ask_core(index, Request::Know { stages });
+            self.ask_core(index, Request::Retire { token });
+        }
+        ready.into_iter().for_each(|(group, epoch)| self.tell_ready(group, epoch));
+    }
+
+    fn tell_ready(&mut self, group: GroupId, epoch: Epoch) {
+        let command = RootCommand::RetireBefore { group: group.0, epoch: epoch.0 };
+        self.submit_to_root(&command, Purpose::Settling);
+    }
+
+    /// Replicas of groups that this node is not in any more go once nobody waits for them.
+    fn leave_registers(&mut self) {
+        let Some(state) = self.directory.state() else { return };
+        let me = self.settings.node;
+        let is_left = |volume: &&VolumeRecord| !volume.lives_on(me, Protocol::Register);
+        let left: Vec<GroupId> = state.registers().filter(is_left).map(|volume| GroupId(volume.group)).collect();
+        for group in left {
+            let Some(index) = self.find(group) else { continue };
+            let replica = &self.groups[index as usize].replica;
+            // One that is silent is told nothing any more.
+            let is_over = self.groups[index as usize].state.is_silent() || replica.is_idle() && !replica.is_inside();
+            if is_over {
+                self.drop_register(group);
+            }
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Forgetting the tombstones of register groups.
+//!
+//! What was deleted must be remembered until nobody can bring an older version back: until all members hold the tombstone, and
+//! every operation that began before that is over. The last of the members alive sees to it, for many at once:
+//!
+//! 1. Its replica buries the tombstones at all members.
+//! 2. The parent decides another epoch, and all members drain: what began before it has ended there.
+//! 3. The parent decides one more, whose fence says so. The replica then has the tombstones forgotten.
+//!
+//! Epochs are retired by the first of the members alive, as ever: a replica has one errand at a time.
+//!
+//! What has expired becomes a tombstone when somebody reads it. Members walk through what they hold, each for its part of the
+//! keys, and read what nobody else does.
+
+use std::collections::BTreeSet;
+
+use hashbrown::HashMap;
+use quorate_protocol::register::{Key, Request};
+use quorate_protocol::{Epoch, GroupId, Instant, NodeId, Stamp};
+
+use super::Host;
+use super::registers::Waiting;
+use crate::entry::Purpose;
+use crate::frame::Message;
+use crate::hash::FixedState;
+use crate::register::hash_of_key;
+use crate::root::{RootCommand, VolumeRecord};
+
+/// So many tombstones are collected after a second, and fewer after [`super::HostSettings::tombstones_after_us`].
+const MANY: usize = 1_000;
+const REST_OF_MANY_US: u64 = 1_000_000;
+/// A collection that has not ended by now is given up; it begins anew.
+const PATIENCE_US: u64 = 15_000_000;
+/// Groups whose tombstones a node collects at once: each takes the parent four decisions.
+const AT_ONCE_MAX: usize = 4;
+
+/// Keys looked at in a heartbeat for whether they have expired, and those that are read then.
+const LOOKED_AT: usize = 2_000;
+const EXPIRED_MAX: usize = 256;
+
+/// Where the walk through the groups here has come to.
+#[derive(Default)]
+pub(super) struct Expiries {
+    group: Option<GroupId>,
+    after: Option<Key>,
+}
+
+#[derive(Default)]
+pub(super) struct Collections {
+    open: HashMap<GroupId, Collection, FixedState>,
+    /// When the last one of a group ended, if nothing was left.
+    ended_at: HashMap<GroupId, Instant, FixedState>,
+}
+
+struct Collection {
+    /// At which the tombstones are buried.
+    epoch: Epoch,
+    step: Step,
+    began_at: Instant,
+}
+
+enum Step {
+    Burying,
+    /// The next epoch is asked for.
+    Renewing,
+    /// So many members have drained.
+    Draining(BTreeSet<NodeId>),
+    /// The epoch with the fence is asked for.
+    Fencing,
+}
+
+impl Collections {
+    pub(super) fn give_up(&mut self, group: GroupId) {
+        self.open.remove(&group);
+    }
+
+    pub(super) fn forget(&mut self, group: GroupId) {
+        self.open.remove(&group);
+        self.ended_at.remove(&group);
+    }
+}
+
+impl Host {
+    /// Each heartbeat.
+    pub(super) fn collect_tombstones(&mut self) {
+        let now = self.clock.now();
+        self.registers.collections.open.retain(|_, open| open.began_at.after_us(PATIENCE_US) > now);
+        let Some(state) = self.directory.state() else { return };
+        let mine: Vec<VolumeRecord> = state
+            .registers()
+            .filter(|volume| {
+                let is_open = self.registers.collections.open.contains_key(&GroupId(volume.group));
+                volume.stages.0.len() == 1 && (is_open || self.is_to_collect(volume))
+            })
+            .cloned()
+            .collect();
+        for volume in mine {
+            self.go_on_collecting(&volume);
+        }
+    }
+
+    fn is_to_collect(&self, volume: &VolumeRecord) -> bool {
+        let (me, now, group) = (self.settings.node, self.clock.now(), GroupId(volume.group));
+        let is_last = volume.members.len() > 1 && volume.members.last() == Some(&me.0);
+        if !is_last || self.registers.collections.open.len() >= AT_ONCE_MAX {
+            return false;
+        }
+        let Some(index) = self.find(group).filter(|&index| self.groups[index as usize].is_alive()) else {
+            return false;
+        };
+        let Some(replica) = self.groups[index as usize].replica.register() else { return false };
+        let ended_at = self.registers.collections.ended_at.get(&group).copied().unwrap_or(self.started_at);
+        let is_worth_it = match replica.core().status().tombstone_count {
+            0 => false,
+            MANY.. => ended_at.after_us(REST_OF_MANY_US) <= now,
+            _ => ended_at.after_us(self.settings.tombstones_after_us) <= now,
+        };
+        is_worth_it && volume.member_ids().all(|node| node == me || !self.peers.is_suspected(node))
+    }
+
+    fn go_on_collecting(&mut self, volume: &VolumeRecord) {
+        let (group, at) = (GroupId(volume.group), Epoch(volume.epoch));
+        let Some(index) = self.find(group) else { return };
+        let Some(open) = self.registers.collections.open.get_mut(&group) else {
+            let open = Collection { epoch: at, step: Step::Burying, began_at: self.clock.now() };
+            self.registers.collections.open.insert(group, open);
+            let token = self.registers.token(Waiting::Collection { group });
+            return self.ask_core(index, Request::Forget { token, after: None });
+        };
+        let renewed = open.epoch.next();
+        match &open.step {
+            Step::Burying => {
+                let core = self.groups[index as usize].replica.register().map(|replica| replica.core());
+                if at == open.epoch && core.and_then(|core| core.awaits_fence()) == Some(at) {
+                    open.step = Step::Renewing;
+                    let command = RootCommand::RenewRegisters { group: group.0, epoch: at.0, fence: None };
+                    self.submit_to_root(&command, Purpose::Settling);
+                }
+            }
+            Step::Renewing if at == renewed => {
+                open.step = Step::Draining(BTreeSet::new());
+                self.ask_to_drain(volume);
+            }
+            Step::Draining(_) if at == renewed => self.ask_to_drain(volume),
+            Step::Renewing | Step::Draining(_) | Step::Fencing => {}
+        }
+    }
+
+    fn ask_to_drain(&mut self, volume: &VolumeRecord) {
+        let (group, epoch) = (GroupId(volume.group), Epoch(volume.epoch));
+        let Some(Step::Draining(drained)) = self.registers.collections.open.get(&group).map(|open| &open.step) else {
+            return;
+        };
+        let left: Vec<NodeId> = volume.member_ids().filter(|node| !drained.contains(node)).collect();
+        if left.is_empty() {
+            if let Some(open) = self.registers.collections.open.get_mut(&group) {
+                open.step = Step::Fencing;
+            }
+            let command = RootCommand::RenewRegisters { group: group.0, epoch: epoch.0, fence: Some(epoch.0) };
+            return self.submit_to_root(&command, Purpose::Settling);
+        }
+        for node in left {
+            match node == self.settings.node {
+                true => self.handle_drain(node, group, epoch),
+                false => self.outbox.send(node, &Message::Drain { group, epoch }),
+            }
+        }
+    }
+
+    /// A node wants to know when the replica here has drained.
+    pub(super) fn handle_drain(&mut self, asker: NodeId, group: GroupId, epoch: Epoch) {
+        let Some(index) = self.find(group).filter(|&index| self.groups[index as usize].is_alive()) else { return };
+        if self.groups[index as usize].replica.register().is_some() {
+            let token = self.registers.token(Waiting::Drain { group, asker });
+            self.ask_core(index, Request::Drain { token, epoch });
+        }
+    }
+
+    pub(super) fn tell_drained(&mut self, asker: NodeId, group: GroupId, epoch: Epoch) {
+        match asker == self.settings.node {
+            true => self.handle_drained(asker, group, epoch),
+            false => self.outbox.send(asker, &Message::Drained { group, epoch }),
+        }
+    }
+
+    pub(super) fn handle_drained(&mut self, from: NodeId, group: GroupId, epoch: Epoch) {
+        if let Some(open) = self.registers.collections.open.get_mut(&group)
+            && let Step::Draining(drained) = &mut open.step
+            && open.epoch.next() == epoch
+        {
+            drained.insert(from);
+        }
+    }
+
+    /// So many tombstones are forgotten; whether there are others.
+    pub(super) fn end_collection(&mut self, group: GroupId, count: usize, is_more: bool) {
+        self.counters.tombstones_forgotten += count as u64;
+        self.registers.collections.open.remove(&group);
+        match is_more {
+            true => self.registers.collections.ended_at.remove(&group),
+            false => self.registers.collections.ended_at.insert(group, self.clock.now()),
+        };
+    }
+}
+
+impl Host {
+    /// Each heartbeat, one group: those of its keys that are this member's to look after.
+    pub(super) fn look_for_expired(&mut self) {
+        let (me, stamp) = (self.settings.node, self.clock.stamp());
+        let Expiries { group, after } = std::mem::take(&mut self.registers.expiries);
+        let Some(state) = self.directory.state() else { return };
+        let here = |volume: &&VolumeRecord| {
+            self.find(GroupId(volume.group)).is_some_and(|index| self.groups[index as usize].is_alive())
+        };
+        let same = after.as_ref().and(group);
+        let is_next = |volume: &&VolumeRecord| match same {
+            Some(same) => volume.group == same.0,
+            None => group.is_none_or(|last| volume.group > last.0),
+        };
+        // After the last group comes the first one.
+        let Some(volume) = state.registers().filter(here).find(is_next) else { return };
+        let (group, members) = (GroupId(volume.group), volume.members.len());
+        let Some(place) = volume.member_ids().position(|node| node == me) else {
+            return self.registers.expiries.group = Some(group);
+        };
+        let Some(index) = self.find(group) else { return };
+        let Some(replica) = self.groups[index as usize].replica.register() else { return };
+        let (expired, next) = replica.core().expired(after.as_ref(), LOOKED_AT, stamp);
+        self.registers.expiries = Expiries { group: Some(group), after: next };
+        let is_mine = |key: &Key| hash_of_key(key) % members as u64 == place as u64;
+        let deadline = Stamp(stamp.0 + self.settings.timeout_ms);
+        for key in expired.into_iter().filter(is_mine).take(EXPIRED_MAX) {
+            let token = self.registers.token(Waiting::Expiry { group });
+            self.ask_core(index, Request::Read { token, key, deadline });
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Configurations of volumes of registers, as the root decides them: one successor at a time.
+
+use quorate_object::Outcome;
+use quorate_protocol::{Configuration, Epoch, GroupId, NodeId};
+
+use super::{REGISTER_REPLICAS_MAX, RootState, Settings, VolumeRecord, error, no_such_namespace};
+use crate::quorum::Quorum;
+
+/// Why a namespace cannot be made with these settings, if it is for its quorums.
+pub fn check_quorum(settings: &Settings) -> Result<(), String> {
+    if !settings.protocol.is_register() {
+        let is_said = settings.quorum != Quorum::Majority || settings.tolerance != 0;
+        return match is_said {
+            true => Err("ERR QUORUM and TOLERANCE are for PROTOCOL register: the others decide by majorities".into()),
+            false => Ok(()),
+        };
+    }
+    settings.quorum.check(usize::from(settings.replicas), settings.tolerance)
+}
+
+impl RootState {
+    pub(super) fn set_quorum(&mut self, number: u32, quorum: Quorum) -> Outcome {
+        let Some(namespace) = self.namespaces.get_mut(&number) else { return no_such_namespace(number) };
+        if !namespace.settings.protocol.is_register() {
+            return error("QUORUM is for PROTOCOL register: the others decide by majorities");
+        }
+        let is_grid = |quorum| matches!(quorum, Quorum::Square | Quorum::Grid { .. });
+        if is_grid(quorum) || is_grid(namespace.settings.quorum) {
+            return error("the sizes of a grid's quorums are its shape: QUORATE GROUP MOVE gives a group another one");
+        }
+        for volume in &namespace.volumes {
+            if volume.stages.0.len() > 1 {
+                return error(
+                    "the namespace is still being changed: try again once QUORATE QUORUM SHOW shows one epoch",
+                );
+            }
+            if let Err(refusal) = quorum.check(volume.members.len(), namespace.settings.tolerance) {
+                return Outcome::Error(refusal);
+            }
+        }
+        for volume in &mut namespace.volumes {
+            volume.follow(volume.members.clone(), quorum);
+        }
+        namespace.settings.quorum = quorum;
+        self.version += 1;
+        Outcome::Ok
+    }
+
+    pub(super) fn move_registers(&mut self, group: u64, members: &[u32], quorum: Option<Quorum>) -> Outcome {
+        let unknown = members.iter().any(|member| !self.nodes.iter().any(|node| node.id == *member));
+        let found = self.namespaces.values_mut().find_map(|namespace| {
+            let settings = namespace.settings;
+            let volume = namespace.volumes.iter_mut().find(|volume| volume.group == group)?;
+            Some((settings, volume))
+        });
+        let Some((settings, volume)) = found.filter(|(settings, _)| settings.protocol.is_register()) else {
+            return error("only groups of PROTOCOL register are moved so far");
+        };
+        if members.is_empty() || members.len() > usize::from(REGISTER_REPLICAS_MAX) || unknown {
+            return error(&format!("MEMBERS names from 1 to {REGISTER_REPLICAS_MAX} nodes of the cluster"));
+        }
+        if volume.stages.0.len() > 1 {
+            return error("the group is still being moved: try again once QUORATE GROUP SHOW shows one epoch");
+        }
+        let quorum = quorum.unwrap_or(settings.quorum);
+        if let Err(refusal) = quorum.check(members.len(), settings.tolerance) {
+            return Outcome::Error(refusal);
+        }
+        volume.follow(members.to_vec(), quorum);
+        self.version += 1;
+        Outcome::Ok
+    }
+
+    pub(super) fn renew_registers(&mut self, group: u64, epoch: u32, fence: Option<Epoch>) -> Outcome {
+        if let Some(volume) = self.volume_at(group, epoch).filter(|volume| volume.stages.0.len() == 1) {
+            volume.renew(fence);
+            self.version += 1;
+        }
+        Outcome::Ok
+    }
+
+    pub(super) fn retire_before(&mut self, group: u64, epoch: u32) -> Outcome {
+        if let Some(volume) = self.volume_at(group, epoch).filter(|volume| volume.stages.0.len() > 1) {
+            volume.stages.0.remove(0);
+            self.version += 1;
+        }
+        Outcome::Ok
+    }
+
+    fn volume_at(&mut self, group: u64, epoch: u32) -> Option<&mut VolumeRecord> {
+        let mut volumes = self.namespaces.values_mut().flat_map(|namespace| &mut namespace.volumes);
+        volumes.find(|volume| volume.group == group && volume.epoch == epoch)
+    }
+}
+
+impl VolumeRecord {
+    /// A volume of registers is to have these members and quorums next.
+    fn follow(&mut self, members: Vec<u32>, quorum: Quorum) {
+        let Some(before) = self.stages.0.last() else { return };
+        self.epoch += 1;
+        let configuration = Configuration {
+            group: GroupId(self.group),
+            epoch: Epoch(self.epoch),
+            members: members.iter().copied().map(NodeId).collect(),
+            quorum: quorum.system(members.len()),
+        };
+        let next = before.successor(configuration);
+        self.stages.0.push(next);
+        self.members = members;
+    }
+
+    /// The same members and quorums go on in another epoch.
+    fn renew(&mut self, fence: Option<Epoch>) {
+        let Some(before) = self.stages.0.last() else { return };
+        let quorum = Quorum::of_system(before.configuration.quorum);
+        self.follow(self.members.clone(), quorum);
+        if let (Some(fence), Some(next)) = (fence, self.stages.0.last_mut()) {
+            *next = next.clone().fenced(fence);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replica::Protocol;
+    use crate::root::{NodeRecord, ROOT, RootCommand};
+
+    /// Four nodes, and one volume of registers on all of them.
+    fn root(quorum: Quorum, tolerance: u8) -> RootState {
+        let record = |id| NodeRecord {
+            id,
+            name: format!("n{id}"),
+            peer: String::new(),
+            client: String::new(),
+            admin: String::new(),
+        };
+        let settings = Settings {
+            protocol: Protocol::Register,
+            replicas: 4,
+            volumes: 1,
+            quorum,
+            tolerance,
+            ..Settings::default()
+        };
+        RootState::bootstrap((1..=4).map(record).collect(), settings, 7)
+    }
+
+    fn refusal(root: &mut RootState, command: &RootCommand) -> String {
+        match root.execute(command, 1) {
+            Outcome::Error(line) => line,
+            other => panic!("{command:?} was answered with {other:?}"),
+        }
+    }
+
+    fn epochs(root: &RootState) -> Vec<u32> {
+        root.registers().flat_map(|volume| &volume.stages.0).map(|stage| stage.epoch().0).collect()
+    }
+
+    #[test]
+    fn one_successor_is_decided_at_a_time_and_what_was_before_it_goes_by_its_epoch() {
+        let mut root = root(Quorum::Majority, 0);
+        let group = ROOT.0 + 1;
+        let resize = |read, write| RootCommand::SetQuorum { number: 0, quorum: Quorum::Threshold { read, write } };
+        assert_eq!(root.execute(&resize(1, 4), 1), Outcome::Ok);
+        assert_eq!(epochs(&root), [0, 1]);
+        assert!(refusal(&mut root, &resize(4, 1)).contains("try again"));
+        let retire = |epoch| RootCommand::RetireBefore { group, epoch };
+        root.execute(&retire(2), 1);
+        assert_eq!(epochs(&root), [0, 1], "of no epoch that there is");
+        root.execute(&retire(1), 1);
+        root.execute(&retire(1), 1);
+        assert_eq!(epochs(&root), [1], "once");
+        let members = vec![4, 2];
+        let moved = RootCommand::MoveRegisters { group, members, quorum: Some(Quorum::Majority) };
+        assert_eq!(root.execute(&moved, 1), Outcome::Ok);
+        let volume = root.registers().next().expect("there is one");
+        assert!(volume.lives_on(NodeId(1), Protocol::Register), "until its epoch is retired");
+        root.execute(&retire(2), 1);
+        let volume = root.registers().next().expect("there is one");
+        assert!(!volume.lives_on(NodeId(1), Protocol::Register) && volume.members == [4, 2]);
+    }
+
+    #[test]
+    fn a_fence_is_that_of_the_last_epoch() {
+        let mut root = root(Quorum::Square, 0);
+        let group = ROOT.0 + 1;
+        let renew = |epoch, fence| RootCommand::RenewRegisters { group, epoch, fence };
+        root.execute(&renew(0, None), 1);
+        root.execute(&renew(1, Some(1)), 1);
+        assert_eq!(epochs(&root), [0, 1], "not while another is on its way");
+        root.execute(&RootCommand::RetireBefore { group, epoch: 1 }, 1);
+        root.execute(&renew(1, Some(1)), 1);
+        let volume = root.registers().next().expect("there is one");
+        let fences: Vec<u32> = volume.stages.0.iter().map(|stage| stage.fence.0).collect();
+        assert_eq!((epochs(&root), fences), (vec![1, 2], vec![0, 1]));
+        assert!(volume.stages.0.iter().all(|stage| !stage.moves() || stage.epoch() == Epoch(0)), "nothing moves");
+    }
+
+    #[test]
+    fn what_is_unsound_or_too_weak_is_refused() {
+        let mut root = root(Quorum::Square, 1);
+        let group = ROOT.0 + 1;
+        let resize = RootCommand::SetQuorum { number: 0, quorum: Quorum::Threshold { read: 2, write: 3 } };
+        assert!(refusal(&mut root, &resize).contains("shape"), "a grid has no sizes");
+        let moved = |members: &[u32], quorum| RootCommand::MoveRegisters { group, members: members.to_vec(), quorum };
+        assert!(refusal(&mut root, &moved(&[], None)).contains("MEMBERS"));
+        assert!(refusal(&mut root, &moved(&[1, 9], None)).contains("MEMBERS"));
+        assert!(refusal(&mut root, &moved(&[1, 2], None)).contains("survives 0 crashes"));
+        let grid = Some(Quorum::Grid { rows: 3, columns: 3 });
+        assert!(refusal(&mut root, &moved(&[1, 2, 3], grid)).contains("3x3"));
+        assert_eq!(root.execute(&moved(&[3, 2, 1], None), 1), Outcome::Ok, "three are a majority");
+        let (settings, weak) = (Settings { protocol: Protocol::Paxos, ..Settings::default() }, Quorum::Square);
+        assert!(check_quorum(&settings).is_ok() && check_quorum(&Settings { quorum: weak, ..settings }).is_err());
+    }
+}
