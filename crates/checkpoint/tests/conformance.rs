@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 
 use quorate_checkpoint::{
@@ -227,12 +229,35 @@ fn the_fjall_store_conforms() {
     });
 }
 
-/// What a killed process leaves is what its files hold while it runs.
+/// Names the directory that a process of this program is to fill, and to be killed over.
+const KILLED_OVER: &str = "QUORATE_KILLED_OVER";
+const KILLED_AFTER: u64 = 50;
+
 #[test]
 fn an_applied_batch_survives_a_kill() {
-    let (directory, image) = (Directory::new("kill"), Directory::new("kill-image"));
-    let mut store = open(&directory.0);
-    for round in 0..50u64 {
+    if let Some(directory) = std::env::var_os(KILLED_OVER) {
+        return fill_until_killed(Path::new(&directory));
+    }
+    let directory = Directory::new("kill");
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["an_applied_batch_survives_a_kill", "--exact", "--nocapture"])
+        .env(KILLED_OVER, &directory.0)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let applied = lines.map_while(Result::ok).any(|line| line.ends_with("applied"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(applied, "all batches were applied before the kill");
+    let found = open(&directory.0);
+    assert!(groups(&found).iter().all(|(_, meta)| *meta == (KILLED_AFTER - 1).to_le_bytes()));
+    assert_eq!((groups(&found).len(), objects(&found, 19).len()), (20, KILLED_AFTER as usize));
+}
+
+fn fill_until_killed(directory: &Path) {
+    let mut store = open(directory);
+    for round in 0..KILLED_AFTER {
         let mut batch = Batch::new();
         for group in 0..20 {
             batch.put_meta(group, round.to_le_bytes().to_vec());
@@ -240,23 +265,8 @@ fn an_applied_batch_survives_a_kill() {
         }
         store.apply(batch).unwrap();
     }
-    copy(&directory.0, &image.0);
-    fs::copy(FjallStore::count_path(&directory.0), FjallStore::count_path(&image.0)).unwrap();
-    let found = open(&image.0);
-    assert!(groups(&found).iter().all(|(_, meta)| *meta == 49u64.to_le_bytes()));
-    assert_eq!((groups(&found).len(), objects(&found, 19).len()), (20, 50));
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
+    println!("applied");
+    std::thread::sleep(std::time::Duration::from_secs(60));
 }
 
 #[test]
