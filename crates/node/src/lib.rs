@@ -23,6 +23,7 @@ mod own_groups;
 mod pace;
 pub mod planted;
 pub mod quorum;
+mod record;
 pub mod register;
 pub mod replica;
 mod rest;

@@ -8,8 +8,11 @@ use quorate_protocol::wire::Reader;
 
 use crate::machine::{Content, Machine, malformed};
 use crate::planted::{self, Planted};
+use crate::quorum::Quorum;
+use crate::record::GroupRecord;
+use crate::replica::Protocol;
 use crate::results::{Results, name_tag};
-use crate::volume::{Birth, Changes, Children, Frozen, NAMES_MAX, Record, VolumeCommand};
+use crate::volume::{Birth, Changes, Children, Death, Frozen, NAMES_MAX, OwnRecord, Plan, Record, VolumeCommand};
 
 const DONE: &str = "OK";
 
@@ -66,8 +69,8 @@ impl Machine {
 
     pub(crate) fn execute_volume(&mut self, slot: Slot, command: &[u8]) -> Outcome {
         match VolumeCommand::decode(command) {
-            Some(VolumeCommand::Create { names, members, value }) => self.create(slot, &names, &members, &value),
-            Some(VolumeCommand::Promote { names, members }) => self.promote(slot, &names, &members),
+            Some(VolumeCommand::Create { names, plan, value }) => self.create(slot, &names, &plan, &value),
+            Some(VolumeCommand::Promote { names, plan }) => self.promote(slot, &names, &plan),
             Some(VolumeCommand::Demote { names }) => self.demote(&names),
             Some(VolumeCommand::Retire { number, name }) => self.retire(number, &name),
             Some(VolumeCommand::Complete { slots }) => {
@@ -76,18 +79,29 @@ impl Machine {
                 }
                 Outcome::Ok
             }
-            Some(VolumeCommand::Return { number, state }) => self.take_back(slot, number, &state),
+            Some(VolumeCommand::Return { number, state, last }) => self.take_back(slot, number, &state, last),
             Some(VolumeCommand::Show { .. }) => self.read_volume(command),
+            Some(VolumeCommand::Reconfigure { number, epoch, members, joining }) => self.change_led(number, |record| {
+                let is_next = record.epoch == epoch;
+                if is_next {
+                    record.reconfigure(members, joining);
+                }
+                is_next
+            }),
+            Some(VolumeCommand::Move { names, members, quorum }) => self.move_all(&names, members.as_deref(), quorum),
+            Some(VolumeCommand::RetireBefore { number, epoch }) => {
+                self.change_led(number, |record| record.retire_before(epoch))
+            }
             None => malformed(),
         }
     }
 
     /// The object of this name, if it is here, gets a group of its own.
     pub(crate) fn give_own_group(&mut self, slot: Slot, name: &[u8]) {
-        self.send_away(slot, &[name], &[]);
+        self.send_away(slot, &[name], &Plan::plain());
     }
 
-    fn create(&mut self, slot: Slot, names: &[Vec<u8>], members: &[u32], value: &[u8]) -> Outcome {
+    fn create(&mut self, slot: Slot, names: &[Vec<u8>], plan: &Plan, value: &[u8]) -> Outcome {
         let (time, Content::Objects(objects)) = (self.time.0, &mut self.content) else { return malformed() };
         let mut made = Vec::new();
         let mut lines = Vec::with_capacity(names.len());
@@ -115,11 +129,11 @@ impl Machine {
                 }
             });
         }
-        self.send_away(slot, &made, members);
+        self.send_away(slot, &made, plan);
         answer(lines)
     }
 
-    fn promote(&mut self, slot: Slot, names: &[Vec<u8>], members: &[u32]) -> Outcome {
+    fn promote(&mut self, slot: Slot, names: &[Vec<u8>], plan: &Plan) -> Outcome {
         let Content::Objects(objects) = &self.content else { return malformed() };
         let mut there = Vec::new();
         let mut lines = Vec::with_capacity(names.len());
@@ -133,17 +147,14 @@ impl Machine {
                 DONE.to_string()
             });
         }
-        self.send_away(slot, &there, members);
+        self.send_away(slot, &there, plan);
         answer(lines)
     }
 
     fn demote(&mut self, names: &[Vec<u8>]) -> Outcome {
-        let Content::Objects(objects) = &self.content else { return malformed() };
-        let record = |name: &Vec<u8>| objects.away(name).and_then(|bytes| Record::decode(bytes).ok());
-        let records: Vec<_> = names.iter().take(NAMES_MAX).map(|name| (name, record(name))).collect();
-        let mut lines = Vec::with_capacity(records.len());
-        for (name, record) in records {
-            lines.push(match record {
+        let mut lines = Vec::with_capacity(names.len());
+        for name in names.iter().take(NAMES_MAX) {
+            lines.push(match self.record_of(name) {
                 None => "ERR the key has no group of its own".into(),
                 Some(_) if self.owns => "ERR every key of this namespace has a group of its own".into(),
                 Some(record) => {
@@ -156,9 +167,7 @@ impl Machine {
     }
 
     fn retire(&mut self, number: u64, name: &[u8]) -> Outcome {
-        let Content::Objects(objects) = &self.content else { return malformed() };
-        let record = objects.away(name).and_then(|bytes| Record::decode(bytes).ok());
-        if let Some(record) = record.filter(|record| record.number == number) {
+        if let Some(record) = self.record_of(name).filter(|record| record.number == number) {
             self.begin_to_stop(name, record);
         }
         Outcome::Ok
@@ -166,14 +175,77 @@ impl Machine {
 
     fn begin_to_stop(&mut self, name: &[u8], record: Record) {
         let number = record.number;
-        if let Content::Objects(objects) = &mut self.content {
-            objects.send_away(name, &Record { stopping: true, ..record }.encode());
-        }
+        self.write_record(name, Record { stopping: true, ..record });
         self.children.get_or_insert_default().stopping.insert(number, name.to_vec());
     }
 
+    /// An own group's record is another one.
+    fn write_record(&mut self, name: &[u8], record: Record) {
+        if let Content::Objects(objects) = &mut self.content {
+            objects.send_away(name, &record.encode());
+            if record.led().is_some() {
+                self.changes.changed.push((name.to_vec(), record));
+            }
+        }
+    }
+
+    fn record_of(&self, name: &[u8]) -> Option<Record> {
+        Record::decode(self.objects()?.away(name)?).ok()
+    }
+
+    /// Changes who is in an own group, if that is still to be so.
+    fn change_led(&mut self, number: u64, change: impl FnOnce(&mut GroupRecord) -> bool) -> Outcome {
+        let name = self.children().and_then(|children| children.led.get(&number)).cloned();
+        let Some((name, mut record)) = name.and_then(|name| self.record_of(&name).map(|record| (name, record))) else {
+            return Outcome::Nil;
+        };
+        let is_changed = match &mut record.place {
+            OwnRecord::Led { record: led, .. } => record.number == number && change(led),
+            OwnRecord::Paxos { .. } => false,
+        };
+        if !is_changed {
+            return Outcome::Nil;
+        }
+        self.write_record(&name, record);
+        Outcome::Ok
+    }
+
+    fn move_all(&mut self, names: &[Vec<u8>], members: Option<&[u32]>, quorum: Option<Quorum>) -> Outcome {
+        let lines = names.iter().take(NAMES_MAX).map(|name| {
+            let moved = self.move_register(name, members, quorum);
+            moved.map_or_else(|refusal| refusal, |()| DONE.to_owned())
+        });
+        answer(lines.collect())
+    }
+
+    fn move_register(&mut self, name: &[u8], members: Option<&[u32]>, quorum: Option<Quorum>) -> Result<(), String> {
+        const NOT_A_REGISTER: &str = "ERR the key has no group of its own of PROTOCOL register, whose members and \
+                                      quorums could be changed: QUORATE GROUP PROMOTE key PROTOCOL register makes one";
+        const MOVING: &str = "ERR the group is still being moved: try again once QUORATE GROUP SHOW shows one epoch";
+        let mut record = self.record_of(name).ok_or(NOT_A_REGISTER)?;
+        let OwnRecord::Led { protocol: Protocol::Register, record: led } = &mut record.place else {
+            return Err(NOT_A_REGISTER.into());
+        };
+        if led.is_moving() || record.stopping {
+            return Err(MOVING.into());
+        }
+        let quorum = quorum.unwrap_or(led.quorum());
+        if members.is_none() && (led.quorum().is_grid() || quorum.is_grid()) {
+            return Err(
+                "ERR the sizes of a grid's quorums are its shape: QUORATE GROUP MOVE gives a group another one".into(),
+            );
+        }
+        let members = members.unwrap_or(&led.members).to_vec();
+        quorum.check(members.len(), 0)?;
+        if members != led.members || quorum != led.quorum() {
+            led.follow(members, quorum);
+            self.write_record(name, record);
+        }
+        Ok(())
+    }
+
     /// What an own group had come to is the volume's again: the object, if there still is one, and what was executed on it.
-    fn take_back(&mut self, slot: Slot, number: u64, state: &Frozen) -> Outcome {
+    fn take_back(&mut self, slot: Slot, number: u64, state: &Frozen, last: Vec<u8>) -> Outcome {
         let Some(name) = self.children.as_mut().and_then(|children| children.stopping.remove(&number)) else {
             // Somebody else has brought it.
             return Outcome::Nil;
@@ -190,7 +262,10 @@ impl Machine {
             // It may have expired by the volume's time.
             objects.advance(self.time.0);
         }
-        self.changes.deaths.push(number);
+        if let Some(children) = &mut self.children {
+            children.led.remove(&number);
+        }
+        self.changes.deaths.push(Death { number, last });
         if self.owns {
             self.give_own_group(slot, &name);
         }
@@ -198,15 +273,15 @@ impl Machine {
     }
 
     /// Freezes these objects, as far as they are here, and puts records in their place.
-    fn send_away(&mut self, slot: Slot, names: &[&[u8]], members: &[u32]) {
+    fn send_away(&mut self, slot: Slot, names: &[&[u8]], plan: &Plan) {
         let tags: BTreeSet<u32> = names.iter().map(|name| name_tag(Some(name))).collect();
         let results = self.results.of_names(&tags);
         let Content::Objects(objects) = &mut self.content else { return };
         let children = self.children.get_or_insert_default();
         for &name in names {
             let Some(object) = objects.encoded(name) else { continue };
-            let record =
-                Record { number: children.take_number(), epoch: 0, stopping: false, members: members.to_vec() };
+            let number = children.take_number();
+            let record = Record { number, stopping: false, place: plan.record(number) };
             objects.send_away(name, &record.encode());
             let mut results = results.get(&name_tag(Some(name))).cloned().unwrap_or_default();
             if planted::is(Planted::PromoteLosesResults) {
@@ -293,7 +368,7 @@ mod tests {
     }
 
     fn promote(list: &[&str]) -> VolumeCommand {
-        VolumeCommand::Promote { names: names(list), members: Vec::new() }
+        VolumeCommand::Promote { names: names(list), plan: Plan::plain() }
     }
 
     #[test]
@@ -313,19 +388,23 @@ mod tests {
         let number = birth.record.number;
         assert_eq!(volume.own(&VolumeCommand::Demote { names: names(&["n"]) }), ["OK"]);
         let state = own.machine.freeze(b"n");
-        volume.own(&VolumeCommand::Return { number, state: state.clone() });
-        assert_eq!(volume.machine.take_changes().map(|changes| changes.deaths), Some(vec![number]));
+        volume.own(&VolumeCommand::Return { number, state: state.clone(), last: Vec::new() });
+        assert_eq!(
+            volume.machine.take_changes().map(|changes| changes.deaths),
+            Some(vec![Death { number, last: Vec::new() }])
+        );
         assert!(matches!(volume.run_as(101, |out| INCR.encode(out)), Verdict::Again(Outcome::Int(2))));
         assert!(matches!(volume.run(&INCR), Verdict::Executed(Outcome::Int(3))));
         // Somebody else brings it again.
-        volume.own(&VolumeCommand::Return { number, state });
+        volume.own(&VolumeCommand::Return { number, state, last: Vec::new() });
         assert!(matches!(volume.run(&INCR), Verdict::Executed(Outcome::Int(4))));
     }
 
     #[test]
     fn what_is_deleted_leaves_nothing_but_what_was_executed() {
         let mut volume = Volume::new(false);
-        let create = VolumeCommand::Create { names: names(&["n"]), members: vec![2], value: b"1".to_vec() };
+        let plan = Plan { members: vec![2], ..Plan::plain() };
+        let create = VolumeCommand::Create { names: names(&["n"]), plan, value: b"1".to_vec() };
         assert_eq!(volume.own(&create), ["OK"]);
         assert!(volume.own(&create)[0].contains("group of its own already"));
         let [birth] = &volume.births()[..] else { panic!("one birth") };
@@ -333,7 +412,11 @@ mod tests {
         volume.own(&VolumeCommand::Retire { number: number + 1, name: name.clone() });
         assert!(volume.machine.children().is_some_and(|children| children.stopping.is_empty()), "of another group");
         volume.own(&VolumeCommand::Retire { number, name });
-        volume.own(&VolumeCommand::Return { number, state: Frozen { time_ms: 200, ..Frozen::default() } });
+        volume.own(&VolumeCommand::Return {
+            number,
+            state: Frozen { time_ms: 200, ..Frozen::default() },
+            last: Vec::new(),
+        });
         assert_eq!((volume.machine.objects().map(Objects::count), volume.machine.time()), (Some(0), Stamp(200)));
         assert!(matches!(volume.run(&INCR), Verdict::Executed(Outcome::Int(1))), "the name is free again");
         assert_eq!(volume.own(&promote(&["n"])), ["OK"]);

@@ -45,6 +45,12 @@ pub enum Planted {
     RegisterVersionsUnsaved,
     /// A pipeline of writes to one register leaves at once.
     RegisterOutOfTurn,
+    /// A write that a member of an own register may have carried out is asked of the volume once the register has ended.
+    OwnRegisterUnbound,
+    /// A pipeline of writes to one own register leaves at once.
+    OwnRegisterOutOfTurn,
+    /// A volume gives up what own groups begin with as soon as one member has it.
+    CompletedByOne,
 }
 
 impl Planted {
@@ -58,6 +64,10 @@ impl Planted {
         Planted::RegisterVersionsUnsaved,
         Planted::RegisterOutOfTurn,
     ];
+
+    /// In own groups that their volume leads.
+    pub const IN_LED: [Planted; 3] =
+        [Planted::OwnRegisterUnbound, Planted::OwnRegisterOutOfTurn, Planted::CompletedByOne];
 
     pub const ALL: [Planted; 14] = [
         Planted::SessionForgotten,

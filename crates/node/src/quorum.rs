@@ -61,6 +61,10 @@ impl Quorum {
         }
     }
 
+    pub fn is_grid(self) -> bool {
+        matches!(self, Quorum::Square | Quorum::Grid { .. })
+    }
+
     pub fn of_system(system: QuorumSystem) -> Quorum {
         match system {
             QuorumSystem::Majority => Quorum::Majority,
@@ -114,7 +118,7 @@ impl From<Quorum> for String {
 }
 
 /// Configurations in the root's state, in the protocol's own layout.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Vec<u8>", into = "Vec<u8>")]
 pub struct Stages(pub Vec<Stage>);
 

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeSet;
 
-use quorate_object::{Access, Command, Condition, Expiry, Outcome, SetAnswer, read_value};
-use quorate_protocol::register::{Content, Key, Record, Register, Stage, Version};
+use quorate_object::{Access, Command, Condition, Expiry, Objects, Outcome, SetAnswer, read_value};
+use quorate_protocol::register::{Content, Key, Record, Register, Stage, Tag, Version};
 use quorate_protocol::wire::{Malformed, Reader, Wire};
-use quorate_protocol::{NodeId, Payload, Replica, Slot, Stamp};
+use quorate_protocol::{Epoch, NodeId, Payload, Replica, Slot, Stamp};
 
 use crate::pace::PACE;
 use crate::planted::{self, Planted};
@@ -68,6 +68,21 @@ impl RegisterReplica {
         let mut core = Register::new(stages, me, 0, PACE);
         core.number_from(first);
         RegisterReplica { me, core, next_record: Slot(first), unsaved: BTreeSet::new(), whole: false }
+    }
+
+    /// The replica of an own group: the log has its birth in the place of record 0.
+    pub(crate) fn of_own(stages: Vec<Stage>, me: NodeId) -> RegisterReplica {
+        let mut replica = RegisterReplica::new(stages, me);
+        replica.next_record = replica.next_record.max(Slot(1));
+        replica
+    }
+
+    /// Takes over an object that all members begin with.
+    pub(crate) fn begin_with(&mut self, key: Key, content: Content) {
+        let tag = Tag { counter: 1, ..Tag::ABSENT };
+        let record = Record::Held { key, version: Version { tag, renewed: Epoch(0), content } };
+        self.note(&record);
+        self.core.restore(record);
     }
 
     pub fn core(&self) -> &Register {
@@ -223,7 +238,24 @@ pub(crate) fn is_for_registers(command: &Command<'_>) -> bool {
 
 /// The refusal of a command that a register cannot carry out.
 pub(crate) const NOT_IN_ONE_STEP: &str = "PROTOCOL the object is a register (protocol register), which is read, overwritten and deleted by any member: nothing \
-     can read and write it in one step. Use SET, GET and DEL, or a namespace of PROTOCOL paxos or chain";
+     can read and write it in one step. Use SET, GET and DEL; QUORATE GROUP DEMOTE if it has a group of its own; or a \
+     namespace of PROTOCOL paxos or chain";
+
+/// What a register's object is where it is none.
+pub(crate) fn content_of(value: &[u8], expires_ms: Option<u64>) -> Content {
+    Content::Value { bytes: Payload::from(value), expires: expires_ms.map(Stamp) }
+}
+
+/// What a register ends with, as an object of that name; `None` if it is deleted.
+pub(crate) fn object_of(name: &[u8], content: &Content, hash_key: [u8; 16]) -> Option<Vec<u8>> {
+    let Content::Value { bytes, expires } = content else { return None };
+    let mut objects = Objects::new(hash_key);
+    let at_ms = expires.and_then(|expires| i64::try_from(expires.0).ok());
+    let expiry = at_ms.map_or(Expiry::Unset, Expiry::AtMs);
+    let set = Command::Set { key: name, value: bytes, condition: Condition::Always, expiry, answer: SetAnswer::Ok };
+    objects.run(&set, 0, 0);
+    objects.encoded(name)
+}
 
 /// What a command answers that reads this content at this time.
 pub(crate) fn read(command: &Command<'_>, content: &Content, now: Stamp) -> Outcome {

@@ -9,14 +9,12 @@ mod registers;
 use std::collections::BTreeMap;
 
 use quorate_object::Outcome;
-use quorate_protocol::chain::Membership;
-use quorate_protocol::quorum::QuorumSystem;
-use quorate_protocol::register::Stage;
 use quorate_protocol::wire::Malformed;
-use quorate_protocol::{Configuration, Epoch, GroupId, NodeId};
+use quorate_protocol::{Epoch, GroupId, NodeId};
 use serde::{Deserialize, Serialize};
 
-use crate::quorum::{Quorum, Stages};
+use crate::quorum::Quorum;
+pub use crate::record::GroupRecord;
 use crate::replica::Protocol;
 pub use registers::check_quorum;
 
@@ -59,21 +57,7 @@ pub struct Namespace {
     pub settings: Settings,
     /// Keys the hash of object names, on all replicas alike.
     pub hash_key: [u8; 16],
-    pub volumes: Vec<VolumeRecord>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VolumeRecord {
-    pub group: u64,
-    pub epoch: u32,
-    /// The first is the coordinator that the volume is born with and returns to; of a chain, from head to tail.
-    pub members: Vec<u32>,
-    /// Of a chain: gets a copy from the tail, and is to be the tail one day.
-    pub joining: Option<u32>,
-    /// Of a chain: the members that it was born with, and that come back to it.
-    pub home: Vec<u32>,
-    /// Of registers: the configurations that are not retired, one or two. `epoch` and `members` are those of the last.
-    pub stages: Stages,
+    pub volumes: Vec<GroupRecord>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -297,8 +281,7 @@ impl RootState {
                 let volumes = self.namespaces.values_mut().flat_map(|namespace| &mut namespace.volumes);
                 let found = volumes.into_iter().find(|volume| volume.group == *group && volume.epoch == *epoch);
                 let Some(volume) = found else { return Outcome::Nil };
-                volume.epoch += 1;
-                (volume.members, volume.joining) = (members.clone(), *joining);
+                volume.reconfigure(members.clone(), *joining);
                 self.version += 1;
                 Outcome::Ok
             }
@@ -326,30 +309,24 @@ impl RootState {
         }
     }
 
-    /// Every volume of registers.
-    pub(crate) fn registers(&self) -> impl Iterator<Item = &VolumeRecord> {
-        let is_register = |namespace: &&Namespace| namespace.settings.protocol.is_register();
-        self.namespaces.values().filter(is_register).flat_map(|namespace| &namespace.volumes)
+    /// Every volume of this protocol.
+    pub(crate) fn led(&self, protocol: Protocol) -> impl Iterator<Item = &GroupRecord> {
+        let namespaces = self.namespaces.values().filter(move |namespace| namespace.settings.protocol == protocol);
+        namespaces.flat_map(|namespace| &namespace.volumes)
     }
 
     /// The volume that holds a hash slot, and its place among the namespace's volumes.
-    pub fn volume_of_slot(&self, namespace: u32, slot: u16) -> Option<(u32, &VolumeRecord)> {
+    pub fn volume_of_slot(&self, namespace: u32, slot: u16) -> Option<(u32, &GroupRecord)> {
         let volumes = &self.namespaces.get(&namespace)?.volumes;
         let index = u32::from(slot) * volumes.len() as u32 / SLOT_COUNT;
         volumes.get(index as usize).map(|volume| (index, volume))
     }
 
     /// Every volume with its namespace.
-    pub fn volumes(&self) -> impl Iterator<Item = (u32, &Namespace, &VolumeRecord)> {
+    pub fn volumes(&self) -> impl Iterator<Item = (u32, &Namespace, &GroupRecord)> {
         self.namespaces
             .iter()
             .flat_map(|(number, namespace)| namespace.volumes.iter().map(move |volume| (*number, namespace, volume)))
-    }
-
-    /// Every volume that is a chain.
-    pub(crate) fn chains(&self) -> impl Iterator<Item = &VolumeRecord> {
-        let is_chain = |namespace: &&Namespace| namespace.settings.protocol.is_chain();
-        self.namespaces.values().filter(is_chain).flat_map(|namespace| &namespace.volumes)
     }
 
     fn create_namespace(&mut self, number: u32, settings: Settings, seed: u64) -> Outcome {
@@ -399,13 +376,8 @@ impl RootState {
         for index in 0..settings.volumes as usize {
             let members: Vec<u32> =
                 (0..usize::from(settings.replicas)).map(|k| self.nodes[(index + k) % nodes].id).collect();
-            let home = members.clone();
-            let stages = Stages::default();
-            let mut volume = VolumeRecord { group: self.group_next, epoch: 0, members, joining: None, home, stages };
-            if settings.protocol.is_register() {
-                let quorum = settings.quorum.system(volume.members.len());
-                volume.stages.0.push(Stage::first(Configuration { quorum, ..volume.configuration() }));
-            }
+            let group = GroupId(self.group_next);
+            let volume = GroupRecord::new(settings.protocol, group, members, settings.quorum);
             volumes.push(volume);
             self.group_next += 1;
         }
@@ -413,43 +385,6 @@ impl RootState {
         hash_key[..8].copy_from_slice(&seed.to_le_bytes());
         hash_key[8..].copy_from_slice(&seed.rotate_left(32).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
         self.namespaces.insert(number, Namespace { settings, hash_key, volumes });
-    }
-}
-
-impl VolumeRecord {
-    pub fn member_ids(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.members.iter().copied().map(NodeId)
-    }
-
-    /// What the volume is born with. A chain's present members are its [membership](VolumeRecord::membership), those of
-    /// registers stand in its stages.
-    pub(crate) fn configuration(&self) -> Configuration {
-        let home = self.home.iter().copied().map(NodeId);
-        let mut members: Vec<NodeId> = match &self.stages.0[..] {
-            [] => home.collect(),
-            stages => stages.iter().flat_map(|stage| stage.configuration.members.iter().copied()).collect(),
-        };
-        let mut named = std::collections::BTreeSet::new();
-        members.retain(|member| named.insert(*member));
-        Configuration {
-            group: GroupId(self.group),
-            epoch: Epoch(0),
-            members: members.into(),
-            quorum: QuorumSystem::Majority,
-        }
-    }
-
-    /// Whether a replica of it comes to life on this node: a chain's with the chain, or when it is to join.
-    pub(crate) fn lives_on(&self, node: NodeId, protocol: Protocol) -> bool {
-        match protocol {
-            Protocol::Paxos => self.members.contains(&node.0),
-            Protocol::Chain => self.epoch == 0 && self.members.contains(&node.0) || self.joining == Some(node.0),
-            Protocol::Register => self.stages.0.iter().any(|stage| stage.configuration.contains(node)),
-        }
-    }
-
-    pub(crate) fn membership(&self) -> Membership {
-        Membership { epoch: Epoch(self.epoch), members: self.member_ids().collect(), joining: self.joining.map(NodeId) }
     }
 }
 

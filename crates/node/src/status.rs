@@ -46,6 +46,8 @@ pub struct NodeOwnStatus {
     pub pid: u32,
     pub uptime_s: u64,
     pub clients: u64,
+    /// What its replicas have said to those of other nodes, since the node's start.
+    pub messages_sent: u64,
     pub log: LogStatus,
     pub own_groups: OwnGroupsStatus,
     /// What is wrong with the node, a sentence each.

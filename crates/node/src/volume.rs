@@ -10,6 +10,9 @@ use quorate_protocol::{GroupId, NodeId, Slot, Stamp};
 use serde::{Deserialize, Serialize};
 
 use crate::number::{put_number, take_number, take_u32};
+use crate::quorum::Quorum;
+use crate::record::GroupRecord;
+use crate::replica::Protocol;
 
 /// Commands on a volume that are not commands on its objects begin with this byte, which is no object command's.
 const VOLUME_COMMAND: u8 = 0x80;
@@ -36,28 +39,41 @@ pub fn volume_of(group: GroupId) -> Option<(GroupId, u64)> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     pub number: u64,
-    pub epoch: u32,
     /// Its last command has been asked for: the object comes back, or is gone.
     pub stopping: bool,
-    /// Empty: the volume's own, beginning with another one for each group.
-    pub members: Vec<u32>,
+    pub place: OwnRecord,
+}
+
+/// How an own group's members agree, and who they are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum OwnRecord {
+    /// Empty: the volume's members, beginning with another one for each group.
+    Paxos { members: Vec<u32> },
+    /// Whose members, or quorums, the volume changes.
+    Led { protocol: Protocol, record: Box<GroupRecord> },
 }
 
 mod flag {
     pub(super) const STOPPING: u8 = 1;
     pub(super) const MEMBERS: u8 = 2;
+    pub(super) const LED: u8 = 4;
 }
 
 impl Record {
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(8);
-        let named = if self.members.is_empty() { 0 } else { flag::MEMBERS };
-        out.push(named | if self.stopping { flag::STOPPING } else { 0 });
+        let mut out = vec![if self.stopping { flag::STOPPING } else { 0 }];
         put_number(self.number, &mut out);
-        put_number(u64::from(self.epoch), &mut out);
-        if named != 0 {
-            out.push(self.members.len() as u8);
-            self.members.iter().for_each(|&member| put_number(u64::from(member), &mut out));
+        match &self.place {
+            OwnRecord::Paxos { members } if members.is_empty() => {}
+            OwnRecord::Paxos { members } => {
+                out[0] |= flag::MEMBERS;
+                out.push(members.len() as u8);
+                members.iter().for_each(|&member| put_number(u64::from(member), &mut out));
+            }
+            led @ OwnRecord::Led { .. } => {
+                out[0] |= flag::LED;
+                out.extend(postcard::to_stdvec(led).expect("plain data has an encoding"));
+            }
         }
         out
     }
@@ -65,24 +81,89 @@ impl Record {
     pub fn decode(bytes: &[u8]) -> Result<Record, Malformed> {
         let mut reader = Reader::new(bytes);
         let flags = reader.u8()?;
-        if flags & !(flag::STOPPING | flag::MEMBERS) != 0 {
-            return Err(Malformed::UnknownTag { of: "record of an own group", tag: flags });
+        let unknown = Malformed::UnknownTag { of: "record of an own group", tag: flags };
+        if flags & !(flag::STOPPING | flag::MEMBERS | flag::LED) != 0 {
+            return Err(unknown);
         }
         let number = take_number(&mut reader)?;
-        let epoch = take_u32(&mut reader)?;
-        let count = if flags & flag::MEMBERS == 0 { 0 } else { reader.u8()? };
-        let members = (0..count).map(|_| take_u32(&mut reader)).collect::<Result<_, _>>()?;
+        let place = if flags & flag::LED != 0 {
+            let rest = reader.bytes(reader.remaining())?;
+            postcard::from_bytes(rest).map_err(|_| unknown)?
+        } else {
+            let count = if flags & flag::MEMBERS == 0 { 0 } else { reader.u8()? };
+            let members = (0..count).map(|_| take_u32(&mut reader)).collect::<Result<_, _>>()?;
+            OwnRecord::Paxos { members }
+        };
         reader.finish()?;
-        Ok(Record { number, epoch, stopping: flags & flag::STOPPING != 0, members })
+        Ok(Record { number, stopping: flags & flag::STOPPING != 0, place })
     }
 
     /// Its members, in order, given the volume's.
     pub fn member_ids(&self, volume: &[NodeId]) -> Vec<NodeId> {
-        if !self.members.is_empty() {
-            return self.members.iter().copied().map(NodeId).collect();
+        self.place.member_ids(self.number, volume)
+    }
+
+    pub fn protocol(&self) -> Protocol {
+        match &self.place {
+            OwnRecord::Paxos { .. } => Protocol::Paxos,
+            OwnRecord::Led { protocol, .. } => *protocol,
         }
-        let first = (self.number % volume.len() as u64) as usize;
-        volume[first..].iter().chain(&volume[..first]).copied().collect()
+    }
+
+    /// Of a group whose members or quorums the volume changes.
+    pub fn led(&self) -> Option<&GroupRecord> {
+        match &self.place {
+            OwnRecord::Paxos { .. } => None,
+            OwnRecord::Led { record, .. } => Some(record),
+        }
+    }
+}
+
+impl OwnRecord {
+    /// The members of the group of this number, in order, given the volume's.
+    pub fn member_ids(&self, number: u64, volume: &[NodeId]) -> Vec<NodeId> {
+        match self {
+            OwnRecord::Led { record, .. } => record.member_ids().collect(),
+            OwnRecord::Paxos { members } if members.is_empty() => rotated(volume, number),
+            OwnRecord::Paxos { members } => members.iter().copied().map(NodeId).collect(),
+        }
+    }
+}
+
+/// Begins with another member for each number.
+fn rotated<T: Copy>(members: &[T], number: u64) -> Vec<T> {
+    let first = (number % members.len() as u64) as usize;
+    members[first..].iter().chain(&members[..first]).copied().collect()
+}
+
+/// What groups of their own are to be like.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    pub protocol: Protocol,
+    /// Empty: the volume's.
+    pub members: Vec<u32>,
+    /// Of registers.
+    pub quorum: Quorum,
+    /// The volume itself, and its members, as far as whoever asks knows.
+    pub volume: u64,
+    pub of_volume: Vec<u32>,
+}
+
+impl Plan {
+    /// Paxos groups of the volume's members.
+    pub fn plain() -> Plan {
+        let (protocol, quorum) = (Protocol::Paxos, Quorum::Majority);
+        Plan { protocol, members: Vec::new(), quorum, volume: 0, of_volume: Vec::new() }
+    }
+
+    pub fn record(&self, number: u64) -> OwnRecord {
+        if self.protocol == Protocol::Paxos || self.of_volume.is_empty() {
+            return OwnRecord::Paxos { members: self.members.clone() };
+        }
+        let members = if self.members.is_empty() { rotated(&self.of_volume, number) } else { self.members.clone() };
+        let group = own_group(GroupId(self.volume), number);
+        let record = GroupRecord::new(self.protocol, group, members, self.quorum);
+        OwnRecord::Led { protocol: self.protocol, record: Box::new(record) }
     }
 }
 
@@ -90,19 +171,25 @@ impl Record {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VolumeCommand {
     /// Gives names that have no object one, with this value, in groups of their own. Answers with a line for each.
-    Create { names: Vec<Vec<u8>>, members: Vec<u32>, value: Vec<u8> },
+    Create { names: Vec<Vec<u8>>, plan: Plan, value: Vec<u8> },
     /// Gives the objects of these names groups of their own. Answers with a line for each.
-    Promote { names: Vec<Vec<u8>>, members: Vec<u32> },
+    Promote { names: Vec<Vec<u8>>, plan: Plan },
     /// Begins to bring the objects of these names back. Answers with a line for each.
     Demote { names: Vec<Vec<u8>> },
     /// The object of this own group was deleted: begins to bring back what is left.
     Retire { number: u64, name: Vec<u8> },
     /// The births of these slots are on the disks of enough members: no copy is needed here any more.
     Complete { slots: Vec<u64> },
-    /// What an own group had come to when it stopped.
-    Return { number: u64, state: Frozen },
+    /// What an own group had come to when it stopped; `last` is the tag of the version that a register ended with.
+    Return { number: u64, state: Frozen, last: Vec<u8> },
     /// The records of these names: for each its bytes, or a line of text.
     Show { names: Vec<Vec<u8>> },
+    /// Another configuration of an own group that is a chain: as [`crate::root::RootCommand::Reconfigure`].
+    Reconfigure { number: u64, epoch: u32, members: Vec<u32>, joining: Option<u32> },
+    /// Other quorums for the registers of these names, and perhaps other members. Answers with a line for each.
+    Move { names: Vec<Vec<u8>>, members: Option<Vec<u32>>, quorum: Option<Quorum> },
+    /// A member has made an own group that is a register ready to go on in this epoch's configuration alone.
+    RetireBefore { number: u64, epoch: u32 },
 }
 
 impl VolumeCommand {
@@ -159,12 +246,23 @@ pub struct Birth {
 #[derive(Debug, Default)]
 pub struct Changes {
     pub births: Vec<Birth>,
-    pub deaths: Vec<u64>,
+    /// Own groups whose record is another one.
+    pub changed: Vec<(Vec<u8>, Record)>,
+    pub deaths: Vec<Death>,
+}
+
+/// An own group that is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Death {
+    pub number: u64,
+    /// Of a register, the encoded tag of the version that it ended with: of a write that was under way it says whether it
+    /// happened.
+    pub last: Vec<u8>,
 }
 
 impl Changes {
     pub fn is_empty(&self) -> bool {
-        self.births.is_empty() && self.deaths.is_empty()
+        self.births.is_empty() && self.changed.is_empty() && self.deaths.is_empty()
     }
 }
 
@@ -177,13 +275,15 @@ pub struct Children {
     pub starting: BTreeMap<u64, Vec<Starting>>,
     /// Own groups whose last command has been asked for, with their names.
     pub stopping: BTreeMap<u64, Vec<u8>>,
+    /// Own groups whose members or quorums the volume changes, with their names.
+    pub led: BTreeMap<u64, Vec<u8>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Starting {
     pub name: Vec<u8>,
     pub number: u64,
-    pub members: Vec<u32>,
+    pub place: OwnRecord,
     pub time_ms: u64,
     pub object: Option<Vec<u8>>,
     pub results: Vec<u8>,
@@ -202,11 +302,14 @@ impl Children {
 
     pub fn begin(&mut self, slot: Slot, birth: &Birth) {
         let Frozen { time_ms, object, results } = birth.state.clone();
-        let Record { number, members, .. } = birth.record.clone();
+        let Record { number, place, .. } = birth.record.clone();
+        if let OwnRecord::Led { .. } = &place {
+            self.led.insert(number, birth.name.clone());
+        }
         self.starting.entry(slot.0).or_default().push(Starting {
             name: birth.name.clone(),
             number,
-            members,
+            place,
             time_ms,
             object,
             results,
@@ -228,24 +331,26 @@ mod tests {
 
     #[test]
     fn a_record_takes_few_bytes() {
-        let record = Record { number: 1_000_000, epoch: 0, stopping: false, members: Vec::new() };
-        assert_eq!(record.encode().len(), 5);
-        let named = Record { number: 7, epoch: 300, stopping: true, members: vec![3, 1, 200] };
-        for record in [record, named] {
+        let record = Record { number: 1_000_000, stopping: false, place: Plan::plain().record(1_000_000) };
+        assert_eq!(record.encode().len(), 4);
+        let plan = |protocol| Plan { protocol, members: vec![3, 1, 200], ..Plan::plain() };
+        let of = |plan: Plan| Record { number: 7, stopping: true, place: plan.record(7) };
+        let led = |protocol| of(Plan { volume: 66, of_volume: vec![1, 3, 200], ..plan(protocol) });
+        for record in [record, of(plan(Protocol::Paxos)), led(Protocol::Chain), led(Protocol::Register)] {
             let bytes = record.encode();
             assert_eq!(Record::decode(&bytes), Ok(record));
             for length in 0..bytes.len() {
                 assert!(Record::decode(&bytes[..length]).is_err(), "{length}");
             }
         }
-        assert!(Record::decode(&[4, 1, 0]).is_err() && Record::decode(&[0xff; 12]).is_err());
+        assert!(Record::decode(&[8, 1, 0]).is_err() && Record::decode(&[0xff; 12]).is_err());
     }
 
     #[test]
     fn coordinators_of_own_groups_are_even() {
         let volume = [NodeId(1), NodeId(2), NodeId(3)];
         let first = |number| {
-            let record = Record { number, epoch: 0, stopping: false, members: Vec::new() };
+            let record = Record { number, stopping: false, place: Plan::plain().record(number) };
             record.member_ids(&volume)[0].0
         };
         assert_eq!((1..=6).map(first).collect::<Vec<_>>(), [2, 3, 1, 2, 3, 1]);

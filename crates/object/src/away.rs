@@ -53,6 +53,15 @@ impl Objects {
         }
     }
 
+    /// The value of the name's object, and when it expires, if there is one here.
+    pub fn value(&self, key: &[u8]) -> Option<(&[u8], Option<u64>)> {
+        let place = self.place(key);
+        match self.table.at(place.hash, place.slot?) {
+            Object::Away(_) => None,
+            Object::String(text) => Some((text.value(), text.expires_ms())),
+        }
+    }
+
     /// The name's object, encoded, if there is one here.
     pub fn encoded(&self, key: &[u8]) -> Option<Vec<u8>> {
         let place = self.place(key);

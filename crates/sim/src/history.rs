@@ -67,7 +67,7 @@ pub enum Action {
         delta: i64,
     },
     Del,
-    /// DEL of a register: nobody can tell whether there was an object.
+    /// DEL of what may be a register: then nobody can tell whether there was an object.
     Erase,
     GetDel,
     ExpireAt {
@@ -183,7 +183,7 @@ impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Get => f.write_str("GET"),
-            Self::Erase => f.write_str("DEL of a register"),
+            Self::Erase => f.write_str("DEL of what may be a register"),
             Self::Exists => f.write_str("EXISTS"),
             Self::Strlen => f.write_str("STRLEN"),
             Self::Pttl => f.write_str("PTTL"),

@@ -35,11 +35,20 @@ pub struct Shape {
     pub expiry_mean_ms: u64,
     /// All objects are registers: nothing reads and writes in one step.
     pub registers: bool,
+    /// Some are at times: then nobody can tell whether a DEL has found one.
+    pub may_be_registers: bool,
 }
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { objects: 12, pipeline_max: 8, pipelines_per_mille: 150, expiry_mean_ms: 2_000, registers: false }
+        Self {
+            objects: 12,
+            pipeline_max: 8,
+            pipelines_per_mille: 150,
+            expiry_mean_ms: 2_000,
+            registers: false,
+            may_be_registers: false,
+        }
     }
 }
 
@@ -110,6 +119,13 @@ impl Workload {
         if self.shape.registers {
             return self.next_register_action(now_ms);
         }
+        match self.next_ordered_action(object, now_ms) {
+            Action::Del if self.shape.may_be_registers => Action::Erase,
+            action => action,
+        }
+    }
+
+    fn next_ordered_action(&mut self, object: Object, now_ms: i64) -> Action {
         match Self::role(object) {
             Role::Register => match self.random.below(10) {
                 0..5 => Action::Get,
@@ -217,7 +233,7 @@ impl Call {
 }
 
 /// The words that begin an error which promises that nothing was executed.
-const NOT_EXECUTED: [&str; 5] = ["NOQUORUM", "TRYAGAIN", "LOADING", "OOM", "MISCONF"];
+const NOT_EXECUTED: [&str; 6] = ["NOQUORUM", "TRYAGAIN", "LOADING", "OOM", "MISCONF", "PROTOCOL"];
 /// The word that begins an error which promises nothing.
 const UNKNOWN: &str = "TIMEOUT";
 

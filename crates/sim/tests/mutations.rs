@@ -19,16 +19,16 @@ const FOUND_ELSEWHERE: [in_protocol::Planted; 3] = [
     in_protocol::Planted::RegisterListsFromOne,
 ];
 
-/// The first seed that finds something in worlds of this protocol, and what.
-fn first_found(protocol: Protocol) -> Option<(u64, String)> {
-    SEEDS.into_iter().find_map(|seed| run_seed(Settings::of(protocol, seed)).failure.map(|failure| (seed, failure)))
+/// The first seed that finds something in worlds like these, and what.
+fn first_found(world: impl Fn(u64) -> Settings) -> Option<(u64, String)> {
+    SEEDS.into_iter().find_map(|seed| run_seed(world(seed)).failure.map(|failure| (seed, failure)))
 }
 
 #[test]
 fn every_planted_bug_is_found_and_none_where_there_is_none() {
     std::panic::set_hook(Box::new(|_| {}));
     let mut missed = Vec::new();
-    let mut report = |protocol, name: String| match first_found(protocol) {
+    let mut report = |world: fn(u64) -> Settings, name: String| match first_found(world) {
         Some((seed, failure)) => {
             let line = failure.lines().next().unwrap_or_default();
             println!("{name}: seed {seed}: {}", &line[..line.len().min(150)]);
@@ -37,29 +37,33 @@ fn every_planted_bug_is_found_and_none_where_there_is_none() {
     };
     for planted in in_protocol::Planted::ALL {
         in_protocol::select(Some(planted));
-        report(Protocol::Paxos, format!("{planted:?}"));
+        report(Settings::of_seed, format!("{planted:?}"));
     }
     for planted in in_protocol::Planted::IN_CHAIN.into_iter().filter(|planted| !FOUND_ELSEWHERE.contains(planted)) {
         in_protocol::select(Some(planted));
-        report(Protocol::Chain, format!("{planted:?}"));
+        report(Settings::of_chains, format!("{planted:?}"));
     }
     let found_here = |planted: &in_protocol::Planted| !FOUND_ELSEWHERE.contains(planted);
     for planted in in_protocol::Planted::IN_REGISTER.into_iter().filter(found_here) {
         in_protocol::select(Some(planted));
-        report(Protocol::Register, format!("{planted:?}"));
+        report(Settings::of_registers, format!("{planted:?}"));
     }
     in_protocol::select(None);
     for planted in in_host::Planted::ALL {
         in_host::select(Some(planted));
-        report(Protocol::Paxos, format!("{planted:?}"));
+        report(Settings::of_seed, format!("{planted:?}"));
     }
     for planted in in_host::Planted::IN_CHAIN {
         in_host::select(Some(planted));
-        report(Protocol::Chain, format!("{planted:?}"));
+        report(Settings::of_chains, format!("{planted:?}"));
     }
     for planted in in_host::Planted::IN_REGISTER {
         in_host::select(Some(planted));
-        report(Protocol::Register, format!("{planted:?}"));
+        report(Settings::of_registers, format!("{planted:?}"));
+    }
+    for planted in in_host::Planted::IN_LED {
+        in_host::select(Some(planted));
+        report(Settings::of_led, format!("{planted:?}"));
     }
     in_host::select(None);
     assert!(missed.is_empty(), "not found within seeds {SEEDS:?}: {missed:?}");
@@ -67,4 +71,6 @@ fn every_planted_bug_is_found_and_none_where_there_is_none() {
         let healthy = SEEDS.take(20).find_map(|seed| run_seed(Settings::of(protocol, seed)).failure);
         assert_eq!(healthy, None, "a check fails without any bug planted");
     }
+    let healthy = SEEDS.take(20).find_map(|seed| run_seed(Settings::of_led(seed)).failure);
+    assert_eq!(healthy, None, "a check fails without any bug planted");
 }

@@ -64,12 +64,8 @@ fn sweep(protocol: Protocol, seeds: RangeInclusive<u64>) -> Sometimes {
 #[test]
 fn seeds_pass_and_reach_the_rare_paths() {
     let reached = sweep(Protocol::Paxos, 1..=60);
-    let elsewhere = [
-        "a chain was changed",
-        "a member of a chain answered a read by itself",
-        "a configuration of registers was made ready to be retired",
-        "a tombstone of a register was forgotten",
-    ];
+    // Own groups that are registers end with their objects instead.
+    let elsewhere = ["a tombstone of a register was forgotten"];
     for (name, count) in reached.counts() {
         assert!(count > 0 || elsewhere.contains(&name), "no seed reached: {name}");
     }

@@ -27,10 +27,12 @@ const CREATE_USAGE: &str = "ERR QUORATE NAMESPACE CREATE number [PROTOCOL paxos|
                             [TOLERANCE crashes]";
 const MOVE_USAGE: &str = "ERR QUORATE GROUP MOVE key MEMBERS node,node,... \
                           [QUORUM majority | threshold R W | grid | grid ROWSxCOLS]";
-const QUORUM_USAGE: &str = "ERR QUORATE QUORUM SET NAMESPACE number R W, or QUORATE QUORUM SHOW key";
+const QUORUM_USAGE: &str = "ERR QUORATE QUORUM SET key R W, or KEYS count key ... in place of key; \
+                            QUORATE QUORUM SET NAMESPACE number R W; or QUORATE QUORUM SHOW key";
 const GROUP_USAGE: &str = "ERR QUORATE GROUP CREATE|PROMOTE|DEMOTE|SHOW key, or KEYS count key ... in place of key; \
-                           then, where it creates or promotes, [PROTOCOL paxos] [MEMBERS node,node,...] and, where it \
-                           creates, [VALUE value]";
+                           then, where it creates or promotes, [PROTOCOL paxos|chain|register] [MEMBERS node,node,...] \
+                           [QUORUM majority | threshold R W | grid | grid ROWSxCOLS] and, where it creates, \
+                           [VALUE value]";
 const SET_USAGE: &str = "ERR QUORATE NAMESPACE SET number READS lease|quorum|local|apportioned";
 
 /// What a line of words asks for.
@@ -63,6 +65,11 @@ impl Host {
     /// Other members for the group of a key's object.
     fn submit_move(&mut self, operation: u64, namespace: u32, name: &[u8], members: &[String], quorum: Option<Quorum>) {
         let target = Target::Slot { namespace, slot: slot_of_key(name) };
+        if self.directory.resolve(target).is_ok_and(|place| !place.protocol.is_register()) {
+            let (names, members) = (vec![name.to_vec()], members.to_vec());
+            let request = GroupRequest { quorum, names, members, ..GroupRequest::of(GroupAction::Move) };
+            return self.submit_group_request(operation, namespace, request);
+        }
         let command = match (self.directory.resolve(target), self.node_numbers(members)) {
             (Err(Missing::Everything), _) => return self.answers.push((operation, Answer::Failed(Failure::Loading))),
             (Err(Missing::Namespace), _) => {
@@ -176,21 +183,13 @@ fn parse_move(words: &[Vec<u8>]) -> Result<Request, String> {
 
 /// `SHOW key` is told as a group is.
 fn parse_quorum(words: &[Vec<u8>]) -> Result<Request, String> {
-    const OF_KEY: &str = "ERR the object shares its group, and so its quorums, with all of its namespace: \
-                          QUORATE QUORUM SET NAMESPACE number R W changes them";
     let usage = || QUORUM_USAGE.to_string();
     let is = |at: usize, word: &[u8]| words.get(at).is_some_and(|found| found.eq_ignore_ascii_case(word));
     if is(0, b"SHOW") && words.len() == 2 {
-        let request = GroupRequest {
-            action: GroupAction::Show,
+        return Ok(Request::Group(GroupRequest {
             names: vec![words[1].clone()],
-            members: Vec::new(),
-            is_batch: false,
-        };
-        return Ok(Request::Group(request));
-    }
-    if is(0, b"SET") && words.len() == 4 {
-        return Err(OF_KEY.into());
+            ..GroupRequest::of(GroupAction::Show)
+        }));
     }
     let number = |at: usize| words.get(at).and_then(|word| str::from_utf8(word).ok()?.parse::<u32>().ok());
     let size = |at: usize| number(at).and_then(|size| u8::try_from(size).ok());
@@ -199,8 +198,40 @@ fn parse_quorum(words: &[Vec<u8>]) -> Result<Request, String> {
             let quorum = Quorum::Threshold { read, write };
             Ok(Request::Root(RootCommand::SetQuorum { number, quorum }))
         }
+        _ if is(0, b"SET") => {
+            let (names, sizes, is_batch) = take_names(&words[1..], usage)?;
+            let size = |at: usize| str::from_utf8(sizes.get(at)?).ok()?.parse::<u8>().ok();
+            let (Some(read), Some(write), 2) = (size(0), size(1), sizes.len()) else { return Err(usage()) };
+            let quorum = Some(Quorum::Threshold { read, write });
+            let request =
+                GroupRequest { names: names.to_vec(), quorum, is_batch, ..GroupRequest::of(GroupAction::Move) };
+            Ok(Request::Group(request))
+        }
         _ => Err(usage()),
     }
+}
+
+/// Names with what comes behind them.
+type Named<'a> = (&'a [Vec<u8>], &'a [Vec<u8>], bool);
+
+/// One name, or `KEYS count` and as many; and whether they came as a list.
+fn take_names(words: &[Vec<u8>], usage: impl Fn() -> String) -> Result<Named<'_>, String> {
+    if words.len() < 2 || !words[0].eq_ignore_ascii_case(b"KEYS") {
+        let (names, rest) = words.split_at_checked(1).ok_or_else(usage)?;
+        return Ok((names, rest, false));
+    }
+    let count: usize = str::from_utf8(&words[1]).ok().and_then(|word| word.parse().ok()).ok_or_else(&usage)?;
+    if count == 0 || count > BATCH_NAMES_MAX {
+        return Err(format!("ERR KEYS names from 1 to {BATCH_NAMES_MAX} keys"));
+    }
+    let (names, rest) = words[2..].split_at_checked(count).ok_or_else(usage)?;
+    Ok((names, rest, true))
+}
+
+/// A quorum of one to three words, and how many they are.
+fn take_quorum(words: &[&str]) -> Option<(Quorum, usize)> {
+    let said = |count: usize| Quorum::parse(&words[..count].join(" ")).map(|quorum| (quorum, count));
+    (1..=words.len().min(3)).rev().find_map(said)
 }
 
 /// Keys and values are bytes; only the words between them are text.
@@ -214,31 +245,30 @@ fn parse_group(words: &[Vec<u8>]) -> Result<GroupRequest, String> {
         b"SHOW" => GroupAction::Show,
         _ => return Err(usage()),
     };
-    let is_batch = rest.len() > 1 && rest[0].eq_ignore_ascii_case(b"KEYS");
-    let (names, options) = if is_batch {
-        let count: usize = str::from_utf8(&rest[1]).ok().and_then(|word| word.parse().ok()).ok_or_else(usage)?;
-        if count == 0 || count > BATCH_NAMES_MAX {
-            return Err(format!("ERR KEYS names from 1 to {BATCH_NAMES_MAX} keys"));
-        }
-        rest[2..].split_at_checked(count).ok_or_else(usage)?
-    } else {
-        rest.split_at_checked(1).ok_or_else(usage)?
-    };
+    let (names, options, is_batch) = take_names(rest, usage)?;
     let makes = matches!(action, GroupAction::Create { .. } | GroupAction::Promote);
-    let mut members = Vec::new();
-    for pair in options.chunks(2) {
-        let [option, given] = pair else { return Err(usage()) };
+    let mut request = GroupRequest::of(GroupAction::Show);
+    let mut rest = options;
+    while let Some((option, after)) = rest.split_first() {
+        let (given, mut behind) = after.split_first().ok_or_else(usage)?;
+        let word = || str::from_utf8(given).map_err(|_| usage());
         match (&option.to_ascii_uppercase()[..], &mut action) {
-            (b"PROTOCOL", _) if makes && given.eq_ignore_ascii_case(b"paxos") => {}
+            (b"PROTOCOL", _) if makes => request.protocol = Protocol::parse(word()?).ok_or_else(usage)?,
             (b"MEMBERS", _) if makes => {
-                let list = str::from_utf8(given).map_err(|_| usage())?;
-                members = list.split(',').map(|name| name.trim().to_owned()).collect();
+                request.members = word()?.split(',').map(|name| name.trim().to_owned()).collect();
+            }
+            (b"QUORUM", _) if makes => {
+                let words: Vec<&str> = after.iter().take(3).map_while(|word| str::from_utf8(word).ok()).collect();
+                let (quorum, count) = take_quorum(&words).ok_or_else(usage)?;
+                request.quorum = Some(quorum);
+                behind = &after[count..];
             }
             (b"VALUE", GroupAction::Create { value }) => value.clone_from(given),
             _ => return Err(usage()),
         }
+        rest = behind;
     }
-    Ok(GroupRequest { action, names: names.to_vec(), members, is_batch })
+    Ok(GroupRequest { action, names: names.to_vec(), is_batch, ..request })
 }
 
 fn parse_settings(words: &[&str], defaults: Settings) -> Result<Settings, String> {
@@ -252,15 +282,9 @@ fn parse_settings(words: &[&str], defaults: Settings) -> Result<Settings, String
         match name.to_ascii_uppercase().as_str() {
             "QUORUM" => {
                 says_quorum = true;
-                // One to three words.
-                let longest = (0..3.min(after.len() + 1)).rev();
-                let said = |more: usize| {
-                    let words: Vec<&str> = [*value].into_iter().chain(after[..more].iter().copied()).collect();
-                    Quorum::parse(&words.join(" ")).map(|quorum| (quorum, more))
-                };
-                let (quorum, more) = longest.into_iter().find_map(said).ok_or_else(usage)?;
+                let (quorum, count) = take_quorum(&words[words.len() - after.len() - 1..]).ok_or_else(usage)?;
                 settings.quorum = quorum;
-                rest = &after[more..];
+                rest = &after[count - 1..];
             }
             "TOLERANCE" => {
                 says_quorum = true;
@@ -349,7 +373,7 @@ mod tests {
         }
         let resize = RootCommand::SetQuorum { number: 2, quorum: Quorum::Threshold { read: 1, write: 3 } };
         assert_eq!(parsed("QUORUM SET NAMESPACE 2 1 3"), Ok(Request::Root(resize)));
-        assert!(parsed("QUORUM SET NAMESPACE 2 1 300").is_err() && parsed("QUORUM SET k 1 3").is_err());
+        assert!(parsed("QUORUM SET NAMESPACE 2 1 300").is_err() && parsed("QUORUM SET k 1").is_err());
     }
 
     #[test]
@@ -357,7 +381,7 @@ mod tests {
         let request = |action, names: &[&str], members: &[&str], is_batch| {
             let names = names.iter().map(|name| name.as_bytes().to_vec()).collect();
             let members = members.iter().map(|name| name.to_string()).collect();
-            Ok(Request::Group(GroupRequest { action, names, members, is_batch }))
+            Ok(Request::Group(GroupRequest { names, members, is_batch, ..GroupRequest::of(action) }))
         };
         assert_eq!(parsed("GROUP show k"), request(GroupAction::Show, &["k"], &[], false));
         let create = GroupAction::Create { value: b"v".to_vec() };
@@ -365,6 +389,19 @@ mod tests {
             parsed("group create keys 2 a b members n1,n2 value v protocol PAXOS"),
             request(create, &["a", "b"], &["n1", "n2"], true)
         );
+        let of_registers = |action, names: &[&str], quorum: &str| {
+            let names = names.iter().map(|name| name.as_bytes().to_vec()).collect();
+            let quorum = Quorum::parse(quorum);
+            GroupRequest { names, quorum, ..GroupRequest::of(action) }
+        };
+        let promote = of_registers(GroupAction::Promote, &["a"], "grid 2x2");
+        let promote = GroupRequest { protocol: Protocol::Register, members: vec!["n2".into()], ..promote };
+        assert_eq!(parsed("GROUP PROMOTE a QUORUM grid 2x2 PROTOCOL register MEMBERS n2"), Ok(Request::Group(promote)));
+        let resize = of_registers(GroupAction::Move, &["a"], "threshold 1 3");
+        assert_eq!(parsed("QUORUM SET a 1 3"), Ok(Request::Group(resize)));
+        let resize = of_registers(GroupAction::Move, &["a", "b"], "threshold 1 3");
+        let resize = GroupRequest { is_batch: true, ..resize };
+        assert_eq!(parsed("QUORUM SET KEYS 2 a b 1 3"), Ok(Request::Group(resize)));
         for line in ["GROUP", "GROUP SHOW", "GROUP DEMOTE a MEMBERS n1", "GROUP PROMOTE a VALUE b", "GROUP CREATE a b"]
         {
             assert_eq!(parsed(line), Err(GROUP_USAGE.to_string()), "{line}");

@@ -9,12 +9,16 @@ use super::directory::Place;
 use super::{Answer, Failure, Group, Host};
 use crate::admin_reply::AdminReply;
 use crate::entry::{Purpose, Target};
+use crate::quorum::Quorum;
 use crate::replica::Protocol;
 use crate::root::MEMBERS_MAX;
-use crate::volume::{NAMES_MAX, Record, VolumeCommand, own_group};
+use crate::volume::{NAMES_MAX, Plan, Record, VolumeCommand, own_group};
 
 /// Names in one administrative command.
 pub const BATCH_NAMES_MAX: usize = 10_000;
+
+const QUORUM_OF_OTHERS: &str =
+    "ERR QUORUM goes with PROTOCOL register: the others decide by majorities or by all members";
 
 /// Bytes of the strings that one command makes, unless it makes but one.
 const MADE_BYTES_MAX: usize = 32 << 20;
@@ -26,16 +30,32 @@ pub(super) struct GroupRequest {
     pub names: Vec<Vec<u8>>,
     /// Names of nodes; empty for the volume's members.
     pub members: Vec<String>,
+    /// Of the groups that are made.
+    pub protocol: Protocol,
+    /// Of registers; `None` for what they have, or a majority.
+    pub quorum: Option<Quorum>,
     /// Whether the names came as a list, and are answered as one.
     pub is_batch: bool,
 }
 
+impl GroupRequest {
+    /// Of no names yet, with nothing said of how groups are to be.
+    pub(super) fn of(action: GroupAction) -> GroupRequest {
+        let protocol = Protocol::default();
+        GroupRequest { action, names: Vec::new(), members: Vec::new(), protocol, quorum: None, is_batch: false }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum GroupAction {
-    Create { value: Vec<u8> },
+    Create {
+        value: Vec<u8>,
+    },
     Promote,
     Demote,
     Show,
+    /// Other members or quorums for registers.
+    Move,
 }
 
 /// Batches whose parts are with their volumes.
@@ -48,11 +68,11 @@ pub(super) struct Batches {
 struct Batch {
     operation: u64,
     namespace: u32,
-    action: GroupAction,
-    is_batch: bool,
+    request: GroupRequest,
+    /// The numbers of the nodes that are named.
+    members: Vec<u32>,
     /// In the order in which the names came.
     replies: Vec<AdminReply>,
-    names: Vec<Vec<u8>>,
     /// Which names each part was about; taken out as they are answered.
     parts: BTreeMap<u32, Part>,
 }
@@ -88,12 +108,14 @@ impl Host {
             }
             Err(line) => return self.refuse_request(operation, line),
         };
-        let makes = !matches!(request.action, GroupAction::Show);
+        if request.quorum.is_some() && request.protocol != Protocol::Register && request.action != GroupAction::Move {
+            return self.refuse_request(operation, QUORUM_OF_OTHERS.into());
+        }
         let mut by_volume: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         let mut replies = vec![AdminReply::Ok; request.names.len()];
         for (at, name) in request.names.iter().enumerate() {
             let volume = u32::from(slot_of_key(name)) * volumes as u32 / crate::root::SLOT_COUNT;
-            match self.check_name(namespace, volume, name, &members, makes) {
+            match self.check_name(namespace, volume, name, &members, &request) {
                 // Nothing is kept beside the objects of registers: what there is to be told is known here.
                 Ok(()) if self.is_register(Target::Volume { namespace, index: volume }) => {
                     replies[at] = self.show_group(namespace, volume, b"");
@@ -102,20 +124,19 @@ impl Host {
                 Err(line) => replies[at] = AdminReply::Error(line),
             }
         }
-        let parts: Vec<Part> = by_volume
-            .into_iter()
-            .flat_map(|(volume, at)| {
-                let chunks: Vec<Vec<usize>> = at.chunks(NAMES_MAX).map(<[usize]>::to_vec).collect();
-                chunks.into_iter().map(move |at| Part { volume, at })
-            })
-            .collect();
+        let parts = by_volume.into_iter().flat_map(|(volume, at)| {
+            let chunks: Vec<Vec<usize>> = at.chunks(NAMES_MAX).map(<[usize]>::to_vec).collect();
+            chunks.into_iter().map(move |at| Part { volume, at })
+        });
+        // All of them are open before the first is asked for: a volume may answer at once.
+        let parts: BTreeMap<u32, Part> = (0..).zip(parts).collect();
         let number = self.batches_open.number_next;
         self.batches_open.number_next += 1;
-        let GroupRequest { action, names, is_batch, .. } = request;
-        let batch = Batch { operation, namespace, action, is_batch, replies, names, parts: BTreeMap::new() };
+        let count = parts.len() as u32;
+        let batch = Batch { operation, namespace, request, members, replies, parts };
         self.batches_open.open.insert(number, batch);
-        for (part, content) in parts.into_iter().enumerate() {
-            self.submit_part(number, part as u32, content, &members);
+        for part in 0..count {
+            self.submit_part(number, part);
         }
         self.finish_batch(number);
     }
@@ -124,7 +145,14 @@ impl Host {
         self.answers.push((operation, Answer::Admin(AdminReply::Error(line))));
     }
 
-    fn check_name(&self, namespace: u32, volume: u32, name: &[u8], members: &[u32], makes: bool) -> Result<(), String> {
+    fn check_name(
+        &self,
+        namespace: u32,
+        volume: u32,
+        name: &[u8],
+        members: &[u32],
+        request: &GroupRequest,
+    ) -> Result<(), String> {
         const NOT_OWN: &str = "ERR the objects of this namespace have no groups of their own: those of a namespace of \
                                PROTOCOL paxos can have some";
         if name.len() > NAME_BYTES_MAX {
@@ -132,14 +160,18 @@ impl Host {
         }
         let target = Target::Volume { namespace, index: volume };
         let Ok(place) = self.directory.resolve(target) else { return Err("ERR no such volume".into()) };
-        if place.protocol != Protocol::Paxos && makes {
+        if place.protocol != Protocol::Paxos && request.action != GroupAction::Show {
             return Err(NOT_OWN.into());
         }
-        if members.iter().all(|&member| place.members.contains(&NodeId(member))) {
-            return Ok(());
+        if !members.iter().all(|&member| place.members.contains(&NodeId(member))) {
+            let names: Vec<&str> = place.members.iter().filter_map(|&node| self.node_name(node)).collect();
+            return Err(format!("ERR MEMBERS must be among those of the key's volume, which are {}", names.join(",")));
         }
-        let names: Vec<&str> = place.members.iter().filter_map(|&node| self.node_name(node)).collect();
-        Err(format!("ERR MEMBERS must be among those of the key's volume, which are {}", names.join(",")))
+        let count = if members.is_empty() { place.members.len() } else { members.len() };
+        match request.protocol.is_register() {
+            true => request.quorum.unwrap_or_default().check(count, 0),
+            false => Ok(()),
+        }
     }
 
     /// The numbers of nodes that are named, each once.
@@ -161,18 +193,32 @@ impl Host {
         nodes.iter().find(|record| record.id == node.0).map(|record| &record.name[..])
     }
 
-    fn submit_part(&mut self, number: u64, part: u32, content: Part, members: &[u32]) {
-        let Some(batch) = self.batches_open.open.get_mut(&number) else { return };
-        let names: Vec<Vec<u8>> = content.at.iter().map(|&at| batch.names[at].clone()).collect();
-        let members = members.to_vec();
-        let command = match &batch.action {
-            GroupAction::Create { value } => VolumeCommand::Create { names, members, value: value.clone() },
-            GroupAction::Promote => VolumeCommand::Promote { names, members },
+    fn submit_part(&mut self, number: u64, part: u32) {
+        let Some(batch) = self.batches_open.open.get(&number) else { return };
+        let Some(content) = batch.parts.get(&part) else { return };
+        let names: Vec<Vec<u8>> = content.at.iter().map(|&at| batch.request.names[at].clone()).collect();
+        let Ok(place) = self.directory.resolve(Target::Volume { namespace: batch.namespace, index: content.volume })
+        else {
+            return;
+        };
+        let plan = || Plan {
+            protocol: batch.request.protocol,
+            members: batch.members.clone(),
+            quorum: batch.request.quorum.unwrap_or_default(),
+            volume: place.group.0,
+            of_volume: place.members.iter().map(|node| node.0).collect(),
+        };
+        let command = match &batch.request.action {
+            GroupAction::Create { value } => VolumeCommand::Create { names, plan: plan(), value: value.clone() },
+            GroupAction::Promote => VolumeCommand::Promote { names, plan: plan() },
             GroupAction::Demote => VolumeCommand::Demote { names },
             GroupAction::Show => VolumeCommand::Show { names },
+            GroupAction::Move => {
+                let members = Some(&batch.members).filter(|members| !members.is_empty());
+                VolumeCommand::Move { names, members: members.cloned(), quorum: batch.request.quorum }
+            }
         };
         let target = Target::Volume { namespace: batch.namespace, index: content.volume };
-        batch.parts.insert(part, content);
         self.submit_to_volume(target, &command, Purpose::Batch { batch: number, part });
     }
 
@@ -180,7 +226,7 @@ impl Host {
     pub(super) fn take_part(&mut self, number: u64, part: u32, answer: Answer) {
         let Some(batch) = self.batches_open.open.get_mut(&number) else { return };
         let Some(Part { volume, at }) = batch.parts.remove(&part) else { return };
-        let (namespace, action) = (batch.namespace, batch.action.clone());
+        let (namespace, action) = (batch.namespace, batch.request.action.clone());
         let lines: Vec<AdminReply> = match answer {
             Answer::Outcome(Outcome::Keys(lines)) if lines.len() == at.len() => {
                 let reply = |line: &Vec<u8>| match action {
@@ -206,7 +252,7 @@ impl Host {
             return;
         }
         let Some(mut batch) = self.batches_open.open.remove(&number) else { return };
-        let reply = match batch.is_batch {
+        let reply = match batch.request.is_batch {
             true => AdminReply::List(batch.replies),
             false => batch.replies.pop().unwrap_or(AdminReply::Ok),
         };
@@ -221,17 +267,22 @@ impl Host {
         let target = Target::Volume { namespace, index: volume };
         let Ok(place) = self.directory.resolve(target) else { return AdminReply::Error("ERR no such volume".into()) };
         let text = |text: &str| AdminReply::Text(text.into());
-        let (group, epoch, members, kind, state) = match Record::decode(line) {
-            Ok(record) => {
-                let state = match record.stopping {
-                    true => "stopping",
-                    false => self.state_of_own(own_group(place.group, record.number)),
-                };
-                let members = record.member_ids(&place.members);
-                (own_group(place.group, record.number), record.epoch, members, "own", state)
-            }
-            Err(_) => (place.group, place.epoch.0, place.members.clone(), "volume", "active"),
+        let record = Record::decode(line).ok();
+        let of_own = record.as_ref().and_then(|record| Some(place.of_own(record.protocol(), record.led()?)));
+        let place = of_own.as_ref().unwrap_or(place);
+        let group = match &record {
+            Some(record) if record.led().is_none() => own_group(place.group, record.number),
+            _ => place.group,
         };
+        let (kind, state, members) = match &record {
+            Some(record) => {
+                let state = if record.stopping { "stopping" } else { self.state_of_own(group) };
+                ("own", state, record.member_ids(&place.members))
+            }
+            None => ("volume", "active", place.members.clone()),
+        };
+        let is_led = kind == "volume" || of_own.is_some();
+        let epoch = if is_led { place.epoch.0 } else { 0 };
         let name = |node: NodeId| self.node_name(node).unwrap_or("?").to_owned();
         let here = self.find(group).map(|index| &self.groups[index as usize]);
         let rests = self.here.resting.coordinator(group);
@@ -247,11 +298,13 @@ impl Host {
             ("state".into(), text(state)),
             ("volume".into(), AdminReply::Int(i64::from(volume))),
         ];
-        if place.protocol.is_register() {
-            entries.retain(|(name, _)| name != "coordinator");
-            self.show_register(place, here.map(|group| &**group), &mut entries);
-        } else if place.protocol.is_chain() && kind == "volume" {
-            self.show_chain(place, here.map(|group| &**group), &mut entries);
+        match place.protocol {
+            Protocol::Register => {
+                entries.retain(|(name, _)| name != "coordinator");
+                self.show_register(place, here.map(|group| &**group), &mut entries);
+            }
+            Protocol::Chain => self.show_chain(place, here.map(|group| &**group), &mut entries),
+            Protocol::Paxos => {}
         }
         if let Some(here) = here.filter(|_| place.protocol.is_ordered()) {
             entries.push(("slots".into(), AdminReply::Int(here.replica.next_slot().0 as i64)));

@@ -1,6 +1,6 @@
 //! Chains as their parents and their members see them: who is in the chain, and until when a member may answer by itself.
 //!
-//! The parent of a chain, the root for a volume, holds its configuration and changes it when a member is suspected. Nobody
+//! The parent of a chain, the root for a volume and the volume for an own group, holds its configuration and changes it when a member is suspected. Nobody
 //! may learn of a chain without a member before that member has stopped answering reads. So members answer only within a
 //! *term*: whoever coordinates the parent gives it to a node, for no longer than its own lease, and with it confirms epochs
 //! of chains that the node is in. It proposes to leave a node out only when no term binds under which it has confirmed that.
@@ -17,14 +17,16 @@ use quorate_protocol::{Ballot, Epoch, Event, GroupId, Instant, NodeId, Proposal,
 
 use super::Host;
 use super::dispatch::INTERNAL;
-use crate::entry::Target;
+use super::led::parent_of;
 use crate::envelope::{Envelope, Ticket};
 use crate::frame::Message;
 use crate::hash::FixedState;
 use crate::machine::Content;
 use crate::planted::{self, Planted};
-use crate::replica::AnyRequest;
-use crate::root::{ROOT, RootCommand, RootState, VolumeRecord};
+use crate::record::GroupRecord;
+use crate::replica::{AnyRequest, Protocol};
+use crate::root::{ROOT, RootCommand};
+use crate::volume::{VolumeCommand, volume_of};
 
 /// Numbers of proposed configurations: no operation waits under them.
 const PROPOSAL: u64 = INTERNAL | 1 << 62;
@@ -103,8 +105,10 @@ impl Host {
     /// Each heartbeat: terms are asked for, and chains looked after.
     pub(super) fn tend_chains(&mut self) {
         self.follow_root();
-        self.ask_for_term(ROOT);
-        self.look_after_chains(ROOT);
+        for parent in self.leading(Protocol::Chain) {
+            self.ask_for_term(parent);
+            self.look_after_chains(parent);
+        }
     }
 
     /// What a replica of the root here has executed, the directory comes to say.
@@ -117,26 +121,26 @@ impl Host {
         }
     }
 
-    /// The chains here that this node is a member of, with their epochs.
-    fn chains_here(&self) -> Vec<(u32, GroupId, Epoch)> {
-        let Some(state) = self.directory.state() else { return Vec::new() };
-        let chain = |volume: &VolumeRecord| {
-            let index = self.find(GroupId(volume.group))?;
+    /// A parent's chains here that this node is a member of, with their epochs.
+    fn chains_here(&self, parent: GroupId) -> Vec<(u32, GroupId, Epoch)> {
+        let chain = |record: &GroupRecord| {
+            let index = self.find(GroupId(record.group))?;
             let group = &self.groups[index as usize];
             let chain = group.replica.chain().filter(|_| group.is_alive())?;
             let is_member = matches!(chain.membership().place(self.settings.node), Place::Member(_));
             is_member.then(|| (index, group.id(), chain.epoch()))
         };
-        state.chains().filter_map(chain).collect()
+        self.led_by(parent, Protocol::Chain).filter_map(chain).collect()
     }
 
     pub(super) fn ask_for_term(&mut self, parent: GroupId) {
-        let chains = self.chains_here();
-        let absent = self.absent_here();
+        let chains = self.chains_here(parent);
+        let absent = self.absent_here(parent);
         if chains.is_empty() && absent.is_empty() {
             return;
         }
-        let Ok(route) = self.route(Target::Root, None, None) else { return };
+        let Some(target) = self.target_of(parent) else { return };
+        let Ok(route) = self.route(target, None, None) else { return };
         let held = self.terms.held.get(&parent).filter(|held| held.giver == route.coordinator);
         let is_new = |(_, group, epoch): &&(u32, GroupId, Epoch)| {
             held.is_none_or(|held| held.confirmed.get(group) != Some(epoch))
@@ -157,18 +161,17 @@ impl Host {
 
     /// Chains that name this node a member, while it has no replica of them, or one that is silent: it was not there when
     /// they were born, or has lost what it had.
-    fn absent_here(&self) -> Vec<(GroupId, Epoch)> {
-        let (me, Some(state)) = (self.settings.node, self.directory.state()) else { return Vec::new() };
-        let is_absent = |volume: &VolumeRecord| match self.find(GroupId(volume.group)) {
+    fn absent_here(&self, parent: GroupId) -> Vec<(GroupId, Epoch)> {
+        let me = self.settings.node;
+        let is_absent = |record: &GroupRecord| match self.find(GroupId(record.group)) {
             Some(index) => self.groups[index as usize].state.is_silent(),
-            // Who is to join may not have come to life yet.
-            None => volume.epoch > 0 && volume.members.contains(&me.0),
+            // Who is to join may not have come to life yet, nor a volume's first members. Those of own groups have.
+            None => (record.epoch > 0 || parent != ROOT) && record.members.contains(&me.0),
         };
-        state
-            .chains()
-            .filter(|volume| volume.members.contains(&me.0) || volume.joining == Some(me.0))
-            .filter(|volume| is_absent(volume))
-            .map(|volume| (GroupId(volume.group), Epoch(volume.epoch)))
+        self.led_by(parent, Protocol::Chain)
+            .filter(|record| record.members.contains(&me.0) || record.joining == Some(me.0))
+            .filter(|record| is_absent(record))
+            .map(|record| (GroupId(record.group), Epoch(record.epoch)))
             .collect()
     }
 
@@ -195,15 +198,15 @@ impl Host {
         extended: &[(GroupId, Epoch)],
     ) {
         let now = self.clock.now();
-        let Some((index, lease_until)) = self.parent_lease(parent) else { return };
+        let Some((_, lease_until)) = self.parent_lease(parent) else { return };
         if self.terms.leaving.get(&parent).is_some_and(|until| now < *until) {
             return;
         }
-        let Content::Root(root) = self.groups[index as usize].machine.content() else { return };
+        let is_told = !self.hears_nothing_of(parent, from);
         let is_current = |(group, epoch): &&(GroupId, Epoch)| {
-            let record = chain_in(root, *group);
+            let record = self.chain_as_executed(*group);
             let is_newest = record.is_some_and(|record| record.epoch == epoch.0 && record.members.contains(&from.0));
-            is_newest && !self.terms.changing.contains_key(group) || planted::is(Planted::AnyEpochConfirmed)
+            is_newest && is_told && !self.terms.changing.contains_key(group) || planted::is(Planted::AnyEpochConfirmed)
         };
         let confirmed: Vec<(GroupId, Epoch)> = confirm.iter().filter(is_current).copied().collect();
         let timing = self.settings.timing;
@@ -216,9 +219,10 @@ impl Host {
         let left_us = timing.lease_held_us.min(lease_until.0.saturating_sub(now.0));
         let answer = TermAnswer { parent, asked_at, number: given.number, left_us, confirmed };
         let is_tail = |(group, _): &&(GroupId, Epoch)| {
-            chain_in(root, *group).is_some_and(|record| record.members.last() == Some(&from.0))
+            self.chain_as_executed(*group).is_some_and(|record| record.members.last() == Some(&from.0))
         };
-        self.terms.extended.extend(extended.iter().filter(is_tail).copied());
+        let of_tails: Vec<(GroupId, Epoch)> = extended.iter().filter(is_tail).copied().collect();
+        self.terms.extended.extend(of_tails);
         if from == self.settings.node {
             self.handle_term_answer(from, answer);
         } else {
@@ -282,51 +286,50 @@ impl Host {
     /// Proposes configurations without those who are gone, and with those who are back.
     fn look_after_chains(&mut self, parent: GroupId) {
         let Some(index) = self.find(parent) else { return };
-        let group = &self.groups[index as usize];
-        let (Some(replica), Content::Root(root)) = (group.replica.paxos(), group.machine.content()) else { return };
-        let ballot = replica.status().ballot;
+        let Some(replica) = self.groups[index as usize].replica.paxos() else { return };
+        let (ballot, is_coordinating) = (replica.status().ballot, replica.is_coordinating());
+        let epochs: BTreeMap<GroupId, Epoch> = self
+            .led_as_executed(parent, Protocol::Chain)
+            .map(|record| (GroupId(record.group), Epoch(record.epoch)))
+            .collect();
+        let now = self.clock.now();
         // Another ballot has settled what was proposed at the one before it.
-        let is_open = |group: &GroupId, changing: &mut Changing| {
-            changing.ballot == ballot && chain_in(root, *group).is_some_and(|record| record.epoch == changing.epoch.0)
-        };
-        self.terms.changing.retain(is_open);
+        self.terms.changing.retain(|group, changing| {
+            parent_of(*group) != parent || changing.ballot == ballot && epochs.get(group) == Some(&changing.epoch)
+        });
         let is_present =
-            |group: &GroupId, epoch: &Epoch| chain_in(root, *group).is_some_and(|record| record.epoch == epoch.0);
+            |group: &GroupId, epoch: &Epoch| parent_of(*group) != parent || epochs.get(group) == Some(epoch);
         self.terms.extended.retain(|group, epoch| is_present(group, epoch));
         self.terms.absent.retain(|(group, _), epoch| is_present(group, epoch));
-        let now = self.clock.now();
         self.terms.not_before.retain(|_, at| *at > now);
-        if root.chains().next().is_none()
-            || !group.replica.is_coordinating()
-            || self.peers.is_bound_by_the_past(self.clock.now())
-        {
+        if epochs.is_empty() || !is_coordinating || self.peers.is_bound_by_the_past(now) {
             return;
         }
         if self.parent_lease(parent).is_none() {
             return;
         }
-        let Content::Root(root) = self.groups[index as usize].machine.content() else { return };
-        let wanted: Vec<(GroupId, Membership, Membership)> = root
-            .chains()
-            .filter(|volume| !self.terms.changing.contains_key(&GroupId(volume.group)))
-            .filter_map(|volume| {
-                let next = self.next_membership(parent, volume)?;
-                Some((GroupId(volume.group), volume.membership(), next))
+        let wanted: Vec<(GroupId, Epoch, Membership)> = self
+            .led_as_executed(parent, Protocol::Chain)
+            .filter(|record| !self.terms.changing.contains_key(&GroupId(record.group)))
+            .filter_map(|record| {
+                let next = self.next_membership(parent, record)?;
+                Some((GroupId(record.group), Epoch(record.epoch), next))
             })
             .take(PER_TURN)
             .collect();
-        for (group, now, next) in wanted {
-            self.propose_membership(index, group, now.epoch, &next, ballot);
+        for (group, epoch, next) in wanted {
+            self.propose_membership(index, group, epoch, &next, ballot);
         }
     }
 
     /// The configuration that a chain is to have, if that is another one.
-    fn next_membership(&self, parent: GroupId, volume: &VolumeRecord) -> Option<Membership> {
-        let (group, membership) = (GroupId(volume.group), volume.membership());
+    fn next_membership(&self, parent: GroupId, record: &GroupRecord) -> Option<Membership> {
+        let (group, membership) = (GroupId(record.group), record.membership());
         let now = self.clock.now();
         let next = membership.epoch.next();
         let is_gone = |node: NodeId| {
-            self.terms.absent.get(&(group, node)) == Some(&membership.epoch)
+            self.hears_nothing_of(parent, node)
+                || self.terms.absent.get(&(group, node)) == Some(&membership.epoch)
                 || node != self.settings.node && self.peers.is_suspected(node)
         };
         // It may still be answering reads.
@@ -354,10 +357,11 @@ impl Host {
                     && self.recovered_at.get(&node).is_none_or(|at| at.after_us(STEADY_US) <= now)
         };
         let is_out = |node: &NodeId| {
-            let may_join = self.terms.not_before.get(&(group, *node)).is_none_or(|at| *at <= now);
+            let may_join = !self.hears_nothing_of(parent, *node)
+                && self.terms.not_before.get(&(group, *node)).is_none_or(|at| *at <= now);
             may_join && membership.place(*node) == Place::Outside
         };
-        let home = volume.home.iter().copied().map(NodeId);
+        let home = record.home.iter().copied().map(NodeId);
         let back = home.filter(is_out).find(|&node| is_steady(node)).filter(|_| membership.joining.is_none())?;
         Some(membership.with_joining(back, next))
     }
@@ -367,16 +371,19 @@ impl Host {
         self.terms.proposal_count += 1;
         let number = PROPOSAL | self.terms.proposal_count;
         self.terms.changing.insert(group, Changing { epoch, ballot, number });
-        let command = RootCommand::Reconfigure {
-            group: group.0,
-            epoch: epoch.0,
-            members: next.members.iter().map(|node| node.0).collect(),
-            joining: next.joining.map(|node| node.0),
-        };
+        let members = next.members.iter().map(|node| node.0).collect();
+        let (epoch, joining) = (epoch.0, next.joining.map(|node| node.0));
+        let mut command = Vec::new();
+        match volume_of(group) {
+            None => RootCommand::Reconfigure { group: group.0, epoch, members, joining }.encode(&mut command),
+            Some((_, number)) => {
+                VolumeCommand::Reconfigure { number, epoch, members, joining }.encode(&mut command);
+            }
+        }
         let ticket = Ticket { node: self.settings.node, start: self.settings.start, number };
         let deadline = Stamp(self.clock.stamp().0 + self.settings.timeout_ms);
         let mut envelope = Vec::new();
-        Envelope::encode(ticket, deadline, 0, |out| command.encode(out), &mut envelope);
+        Envelope::encode(ticket, deadline, 0, |out| out.extend_from_slice(&command), &mut envelope);
         self.counters.chains_changed += 1;
         self.gather(parent, &envelope);
     }
@@ -395,9 +402,8 @@ impl Host {
 
     /// What the directory says of the chains here.
     pub(super) fn tell_chains(&mut self) {
-        let Some(state) = self.directory.state() else { return };
-        let chain = |volume: &VolumeRecord| Some((self.find(GroupId(volume.group))?, volume.membership()));
-        let chains: Vec<(u32, Membership)> = state.chains().filter_map(chain).collect();
+        let chain = |volume: &GroupRecord| Some((self.find(GroupId(volume.group))?, volume.membership()));
+        let chains: Vec<(u32, Membership)> = self.led_by(ROOT, Protocol::Chain).filter_map(chain).collect();
         chains.into_iter().for_each(|(index, membership)| self.tell_chain(index, membership));
     }
 
@@ -412,8 +418,18 @@ impl Host {
         *leaving = (*leaving).max(now.after_us(LEAVING_US));
         false
     }
-}
 
-fn chain_in(root: &RootState, group: GroupId) -> Option<&VolumeRecord> {
-    root.chains().find(|volume| volume.group == group.0)
+    /// Whether a node does not come to know what this volume decides about its chains: its replica of the volume is silent.
+    fn hears_nothing_of(&self, parent: GroupId, node: NodeId) -> bool {
+        let index = self.find(parent).filter(|_| parent != ROOT);
+        index.is_some_and(|index| self.groups[index as usize].replica.is_silent(node))
+    }
+
+    /// A chain's record, as this node's replica of its parent has executed it.
+    fn chain_as_executed(&self, group: GroupId) -> Option<&GroupRecord> {
+        if let Some(own) = self.own.led.get(&group) {
+            return Some(&own.record);
+        }
+        self.led_as_executed(parent_of(group), Protocol::Chain).find(|record| record.group == group.0)
+    }
 }

@@ -88,6 +88,7 @@ impl Host {
             }
             Stored::Checkpoints { checkpointed, forgotten } => {
                 forgotten.iter().for_each(|group| self.wal.forget(group.0));
+                self.finish_leaving(&forgotten);
                 checkpointed.into_iter().for_each(|group| self.release(group));
             }
             Stored::Snapshots(installing) => installing.into_iter().for_each(|one| self.install(one)),

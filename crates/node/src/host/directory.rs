@@ -15,9 +15,10 @@ use super::{Answer, Host, Timer};
 use crate::entry::{Purpose, Target};
 use crate::frame::Bounce;
 use crate::machine::Content;
-use crate::register::RegisterReplica;
+use crate::record::GroupRecord;
 use crate::replica::{AnyReplica, Protocol};
-use crate::root::{Namespace, ROOT, Reads, RootCommand, RootState, root_members};
+use crate::root::{Namespace, ROOT, Reads, RootCommand, RootState, Settings, root_members};
+
 use crate::volume::{own_group, volume_of};
 
 /// The name of the node record that keeps the directory over a restart.
@@ -37,6 +38,26 @@ pub(super) struct Place {
     pub joining: Option<NodeId>,
     /// Of registers.
     pub stages: Vec<Stage>,
+}
+
+impl Place {
+    /// Of an own group that its volume, whose place this is, leads.
+    pub(super) fn of_own(&self, protocol: Protocol, record: &GroupRecord) -> Place {
+        Place::new(record, protocol, self.reads)
+    }
+
+    fn new(record: &GroupRecord, protocol: Protocol, reads: Reads) -> Place {
+        Place {
+            group: GroupId(record.group),
+            epoch: Epoch(record.epoch),
+            members: record.member_ids().collect(),
+            hint: None,
+            protocol,
+            reads,
+            joining: record.joining.map(NodeId),
+            stages: record.stages.0.clone(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -114,16 +135,8 @@ impl Directory {
             .namespaces
             .iter()
             .map(|(&number, namespace)| {
-                let place = |volume: &crate::root::VolumeRecord| Place {
-                    group: GroupId(volume.group),
-                    epoch: Epoch(volume.epoch),
-                    members: volume.member_ids().collect(),
-                    hint: None,
-                    protocol: namespace.settings.protocol,
-                    reads: namespace.settings.reads,
-                    joining: volume.joining.map(NodeId),
-                    stages: volume.stages.0.clone(),
-                };
+                let Settings { protocol, reads, .. } = namespace.settings;
+                let place = |volume: &GroupRecord| Place::new(volume, protocol, reads);
                 (number, namespace.volumes.iter().map(place).collect())
             })
             .collect();
@@ -271,9 +284,7 @@ impl Host {
                 group.replica = AnyReplica::Chain(Box::new(Chain::new(Arc::new(volume.membership()), me)));
             }
             if protocol.is_register() {
-                let mut replica = RegisterReplica::new(volume.stages.0.clone(), me);
-                replica.core_mut().set_start(self.settings.start);
-                group.replica = AnyReplica::Register(Box::new(replica));
+                group.replica = self.register_replica(volume);
             }
             births.push(self.bear(group, &mut batch));
         }
@@ -291,6 +302,7 @@ impl Host {
                 self.forget_dropped(own, &mut batch);
                 dropped.push(own);
             }
+            self.forget_led_by(volume);
             dropped.extend(self.drop_group(volume, &mut batch));
             dropped.push(volume);
         }

@@ -3,22 +3,18 @@
 use quorate_object::{Command, NAME_BYTES_MAX, Outcome};
 use quorate_protocol::{Epoch, NodeId, Slot, Stamp};
 
+use super::retries::RETRY_US;
 use super::routes::{NoRoute, OwnPlace, Route};
-use super::{Answer, Failure, Host, Submission, Timer, access_of, next_random};
+use super::{Answer, Failure, Host, Submission, access_of};
 use crate::entry::{Operation, Operations, Purpose, Target};
 use crate::envelope::{ENVELOPE_BYTES_MAX, Envelope, Ticket};
 use crate::frame::{Access, Bounce, Message, Position};
 use crate::machine::ReadAnswer;
+use crate::planted::{self, Planted};
 use crate::register::{NOT_AS_A_WHOLE, NOT_IN_ONE_STEP, is_for_registers};
 use crate::root::Reads;
 use crate::volume::VolumeCommand;
 
-/// An operation that came back is sent again after this, and a little at random.
-const RETRY_US: u64 = 10_000;
-/// ... and after twice as long each time, up to 2 to this power times as long.
-const RETRY_DOUBLINGS_MAX: u32 = 4;
-/// An operation of which nothing is heard is sent again after this.
-pub const RESEND_US: u64 = 1_000_000;
 /// Numbers of the node's own operations have this bit.
 pub(super) const INTERNAL: u64 = 1 << 63;
 
@@ -92,7 +88,7 @@ impl Host {
         let sent_at = self.clock.now();
         let give_up_at = sent_at.after_us(self.settings.timeout_ms * 1000);
         let mut parked = false;
-        let in_turn = self.is_in_turn(target);
+        let in_turn = self.is_in_turn(target, own.as_deref());
         if let Some(before) = self.operations(number).find_mut(predecessor) {
             before.successor = Some(number);
             parked = before.parked || in_turn || access.waits_for(before.access);
@@ -151,9 +147,19 @@ impl Host {
         let at_large = operation.copies_at_large > 0;
         // Once: if that leads nowhere, what is believed here may be better by then.
         let told = operation.told.take();
-        let own = operation.own.clone();
-        let bound = operation.bound_to;
+        let (bound, was_sent_to) = (operation.bound_to, operation.was_sent_to);
+        let is_register = |own: &OwnPlace| own.protocol.is_register();
+        // What was perhaps executed in order, no register is asked as well: the volume knows.
+        let by_volume = at_large && bound.is_none() && access == Access::Write;
+        let own = operation.own.clone().filter(|own| !(by_volume && is_register(own)));
+        let in_turn = self.is_in_turn(target, own.as_deref());
         match self.route_for(access, target, own.as_deref(), told, bound) {
+            // A member of a register group that has ended may have carried it out.
+            Ok(route)
+                if bound.is_some() && was_sent_to != Some(route.group) && !planted::is(Planted::OwnRegisterUnbound) =>
+            {
+                self.complete(number, Answer::Failed(Failure::Timeout));
+            }
             // The first copy gets its deadline now. From a wrong clock it would have passed long ago, or bind the members
             // for ever. Whoever hears nobody does not know its clock to be right either, but that is not what it lacks.
             Ok(_) if self.clock_off => {
@@ -165,9 +171,9 @@ impl Host {
             Ok(route) => {
                 let unanswered = predecessor != 0 && self.operations(number).contains(predecessor);
                 let (now, stamp) = (self.clock.now(), self.clock.stamp());
-                let must_wait = unanswered && self.is_in_turn(target);
+                let must_wait = unanswered && in_turn;
                 let Some(operation) = self.operations(number).find_mut(number) else { return };
-                // The namespace was made anew since the operation came.
+                // Its object was put into a register since the operation came, or the namespace made anew.
                 if must_wait {
                     (operation.in_turn, operation.parked) = (true, true);
                     return;
@@ -196,12 +202,18 @@ impl Host {
                     None => operations.recycle(envelope),
                 }
             }
-            Err(NoRoute::Loading | NoRoute::Changing) => self.retry_later(number),
+            Err(NoRoute::Loading | NoRoute::Changing) => {
+                self.look_again(number);
+                self.retry_later(number);
+            }
             Err(NoRoute::Lost) => self.complete(number, Answer::Failed(Failure::Timeout)),
             Err(NoRoute::NoNamespace) => self.complete(number, Answer::Failed(Failure::NoNamespace)),
             Err(NoRoute::NoQuorum) if !at_large => self.complete(number, Answer::Failed(Failure::NoQuorum)),
             // Nobody can say that it was not executed: wait for a quorum, or for the deadline.
-            Err(NoRoute::NoQuorum) => self.retry_later(number),
+            Err(NoRoute::NoQuorum) => {
+                self.look_again(number);
+                self.retry_later(number);
+            }
         }
     }
 
@@ -229,9 +241,11 @@ impl Host {
         let answer = match self.read_machine(index, &command, now) {
             Some(ReadAnswer::Away(_)) => {
                 let own = self.find_own(submission.target, submission.command.key());
-                let here = own.and_then(|own| self.find(own.group));
-                here.filter(|&index| self.groups[index as usize].is_alive())
-                    .and_then(|index| self.read_machine(index, &command, now))
+                let here = own.and_then(|own| self.find(own.group)).filter(|&index| {
+                    let replica = &self.groups[index as usize].replica;
+                    self.groups[index as usize].is_alive() && replica.is_inside() && replica.protocol().is_ordered()
+                });
+                here.and_then(|index| self.read_machine(index, &command, now))
             }
             answer => answer,
         };
@@ -279,8 +293,10 @@ impl Host {
                 if let Some(node) = coordinator.filter(|&node| node != from && !is_own) {
                     self.directory.set_hint(target, node);
                 }
+                self.look_again(number);
                 self.retry_later(number);
             }
+            Bounce::UnknownGroup if self.ask_another(number, from) => self.retry_after(number, 0),
             Bounce::UnknownGroup | Bounce::Stopped if is_own => {
                 self.go_by_volume(number);
                 if why == Bounce::Stopped { self.retry_later(number) } else { self.retry_after(number, 0) }
@@ -309,83 +325,26 @@ impl Host {
         }
     }
 
+    /// Any member of a register answers for it, and one may be there later than the others. False if it is time to ask the
+    /// volume.
+    fn ask_another(&mut self, number: u64, from: NodeId) -> bool {
+        self.look_again(number);
+        let Some(operation) = self.operations(number).find_mut(number) else { return false };
+        let count = operation.own.as_ref().filter(|own| own.protocol.is_register()).map_or(0, |own| own.members.len());
+        let is_tried = (operation.attempts as usize).is_multiple_of(count + 1);
+        if count < 2 || is_tried {
+            return false;
+        }
+        self.ask_next_member(number, from);
+        true
+    }
+
     /// The own group's member that was asked neither votes nor serves.
     pub(super) fn ask_next_member(&mut self, number: u64, from: NodeId) {
         let Some(operation) = self.operations(number).find_mut(number) else { return };
         let members = operation.own.as_ref().map_or(&[][..], |own| &own.members);
         let at = members.iter().position(|&member| member == from);
         operation.told = at.map(|at| members[(at + 1) % members.len()]);
-    }
-
-    pub(super) fn retry_later(&mut self, number: u64) {
-        let Some(operation) = self.operations(number).find_mut(number) else { return };
-        let base_us = RETRY_US << operation.attempts.min(RETRY_DOUBLINGS_MAX);
-        let wait_us = base_us + next_random(&mut self.random) % base_us;
-        self.retry_after(number, wait_us);
-    }
-
-    pub(super) fn retry_after(&mut self, number: u64, wait_us: u64) {
-        let at = self.clock.now().after_us(wait_us);
-        let Some(operation) = self.operations(number).find_mut(number) else { return };
-        if operation.retry_at.is_none_or(|earlier| at < earlier) {
-            operation.retry_at = Some(at);
-            self.timers.set(at, Timer::Retry { number });
-        }
-    }
-
-    /// Sends an operation again, and right behind it those that wait for it: a pipeline of thousands on one object is
-    /// executed in one go then, where each for itself would mostly arrive before the one before it.
-    pub(super) fn retry(&mut self, number: u64) {
-        let now = self.clock.now();
-        let Some(operation) = self.operations(number).find_mut(number) else { return };
-        // It went with the one before it, and may have come back since.
-        if operation.retry_at.is_none_or(|at| at > now) {
-            return;
-        }
-        let mut next = Some(number);
-        while let Some(number) = next {
-            let Some(operation) = self.operations(number).find_mut(number) else { return };
-            if operation.retry_at.take().is_none() {
-                return;
-            }
-            next = operation.successor;
-            self.dispatch(number);
-            // It got nowhere, and nor would they.
-            if self.operations(number).find_mut(number).is_some_and(|operation| operation.retry_at.is_some()) {
-                return;
-            }
-        }
-    }
-
-    /// Sends everything again that went to a node and was not answered, in order.
-    pub(super) fn resend_operations_to(&mut self, node: NodeId) {
-        let sent_there = |operation: &&Operation| operation.sent_to == Some(node);
-        let numbers: Vec<u64> = self
-            .clients
-            .iter()
-            .chain(self.internals.iter())
-            .filter(sent_there)
-            .map(|operation| operation.number)
-            .collect();
-        for number in numbers {
-            self.counters.resent += 1;
-            self.dispatch(number);
-        }
-    }
-
-    /// Sends again what has been silent for too long.
-    pub(super) fn resend_silent(&mut self) {
-        let now = self.clock.now();
-        let silent = |operation: &&Operation| {
-            let patience_us = RESEND_US << operation.attempts.saturating_sub(1).min(2);
-            !operation.parked && operation.sent_at.after_us(patience_us) <= now
-        };
-        let numbers: Vec<u64> =
-            self.clients.iter().chain(self.internals.iter()).filter(silent).map(|operation| operation.number).collect();
-        for number in numbers {
-            self.counters.resent += 1;
-            self.dispatch(number);
-        }
     }
 
     pub(super) fn fail_overdue(&mut self) {
@@ -512,8 +471,9 @@ pub(super) mod tests {
 
     use super::*;
     use crate::clock::Moment;
-    use crate::host::{Forgotten, HostSettings};
-    use crate::root::{NodeRecord, Settings};
+    use crate::host::{Forgotten, Group, HostSettings};
+    use crate::root::{NodeRecord, ROOT, Settings};
+    use crate::volume::volume_of;
 
     /// The first node of so many, before it has heard of another. One of three knows no directory, so that what is
     /// submitted waits.
@@ -598,6 +558,25 @@ pub(super) mod tests {
         host.take_answers(&mut answers);
         let value = Outcome::Bulk(b"value".to_vec());
         assert_eq!(answers, [(1, Answer::Outcome(Outcome::Ok)), (2, Answer::Outcome(value))]);
+    }
+
+    #[test]
+    fn a_write_that_its_volume_may_have_executed_is_not_asked_of_a_register() {
+        let mut host = first_of(1);
+        settle(&mut host);
+        let words: Vec<Vec<u8>> =
+            ["GROUP", "CREATE", "key", "PROTOCOL", "register"].iter().map(|word| word.as_bytes().to_vec()).collect();
+        host.submit_admin(1, 0, &words);
+        settle(&mut host);
+        let volume = host.groups().map(Group::id).find(|group| *group != ROOT && volume_of(*group).is_none());
+        let sent_to = |host: &mut Host, number| host.clients.find_mut(number).and_then(|open| open.was_sent_to);
+        submit_set(&mut host, 2, None);
+        assert!(sent_to(&mut host, 2).is_some_and(|group| volume_of(group).is_some()), "to the register");
+        submit_set(&mut host, 3, Some(2));
+        let operation = host.clients.find_mut(3).expect("it waits for the one before it");
+        (operation.copies_at_large, operation.parked, operation.predecessor) = (1, false, 0);
+        host.dispatch(3);
+        assert_eq!(sent_to(&mut host, 3), volume);
     }
 
     /// The numbers of the commands that are to share the next slot.

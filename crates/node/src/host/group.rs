@@ -13,6 +13,7 @@ use super::quarantine::isolate;
 use super::transfer::empty_content;
 use crate::ahead::Ahead;
 use crate::machine::{Content, Machine};
+use crate::register::{content_of, key_of};
 use crate::replica::{AnyEffects, AnyEvent, AnyMessage, AnyReplica, AnyRequest, Protocol};
 use crate::root::{Durability, Groups, Namespace};
 use crate::volume::volume_of;
@@ -169,6 +170,17 @@ impl Group {
         if let Some(replica) = self.replica.paxos_mut() {
             replica.resume(coordinating);
         }
+    }
+
+    /// Of an own group that is a register, and whose machine has what it begins with: that is the register's from now on.
+    pub(super) fn begin_register(&mut self, name: &[u8]) {
+        let (Some(replica), Content::Objects(objects)) = (self.replica.register_mut(), self.machine.content()) else {
+            return;
+        };
+        if let Some((value, expires_ms)) = objects.value(name) {
+            replica.begin_with(key_of(objects.hash(name), name), content_of(value, expires_ms));
+        }
+        self.machine = Machine::new(empty_content(self.id(), self.hash_key));
     }
 
     /// Whether it may come to rest, and is stored as one record then.

@@ -23,9 +23,11 @@ mod dispatch;
 mod flush;
 mod grid;
 mod group;
+mod led;
 mod losses;
 mod open;
 mod own;
+mod own_registers;
 mod perform;
 mod quarantine;
 mod registers;
@@ -33,6 +35,7 @@ mod relief;
 mod replay;
 mod requests;
 mod resting;
+mod retries;
 mod routes;
 mod status;
 mod tombstones;
@@ -279,6 +282,8 @@ pub struct Counters {
     pub carried: u64,
     /// Proposals that came back with their fate unknown: the coordinator changed while they were in flight.
     pub uncertain: u64,
+    /// What replicas here have said to those of other nodes.
+    pub messages_sent: u64,
     /// Promises refused because a lease binds this node.
     pub busy_sent: u64,
     /// Messages of quorum rounds for reads.
@@ -301,6 +306,10 @@ pub struct Counters {
     pub chains_changed: u64,
     /// Configurations of registers that this node has begun to make ready to be retired.
     pub registers_retired: u64,
+    /// Own groups that were registers, as far as a replica here told what they ended with.
+    pub registers_ended: u64,
+    /// Own groups that this node left, and that it has forgotten.
+    pub registers_left: u64,
     /// Tombstones of registers that this node has seen to being forgotten.
     pub tombstones_forgotten: u64,
     /// Reads that members of chains answered without asking.

@@ -207,7 +207,10 @@ impl Host {
         self.wal.release(id.0, released.0, lsn);
         // Born late, and stopped before the others had told what they have executed.
         let group = &self.groups[index as usize];
-        if group.own.is_some() && group.is_alive() && group.replica.next_slot() == Slot(0) {
+        if group.own.is_some()
+            && group.is_alive()
+            && group.replica.paxos().is_some_and(|own| own.next_slot() == Slot(0))
+        {
             self.own.late.insert(id, 0);
         }
         self.plan(index, quorate_protocol::Event::Woken);

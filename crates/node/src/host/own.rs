@@ -11,19 +11,22 @@ use quorate_wal::{Kind, Lsn};
 use roaring::RoaringTreemap;
 
 use super::group::{Group, GroupState, Own};
+use super::led::{Led, parent_of};
 use super::transfer::{decode_snapshot, encode_snapshot};
 use super::{Host, Timer};
-use crate::entry::{Purpose, Target};
+use crate::entry::Purpose;
 use crate::frame::{Access, Bounce, Message};
 use crate::hash::FixedState;
 use crate::machine::Machine;
 use crate::planted::{self, Planted};
 use crate::replica::{AnyMessage, AnyReplica, Protocol};
 use crate::root::Durability;
-use crate::volume::{Birth, Frozen, Record, Starting, VolumeCommand, own_group, volume_of};
+use crate::volume::{Birth, Death, Frozen, OwnRecord, Record, Starting, VolumeCommand, own_group, volume_of};
 
 /// Begins the log record of a birth; no record of a replica begins so.
 const BIRTH: u8 = 0xB1;
+/// What an own group's replicas are born with: the epochs of those that are led travel with what they say.
+pub(super) const BIRTH_EPOCH: Epoch = Epoch(0);
 /// How often coordinators of volumes look after own groups that begin or end.
 const SETTLE_US: u64 = 100_000;
 /// Own groups that this node has asked to stop, and of which nothing has come back: with more, no other is asked, so that ten
@@ -55,6 +58,10 @@ pub(super) struct OwnGroups {
     asked: HashMap<GroupId, (Instant, u32), FixedState>,
     /// Born here once, and nobody can read as what: they may have spoken, and must not be born again.
     pub(super) lost: BTreeSet<GroupId>,
+    /// Those that their volume leads, of all volumes of which this node has a replica.
+    pub(super) led: BTreeMap<GroupId, Led>,
+    /// What this node was a member of and is not any more, until it is forgotten: only then it may become one again.
+    pub(super) leaving: BTreeSet<GroupId>,
 }
 
 struct Mail {
@@ -67,6 +74,11 @@ struct Mail {
 enum MailContent {
     Request { access: Access, envelope: Vec<u8> },
     Replica(AnyMessage),
+}
+
+/// Whether the volume of an own group changes who is in it.
+fn volume_leads(group: &Group) -> bool {
+    group.replica.protocol() != Protocol::Paxos
 }
 
 /// Whether a record of the log is a birth.
@@ -90,6 +102,7 @@ pub(super) fn decode_birth(group: GroupId, record: &[u8], me: NodeId) -> Result<
     born.checkpoint.whole = true;
     born.checkpoint.changed = true;
     born.replica.restore(meta.position);
+    born.begin_register(&meta.name);
     Ok(born)
 }
 
@@ -97,12 +110,19 @@ impl Host {
     /// Sees to what the slot that this volume has just executed means for own groups.
     pub(super) fn follow_changes(&mut self, volume: u32, slot: Slot) {
         let Some(changes) = self.groups[volume as usize].machine.take_changes() else { return };
+        let id = self.groups[volume as usize].id();
         for birth in &changes.births {
+            self.note_led(id, &birth.name, &birth.record);
             self.bear_own(volume, birth, true);
         }
-        for &number in &changes.deaths {
-            let group = own_group(self.groups[volume as usize].id(), number);
+        for (name, record) in changes.changed {
+            self.follow_led(volume, &name, record);
+        }
+        for Death { number, last } in changes.deaths {
+            let group = own_group(id, number);
+            self.decide_undecided(group, &last);
             self.own.asked.remove(&group);
+            self.own.led.remove(&group);
             self.bury(volume, slot, group);
         }
     }
@@ -118,33 +138,43 @@ impl Host {
 
     /// A replica of an own group comes to life where a replica of its volume executes that it does, or learns that it did.
     /// `first_hand` says that every member is born like this, so that the first one coordinates from birth.
-    fn bear_own(&mut self, volume: u32, birth: &Birth, first_hand: bool) {
+    pub(super) fn bear_own(&mut self, volume: u32, birth: &Birth, first_hand: bool) {
         let parent = &self.groups[volume as usize];
         let (volume_id, me) = (parent.id(), self.settings.node);
         let id = own_group(volume_id, birth.record.number);
-        let members = birth.record.member_ids(&parent.configuration.members);
-        if !members.contains(&me) || self.here.all.contains(id.0) || self.own.lost.contains(&id) {
+        if self.here.all.contains(id.0) || self.own.lost.contains(&id) || self.own.leaving.contains(&id) {
             return;
         }
-        let configuration = Configuration {
-            group: id,
-            epoch: Epoch(birth.record.epoch),
-            members: members.into(),
-            quorum: QuorumSystem::Majority,
+        let protocol = birth.record.protocol();
+        let (configuration, led) = match birth.record.led() {
+            Some(record) => {
+                let Some(replica) = self.led_replica(protocol, record, &birth.state) else { return };
+                (record.configuration(), Some(replica))
+            }
+            None => {
+                let members = birth.record.member_ids(&parent.configuration.members);
+                let quorum = QuorumSystem::Majority;
+                (Configuration { group: id, epoch: BIRTH_EPOCH, members: members.into(), quorum }, None)
+            }
         };
+        if !configuration.members.contains(&me) {
+            return;
+        }
         let machine = Machine::thawed(parent.hash_key, &birth.name, &birth.state);
         let (namespace, durability, hash_key) = (parent.namespace, parent.durability, parent.hash_key);
-        let mut group = Group::new(Protocol::Paxos, configuration, namespace, durability, hash_key, machine, me);
+        let mut group = Group::new(protocol, configuration, namespace, durability, hash_key, machine, me);
+        let is_paxos = led.is_none();
         // Slot 0 is the birth. Who has not been there for it has to learn of it from the others.
         let next_slot = if birth.state.object.is_some() { Slot(1) } else { Slot(0) };
-        let protocol = group.replica.protocol();
-        group.replica = AnyReplica::born(protocol, &group.configuration, me, next_slot, birth.state.time());
-        if !first_hand {
+        group.replica =
+            led.unwrap_or_else(|| AnyReplica::born(protocol, &group.configuration, me, next_slot, birth.state.time()));
+        if !first_hand && is_paxos {
             group.replica.restored();
             self.own.late.insert(id, 0);
         }
         group.own = Own::of(id, &birth.name);
         let record = encode_birth(&group);
+        group.begin_register(&birth.name);
         group.checkpoint.bytes = record.len() as u64;
         group.checkpoint.changed = true;
         // The store has nothing of it that would have to go.
@@ -181,6 +211,10 @@ impl Host {
         }
         self.arm_timers_after_apply(index);
         self.note_newborn(index, id);
+        if volume_leads(&self.groups[index as usize]) {
+            self.plan(index, Event::Woken);
+            self.ask_for_term(parent_of(id));
+        }
         self.deliver_mail(index, id);
     }
 
@@ -293,11 +327,12 @@ impl Host {
 
     /// An own group has ended: its replica is gone at once, and what it said is forgotten once the volume's replica here
     /// cannot come to believe that it never ended.
-    fn bury(&mut self, volume: u32, slot: Slot, group: GroupId) {
+    pub(super) fn bury(&mut self, volume: u32, slot: Slot, group: GroupId) {
         if !self.remove_own(group) {
             return;
         }
         self.counters.own_groups_ended += 1;
+        self.lose_register(group, Bounce::UnknownGroup);
         self.transfers.forget(group);
         self.silence_told.remove(&group);
         self.bounce_reads_of(group, Bounce::UnknownGroup);
@@ -324,9 +359,13 @@ impl Host {
         let last_number = children.last_number;
         let mut numbers = RoaringTreemap::new();
         let mut missing = BTreeMap::new();
+        let mut led = Vec::new();
         objects.for_each_away(|name, bytes| {
             if let Ok(record) = Record::decode(bytes) {
                 numbers.insert(record.number);
+                if record.led().is_some() {
+                    led.push((name.to_vec(), record.clone()));
+                }
                 if !self.here.all.contains(own_group(id, record.number).0) {
                     missing.insert(record.number, (name.to_vec(), record));
                 }
@@ -340,10 +379,14 @@ impl Host {
                 self.bury(volume, ended_before, own_group(id, number));
             }
         }
+        self.forget_led_by(id);
+        led.iter().for_each(|(name, record)| self.note_led(id, name, record));
         for (number, (name, record)) in missing {
             let state = starting.remove(&number).unwrap_or_default();
             self.bear_own(volume, &Birth { name, record, state }, false);
         }
+        self.tell_own_led(id);
+        self.ask_for_term(id);
         self.watch_children(volume);
     }
 
@@ -416,20 +459,35 @@ impl Host {
             (member != me || mine_durable)
                 && frontiers.iter().any(|(node, frontier)| *node == member && frontier.0 > slot)
         };
+        let volume_id = group.id();
         let is_complete = |slot: u64, starting: &Starting| {
-            let record =
-                Record { number: starting.number, epoch: 0, stopping: false, members: starting.members.clone() };
-            let members = record.member_ids(&group.configuration.members);
+            // A chain that has lost a member since goes on with those that it has.
+            let present = self.own.led.get(&own_group(volume_id, starting.number));
+            let (members, quorum) = match &starting.place {
+                OwnRecord::Led { protocol: Protocol::Chain, record } => {
+                    let members: Vec<NodeId> = present.map_or(&**record, |led| &led.record).member_ids().collect();
+                    let all = members.len() as u8;
+                    (members, QuorumSystem::Threshold { read: 1, write: all })
+                }
+                OwnRecord::Led { record, .. } => {
+                    let first = record.stages.0.first().map(|stage| stage.configuration.quorum);
+                    (record.member_ids().collect(), first.unwrap_or(QuorumSystem::Majority))
+                }
+                OwnRecord::Paxos { .. } => {
+                    let members = starting.place.member_ids(starting.number, &group.configuration.members);
+                    (members, QuorumSystem::Majority)
+                }
+            };
             let have = members.iter().enumerate().filter(|(_, member)| has_executed(**member, slot));
-            QuorumSystem::Majority.is_write_quorum(members.len(), have.map(|(at, _)| 1 << at).sum())
+            let have: u64 = have.map(|(at, _)| 1 << at).sum();
+            quorum.is_write_quorum(members.len(), have) || have != 0 && planted::is(Planted::CompletedByOne)
         };
         let complete = |(slot, all): (&u64, &Vec<Starting>)| {
             all.iter().all(|starting| is_complete(*slot, starting)).then_some(*slot)
         };
         let slots: Vec<u64> = children.starting.iter().filter_map(complete).collect();
         if !slots.is_empty() {
-            let (namespace, id) = (group.namespace, group.id());
-            return self.submit_to_volume_of(namespace, id, &VolumeCommand::Complete { slots });
+            return self.submit_to_volume_of(volume_id, &VolumeCommand::Complete { slots });
         }
         // The members' positions are heard of only while the volume works.
         if frontiers.is_empty() {
@@ -441,7 +499,8 @@ impl Host {
     fn ask_to_stop(&mut self, volume: u32) {
         let now = self.clock.now();
         for (record, members) in self.about_to_stop(volume) {
-            let (group, epoch) = (own_group(self.groups[volume as usize].id(), record.number), Epoch(record.epoch));
+            let group = own_group(self.groups[volume as usize].id(), record.number);
+            let epoch = record.led().map_or(BIRTH_EPOCH, |led| Epoch(led.epoch));
             let times = match self.own.asked.get(&group) {
                 Some((at, _)) if at.after_us(STOP_AGAIN_US) > now => continue,
                 Some((_, times)) => *times,
@@ -471,7 +530,9 @@ impl Host {
         let record_of = |(number, name): (&u64, &Vec<u8>)| {
             let record = objects.away(name).and_then(|bytes| Record::decode(bytes).ok())?;
             let members = record.member_ids(&group.configuration.members);
-            (record.number == *number).then_some((record, members))
+            // A successor that is decided comes first: what is sealed does not move.
+            let is_settled = record.led().is_none_or(|led| !led.is_moving());
+            (record.number == *number && is_settled).then_some((record, members))
         };
         children.stopping.iter().take(STOPPING_SEEN_MAX).filter_map(record_of).collect()
     }
@@ -479,15 +540,16 @@ impl Host {
     pub(super) fn handle_stop_group(&mut self, group: GroupId, epoch: Epoch, insist: bool) {
         let Some(index) = self.rouse(group) else { return };
         let found = &self.groups[index as usize];
-        if found.configuration.epoch != epoch || !found.is_alive() || found.own.is_none() {
+        if !found.is_alive() || found.own.is_none() {
             return;
         }
-        if found.replica.is_stopped() {
-            if insist {
-                self.tell_final_state(index);
-            }
-        } else {
-            self.plan(index, Event::Proposed(Proposal::Stop(Payload::from(&[][..]))));
+        match found.replica.register().map(|replica| replica.core()) {
+            // A member that has not heard of all changes would be sealed in a configuration that is over.
+            Some(core) if core.stages().len() > 1 || core.view().newest != epoch => {}
+            Some(_) => self.end_register(index),
+            None if found.replica.is_stopped() && insist => self.tell_final_state(index),
+            None if found.replica.is_stopped() => {}
+            None => self.plan(index, Event::Proposed(Proposal::Stop(Payload::from(&[][..])))),
         }
     }
 
@@ -520,28 +582,29 @@ impl Host {
         let group = &self.groups[index as usize];
         let Some(own) = group.own() else { return };
         let (number, state) = (own.number, group.machine.freeze(&own.name));
-        self.tell_volume(index, &VolumeCommand::Return { number, state });
+        self.tell_volume(index, &VolumeCommand::Return { number, state, last: Vec::new() });
     }
 
     /// Not again and again while an answer may be on its way; after stopping there is something new to tell.
-    fn is_time_to_tell(&self, index: u32) -> bool {
+    pub(super) fn is_time_to_tell(&self, index: u32) -> bool {
         let group = &self.groups[index as usize];
         let waits = |own: &Own| own.told_at.after_us(SETTLE_US) > self.clock.now() && own.told_at > Instant(0);
         !group.own().is_some_and(waits)
     }
 
-    fn tell_volume(&mut self, index: u32, command: &VolumeCommand) {
+    pub(super) fn tell_volume(&mut self, index: u32, command: &VolumeCommand) {
         let now = self.clock.now();
         let Some(own) = &mut self.groups[index as usize].own else { return };
         own.told_at = now;
         let volume = own.volume;
-        let namespace = self.groups[index as usize].namespace;
-        self.submit_to_volume_of(namespace, volume, command);
+        self.submit_to_volume_of(volume, command);
     }
 
-    fn submit_to_volume_of(&mut self, namespace: u32, volume: GroupId, command: &VolumeCommand) {
-        let Some(index) = self.directory.index_of_volume(namespace, volume) else { return };
-        self.submit_to_volume(Target::Volume { namespace, index }, command, Purpose::Settling);
+    /// Has a volume of which this node has a replica, for an own group of it, execute a command.
+    pub(super) fn submit_to_volume_of(&mut self, volume: GroupId, command: &VolumeCommand) {
+        if let Some(target) = self.target_of(volume) {
+            self.submit_to_volume(target, command, Purpose::Settling);
+        }
     }
 }
 

@@ -108,6 +108,7 @@ impl Host {
             }
             return;
         }
+        self.counters.messages_sent += 1;
         let lsn = group.lsn.max(group.births_lsn);
         let message = Message::Replica { group: group.id(), epoch: group.configuration.epoch, message };
         if wait {

@@ -2,17 +2,17 @@
 //! asked the same write. Their configurations are decided in the parent, the root for a volume, and made ready to be retired
 //! by whichever member comes first among those alive. See docs/decisions/0021 and docs/protocols/register.md.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
 use quorate_object::{Command, Outcome, glob};
 use quorate_protocol::quorum::QuorumSystem;
-use quorate_protocol::register::{Answer as CoreAnswer, Content, Key, Request, Stage};
+use quorate_protocol::register::{Answer as CoreAnswer, Content, Key, Request, Stage, Tag};
 use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId, Stamp};
 
 use super::Host;
 use super::directory::Place;
-use super::routes::{NoRoute, Route};
+use super::routes::{NoRoute, OwnPlace, Route};
 use super::tombstones::{Collections, Expiries};
 use crate::entry::{Purpose, Target};
 use crate::envelope::{Envelope, Ticket};
@@ -21,12 +21,18 @@ use crate::hash::FixedState;
 use crate::machine::malformed;
 use crate::pace::RoundTrips;
 use crate::planted::{self, Planted};
-use crate::register::{Asked, NOT_IN_ONE_STEP, asked, before_hash, hash_of_key, key_of, name_of_key, read, written};
-use crate::replica::{AnyRequest, Protocol};
-use crate::root::{RootCommand, VolumeRecord};
+use crate::record::GroupRecord;
+use crate::register::{
+    Asked, NOT_IN_ONE_STEP, RegisterReplica, asked, before_hash, hash_of_key, key_of, name_of_key, read, written,
+};
+use crate::replica::{AnyReplica, AnyRequest, Protocol};
+use crate::root::{ROOT, RootCommand};
+use crate::volume::{VolumeCommand, volume_of};
 
 /// After this the next member makes a configuration ready to be retired, and whoever has failed to tries again.
 const RETIRE_PATIENCE_US: u64 = 3_000_000;
+/// Configurations that a node makes ready in a heartbeat: with more, those that clients wait for would wait too.
+const RETIRED_PER_BEAT: usize = 256;
 /// A node that is suspected, and whose link is there, may be back before this.
 const BUSY_US: u64 = 1_000_000;
 /// Keys that a page of a listing asks for, at least: so few never all have one hash.
@@ -39,13 +45,19 @@ const NAMES_BYTES_MAX: usize = 32 << 20;
 pub(super) struct Registers {
     /// Tokens so far: what replicas here are asked is numbered across groups.
     token_count: u64,
-    waiting: HashMap<u64, Waiting, FixedState>,
+    pub(super) waiting: HashMap<u64, Waiting, FixedState>,
     /// Clients' writes, with their deadlines: one that comes again is the same to its replica.
     writes: HashMap<Ticket, (u64, Stamp), FixedState>,
     /// When they need not be known any more.
     forgettable: BTreeSet<(Stamp, Ticket)>,
     pub(super) collections: Collections,
     pub(super) expiries: Expiries,
+    /// Writes that were under way when their own group was sealed here, with their tags.
+    pub(super) undecided: HashMap<GroupId, Vec<(u64, Tag)>, FixedState>,
+    /// Own groups that a replica here is ending.
+    pub(super) ending: BTreeSet<GroupId>,
+    /// The last own group that was looked at for whether its object is there.
+    pub(super) looked_at: Option<GroupId>,
     round_trips: RoundTrips,
     /// Groups between two configurations, by the newer one's epoch, and when this node makes the older one ready to be retired.
     retiring: HashMap<GroupId, Retiring, FixedState>,
@@ -80,6 +92,10 @@ pub(super) enum Waiting {
     Expiry {
         group: GroupId,
     },
+    /// An own group is being ended: first it is sealed, and then what it ends with is gathered.
+    End {
+        group: GroupId,
+    },
     /// This node wants to know whether the replica here has drained.
     Drain {
         group: GroupId,
@@ -112,8 +128,11 @@ impl Host {
         self.directory.resolve(target).is_ok_and(|place| place.protocol.is_register())
     }
 
-    /// Whether nothing orders what is asked of a target; or this node cannot tell yet.
-    pub(super) fn is_in_turn(&self, target: Target) -> bool {
+    /// Whether nothing orders what is asked of a target, or of its object's own group; or this node cannot tell yet.
+    pub(super) fn is_in_turn(&self, target: Target, own: Option<&OwnPlace>) -> bool {
+        if own.is_some_and(|own| own.protocol.is_register()) {
+            return !planted::is(Planted::OwnRegisterOutOfTurn);
+        }
         let is_in_turn = self.directory.resolve(target).map_or(true, |place| !place.protocol.is_ordered());
         is_in_turn && !planted::is(Planted::RegisterOutOfTurn)
     }
@@ -135,7 +154,8 @@ impl Host {
         let is_there = |node: NodeId| match here {
             // Or it will be, in a moment.
             Some(group) if node == me => !group.state.is_silent(),
-            None if node == me => false,
+            // An own group is born when the volume's replica here has executed that it is.
+            None if node == me => volume_of(group).is_some() && !self.is_kept_from_birth(group),
             _ => !self.is_gone(node),
         };
         let has_quorum = |stage: &Stage| {
@@ -194,8 +214,8 @@ impl Host {
             replica.core_mut().set_pace(pace);
         }
         match asked(&command) {
-            None => self.reply_from_register(ticket, Outcome::Error(NOT_IN_ONE_STEP.into())),
-            Some(Asked::Read) => {
+            // Also what a register refuses: the object may be none any more.
+            None | Some(Asked::Read) => {
                 if self.outbox.is_congested(ticket.node) {
                     return self.bounce(ticket.node, ticket.start, ticket.number, Bounce::Overloaded);
                 }
@@ -256,9 +276,8 @@ impl Host {
                 }
             }
             // Nobody can tell what has become of it.
-            CoreAnswer::Unknown { token } | CoreAnswer::Undecided { token, .. } => {
-                self.turn_back(token, Bounce::Expired)
-            }
+            CoreAnswer::Unknown { token } => self.turn_back(token, Bounce::Expired),
+            CoreAnswer::Undecided { token, tag } => self.leave_undecided(token, tag),
             CoreAnswer::Overloaded { token } => self.turn_back(token, Bounce::Overloaded),
             CoreAnswer::Elsewhere { token, members } => {
                 let coordinator = members.iter().copied().find(|&node| !self.peers.is_suspected(node));
@@ -276,15 +295,15 @@ impl Host {
                     self.end_collection(group, count, next.is_some());
                 }
             }
+            CoreAnswer::Sealed { token, .. } => self.gather_final_state(index, token),
+            CoreAnswer::Final { token, versions, .. } => self.take_final_state(index, token, versions),
+            CoreAnswer::Unsound { token } => self.turn_back(token, Bounce::Stopped),
             // Not asked for.
-            CoreAnswer::Reconfigured { .. }
-            | CoreAnswer::Unsound { .. }
-            | CoreAnswer::Sealed { .. }
-            | CoreAnswer::Final { .. } => {}
+            CoreAnswer::Reconfigured { .. } => {}
         }
     }
 
-    fn take_written(&mut self, index: u32, token: u64) {
+    pub(super) fn take_written(&mut self, index: u32, token: u64) {
         let waiting = self.registers.waiting.remove(&token);
         let Some(Waiting::Client { ticket, command, asked_at, .. }) = waiting else { return };
         self.counters.commands_applied += 1;
@@ -292,6 +311,7 @@ impl Host {
         self.settle_write(index, ticket);
         let outcome = Command::decode(&command).map_or_else(|_| malformed(), |command| written(&command));
         self.reply_from_register(ticket, outcome);
+        self.look_whether_deleted(index);
     }
 
     /// A write is answered. One that entered here is never asked again; any other may be, since its answer can be lost.
@@ -312,12 +332,16 @@ impl Host {
         let Some(Waiting::Client { ticket, command, asked_at, .. }) = waiting else { return };
         self.registers.round_trips.note(asked_at, self.clock.now());
         let now = self.clock.stamp();
-        let outcome = Command::decode(&command).map_or_else(|_| malformed(), |command| read(&command, content, now));
+        let outcome = match Command::decode(&command) {
+            Ok(command) if asked(&command).is_none() => Outcome::Error(NOT_IN_ONE_STEP.into()),
+            Ok(command) => read(&command, content, now),
+            Err(_) => malformed(),
+        };
         self.reply_from_register(ticket, outcome);
     }
 
     /// What was asked was not carried out, or nobody knows.
-    fn turn_back(&mut self, token: u64, why: Bounce) {
+    pub(super) fn turn_back(&mut self, token: u64, why: Bounce) {
         let ticket = match self.registers.waiting.remove(&token) {
             Some(Waiting::Client { ticket, .. }) => {
                 if why != Bounce::Expired {
@@ -327,6 +351,10 @@ impl Host {
             }
             Some(Waiting::Listing(listing)) => listing.ticket,
             Some(Waiting::Collection { group }) => return self.registers.collections.give_up(group),
+            Some(Waiting::End { group }) => {
+                self.registers.ending.remove(&group);
+                return;
+            }
             Some(Waiting::Retirement { .. } | Waiting::Expiry { .. } | Waiting::Drain { .. }) | None => return,
         };
         self.bounce(ticket.node, ticket.start, ticket.number, why);
@@ -336,6 +364,8 @@ impl Host {
     pub(super) fn lose_register(&mut self, group: GroupId, why: Bounce) {
         let mut lost = Vec::new();
         self.registers.retiring.remove(&group);
+        self.registers.ending.remove(&group);
+        self.registers.undecided.remove(&group);
         self.registers.collections.forget(group);
         self.registers.waiting.retain(|&token, waiting| {
             let (of, ticket) = match waiting {
@@ -344,6 +374,7 @@ impl Host {
                 Waiting::Retirement { group: of }
                 | Waiting::Collection { group: of }
                 | Waiting::Expiry { group: of }
+                | Waiting::End { group: of }
                 | Waiting::Drain { group: of, .. } => return *of != group,
             };
             if of == group {
@@ -443,17 +474,29 @@ fn scanned(from: u64, pattern: Option<&[u8]>, type_name: Option<&[u8]>, keys: &[
 impl Host {
     /// What the directory says of the configurations of groups here.
     pub(super) fn tell_registers(&mut self) {
-        let Some(state) = self.directory.state() else { return };
-        let news = |volume: &VolumeRecord| {
-            let index = self.find(GroupId(volume.group))?;
-            let group = &self.groups[index as usize];
-            let replica = group.replica.register().filter(|_| group.is_alive())?;
-            (replica.core().stages() != &volume.stages.0[..]).then(|| (index, volume.stages.0.clone()))
-        };
-        let news: Vec<(u32, Vec<Stage>)> = state.registers().filter_map(news).collect();
-        for (index, stages) in news {
+        let news = |volume: &GroupRecord| Some((self.find(GroupId(volume.group))?, volume.stages.0.clone()));
+        let news: Vec<(u32, Vec<Stage>)> = self.led_by(ROOT, Protocol::Register).filter_map(news).collect();
+        news.into_iter().for_each(|(index, stages)| self.tell_register(index, stages));
+    }
+
+    /// The parent's word on a group here.
+    pub(super) fn tell_register(&mut self, index: u32, stages: Vec<Stage>) {
+        let group = &self.groups[index as usize];
+        let replica = group.replica.register().filter(|_| group.is_alive());
+        if replica.is_some_and(|replica| replica.core().stages() != &stages[..]) {
             self.ask_core(index, Request::Know { stages });
         }
+    }
+
+    /// A replica that is born on this node.
+    pub(super) fn register_replica(&self, record: &GroupRecord) -> AnyReplica {
+        let (stages, me) = (record.stages.0.clone(), self.settings.node);
+        let mut replica = match volume_of(GroupId(record.group)) {
+            Some(_) => RegisterReplica::of_own(stages, me),
+            None => RegisterReplica::new(stages, me),
+        };
+        replica.core_mut().set_start(self.settings.start);
+        AnyReplica::Register(Box::new(replica))
     }
 
     /// The link to a node goes with its process: operations ask others at once, without waiting for a suspicion.
@@ -483,28 +526,31 @@ impl Host {
         self.retire_configurations();
         self.collect_tombstones();
         self.look_for_expired();
+        self.look_after_own_registers();
         self.leave_registers();
     }
 
     /// Where two configurations are in use, the first of the live members makes the older one ready to be retired; if nothing
     /// comes of that, for its replica may be silent, the next one does, and so on.
     fn retire_configurations(&mut self) {
-        let Some(state) = self.directory.state() else { return };
         let (me, now) = (self.settings.node, self.clock.now());
         let live = |node: &NodeId| *node == me || !self.peers.is_suspected(*node);
-        let changing: Vec<(&VolumeRecord, usize)> = state
-            .registers()
-            .filter(|volume| volume.stages.0.len() > 1)
-            .filter_map(|volume| Some((volume, volume.member_ids().filter(live).position(|node| node == me)?)))
+        let changing: Vec<(GroupId, Epoch, usize)> = self
+            .led(Protocol::Register)
+            .filter(|record| record.is_moving())
+            .filter_map(|record| {
+                let rank = record.member_ids().filter(live).position(|node| node == me)?;
+                Some((GroupId(record.group), Epoch(record.epoch), rank))
+            })
             .collect();
         let retiring = &mut self.registers.retiring;
-        let is_open = |group: GroupId, epoch: Epoch| {
-            changing.iter().any(|(volume, _)| volume.group == group.0 && volume.epoch == epoch.0)
-        };
-        retiring.retain(|group, retiring| is_open(*group, retiring.epoch));
+        let open: BTreeMap<GroupId, Epoch> = changing.iter().map(|&(group, epoch, _)| (group, epoch)).collect();
+        retiring.retain(|group, retiring| open.get(group) == Some(&retiring.epoch));
         let (mut due, mut ready) = (Vec::new(), Vec::new());
-        for (volume, rank) in changing {
-            let (group, epoch) = (GroupId(volume.group), Epoch(volume.epoch));
+        for (group, epoch, rank) in changing {
+            if due.len() + ready.len() >= RETIRED_PER_BEAT {
+                break;
+            }
             let first_at = now.after_us(rank as u64 * RETIRE_PATIENCE_US);
             let first = Retiring { epoch, due_at: first_at, token: None, is_ready: false };
             let entry = retiring.entry(group).or_insert(first);
@@ -517,10 +563,12 @@ impl Host {
             entry.due_at = now.after_us(RETIRE_PATIENCE_US);
             match entry.is_ready {
                 true => ready.push((group, epoch)),
-                false => due.push((index, group, volume.stages.0.clone())),
+                false => due.push((index, group)),
             }
         }
-        for (index, group, stages) in due {
+        for (index, group) in due {
+            let record = self.record_of_led(group).filter(|record| record.is_moving());
+            let Some(stages) = record.map(|record| record.stages.0.clone()) else { continue };
             self.counters.registers_retired += 1;
             let token = self.registers.token(Waiting::Retirement { group });
             if let Some(retiring) = self.registers.retiring.get_mut(&group) {
@@ -532,24 +580,30 @@ impl Host {
         ready.into_iter().for_each(|(group, epoch)| self.tell_ready(group, epoch));
     }
 
+    /// The parent is to decide that what was before this epoch is over.
     fn tell_ready(&mut self, group: GroupId, epoch: Epoch) {
-        let command = RootCommand::RetireBefore { group: group.0, epoch: epoch.0 };
-        self.submit_to_root(&command, Purpose::Settling);
+        let epoch = epoch.0;
+        match volume_of(group) {
+            None => self.submit_to_root(&RootCommand::RetireBefore { group: group.0, epoch }, Purpose::Settling),
+            Some((volume, number)) => {
+                self.submit_to_volume_of(volume, &VolumeCommand::RetireBefore { number, epoch });
+            }
+        }
     }
 
     /// Replicas of groups that this node is not in any more go once nobody waits for them.
     fn leave_registers(&mut self) {
-        let Some(state) = self.directory.state() else { return };
         let me = self.settings.node;
-        let is_left = |volume: &&VolumeRecord| !volume.lives_on(me, Protocol::Register);
-        let left: Vec<GroupId> = state.registers().filter(is_left).map(|volume| GroupId(volume.group)).collect();
+        let is_left = |record: &&GroupRecord| !record.lives_on(me, Protocol::Register);
+        let left: Vec<GroupId> =
+            self.led(Protocol::Register).filter(is_left).map(|record| GroupId(record.group)).collect();
         for group in left {
             let Some(index) = self.find(group) else { continue };
             let replica = &self.groups[index as usize].replica;
             // One that is silent is told nothing any more.
             let is_over = self.groups[index as usize].state.is_silent() || replica.is_idle() && !replica.is_inside();
             if is_over {
-                self.drop_register(group);
+                self.leave_register(group);
             }
         }
     }

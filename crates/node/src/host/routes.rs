@@ -9,13 +9,16 @@ use quorate_protocol::quorum::QuorumSystem;
 use quorate_protocol::{Epoch, GroupId, NodeId, Slot};
 
 use super::Host;
-use super::directory::Missing;
+use super::directory::{Missing, Place};
+use super::own::BIRTH_EPOCH;
 use crate::entry::{Purpose, Target};
 use crate::envelope::Envelope;
 use crate::frame::Access;
 use crate::hash::FixedState;
+use crate::record::GroupRecord;
+use crate::replica::Protocol;
 use crate::root::Reads;
-use crate::volume::{Record, own_group};
+use crate::volume::{OwnRecord, Record, own_group};
 
 /// Own groups whose members are remembered, where this node is no member of their volume.
 const REMEMBERED_MAX: usize = 1 << 16;
@@ -44,15 +47,29 @@ pub(super) enum NoRoute {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnPlace {
     pub group: GroupId,
-    pub epoch: Epoch,
     pub members: Vec<NodeId>,
+    pub protocol: Protocol,
+    /// Of one that its volume leads.
+    pub led: Option<Box<GroupRecord>>,
+}
+
+impl OwnPlace {
+    fn new(volume: GroupId, record: Record, members: &[NodeId]) -> OwnPlace {
+        let (group, protocol) = (own_group(volume, record.number), record.protocol());
+        let members = record.member_ids(members);
+        let led = match record.place {
+            OwnRecord::Led { record, .. } => Some(record),
+            OwnRecord::Paxos { .. } => None,
+        };
+        OwnPlace { group, members, protocol, led }
+    }
 }
 
 /// Own groups by namespace and name.
 pub(super) type Remembered = HashMap<(u32, Vec<u8>), OwnPlace, FixedState>;
 
 impl Host {
-    /// Where a command goes. In a chain the head orders writes, and the tail, or any member, answers reads.
+    /// Where a command goes.
     pub(super) fn route_for(
         &self,
         access: Access,
@@ -61,13 +78,22 @@ impl Host {
         told: Option<NodeId>,
         bound: Option<(NodeId, u32)>,
     ) -> Result<Route, NoRoute> {
-        let place = match self.directory.resolve(target) {
-            Ok(place) if own.is_none() && place.protocol.is_chain() => place,
-            Ok(place) if own.is_none() && place.protocol.is_register() => {
-                return self.route_to_register(place, access, told, bound);
-            }
-            _ => return self.route(target, own, told),
+        let Ok(place) = self.directory.resolve(target) else { return self.route(target, own, told) };
+        let of_own = own.and_then(|own| own.led.as_ref().map(|led| place.of_own(own.protocol, led)));
+        let place = match (own, &of_own) {
+            (Some(_), Some(of_own)) => of_own,
+            (Some(_), None) => return self.route(target, own, told),
+            (None, _) => place,
         };
+        match place.protocol {
+            Protocol::Paxos => self.route(target, None, told),
+            Protocol::Chain => self.route_to_chain(place, access, told),
+            Protocol::Register => self.route_to_register(place, access, told, bound),
+        }
+    }
+
+    /// The head orders writes, and the tail, or any member, answers reads.
+    fn route_to_chain(&self, place: &Place, access: Access, told: Option<NodeId>) -> Result<Route, NoRoute> {
         let (group, me) = (place.group, self.settings.node);
         let here = self.find(group).map(|index| &self.groups[index as usize]);
         // The replica here may have heard of a change first.
@@ -104,7 +130,7 @@ impl Host {
             Missing::Namespace => NoRoute::NoNamespace,
         })?;
         let (group, epoch, members, hint) = match own {
-            Some(own) => (own.group, own.epoch, &own.members[..], None),
+            Some(own) => (own.group, BIRTH_EPOCH, &own.members[..], None),
             None => (place.group, place.epoch, &place.members[..], place.hint),
         };
         let here = self.find(group).map(|index| &self.groups[index as usize]);
@@ -145,8 +171,7 @@ impl Host {
             return self.remembered.get(&(namespace, key.to_vec())).cloned().map(Box::new);
         };
         let record = Record::decode(volume.machine.objects()?.away(key)?).ok()?;
-        let members = record.member_ids(&place.members);
-        Some(Box::new(OwnPlace { group: own_group(place.group, record.number), epoch: Epoch(record.epoch), members }))
+        Some(Box::new(OwnPlace::new(place.group, record, &place.members)))
     }
 
     /// The volume tells that the operation's object has a group of its own.
@@ -164,12 +189,14 @@ impl Host {
             return self.retry_later(number);
         }
         let Ok(place) = self.directory.resolve(target) else { return };
-        let members = record.member_ids(&place.members);
-        let own = OwnPlace { group: own_group(volume, record.number), epoch: Epoch(record.epoch), members };
+        let own = OwnPlace::new(volume, record, &place.members);
         if self.find(volume).is_none() {
             self.remember(number, target, &own);
         }
         let Some(operation) = self.operations(number).find_mut(number) else { return };
+        // Another one each time: who was asked before may not be there yet.
+        let turn = own.members[operation.attempts as usize % own.members.len()];
+        operation.told = Some(turn).filter(|_| own.protocol.is_register());
         operation.own = Some(Box::new(own));
         // After that it has been there before, and was not known yet, or not any more.
         if operation.attempts > 2 { self.retry_later(number) } else { self.retry_after(number, 0) }
@@ -193,6 +220,24 @@ impl Host {
             && let Some(place) = self.place_name(number, target)
         {
             self.remembered.remove(&place);
+        }
+    }
+
+    /// An own group that its volume leads may have other members by now: the operation is to know what this node knows.
+    pub(super) fn look_again(&mut self, number: u64) {
+        let Some(operation) = self.operations(number).find_mut(number) else { return };
+        let target = operation.target;
+        if operation.own.as_ref().is_none_or(|own| own.led.is_none()) {
+            return;
+        }
+        let Some((_, key)) = self.place_name(number, target) else { return };
+        let is_volume_here = self.directory.resolve(target).is_ok_and(|place| self.find(place.group).is_some());
+        if !is_volume_here {
+            return self.go_by_volume(number);
+        }
+        let own = self.find_own(target, Some(&key));
+        if let Some(operation) = self.operations(number).find_mut(number) {
+            operation.own = own;
         }
     }
 

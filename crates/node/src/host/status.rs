@@ -92,6 +92,7 @@ impl Host {
             pid: self.settings.pid,
             uptime_s: (self.clock.now().0 - self.started_at.0) / 1_000_000,
             clients: self.client_count,
+            messages_sent: self.counters.messages_sent,
             log,
             own_groups: self.own_groups_status(),
             alarms: self.damage.iter().chain(&self.alarms).cloned().collect(),
@@ -190,7 +191,7 @@ impl Host {
 fn volume_status<'a>(
     namespace: u32,
     index: u32,
-    volume: &crate::root::VolumeRecord,
+    volume: &crate::root::GroupRecord,
     is_ordered: bool,
     report: impl Fn(u32) -> Option<&'a GroupReport>,
 ) -> VolumeStatus {

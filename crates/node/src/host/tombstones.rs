@@ -23,8 +23,10 @@ use super::registers::Waiting;
 use crate::entry::Purpose;
 use crate::frame::Message;
 use crate::hash::FixedState;
+use crate::record::GroupRecord;
 use crate::register::hash_of_key;
-use crate::root::{RootCommand, VolumeRecord};
+use crate::replica::Protocol;
+use crate::root::{ROOT, RootCommand};
 
 /// So many tombstones are collected after a second, and fewer after [`super::HostSettings::tombstones_after_us`].
 const MANY: usize = 1_000;
@@ -85,12 +87,11 @@ impl Host {
     pub(super) fn collect_tombstones(&mut self) {
         let now = self.clock.now();
         self.registers.collections.open.retain(|_, open| open.began_at.after_us(PATIENCE_US) > now);
-        let Some(state) = self.directory.state() else { return };
-        let mine: Vec<VolumeRecord> = state
-            .registers()
+        let mine: Vec<GroupRecord> = self
+            .led_by(ROOT, Protocol::Register)
             .filter(|volume| {
                 let is_open = self.registers.collections.open.contains_key(&GroupId(volume.group));
-                volume.stages.0.len() == 1 && (is_open || self.is_to_collect(volume))
+                !volume.is_moving() && (is_open || self.is_to_collect(volume))
             })
             .cloned()
             .collect();
@@ -99,7 +100,7 @@ impl Host {
         }
     }
 
-    fn is_to_collect(&self, volume: &VolumeRecord) -> bool {
+    fn is_to_collect(&self, volume: &GroupRecord) -> bool {
         let (me, now, group) = (self.settings.node, self.clock.now(), GroupId(volume.group));
         let is_last = volume.members.len() > 1 && volume.members.last() == Some(&me.0);
         if !is_last || self.registers.collections.open.len() >= AT_ONCE_MAX {
@@ -118,7 +119,7 @@ impl Host {
         is_worth_it && volume.member_ids().all(|node| node == me || !self.peers.is_suspected(node))
     }
 
-    fn go_on_collecting(&mut self, volume: &VolumeRecord) {
+    fn go_on_collecting(&mut self, volume: &GroupRecord) {
         let (group, at) = (GroupId(volume.group), Epoch(volume.epoch));
         let Some(index) = self.find(group) else { return };
         let Some(open) = self.registers.collections.open.get_mut(&group) else {
@@ -146,7 +147,7 @@ impl Host {
         }
     }
 
-    fn ask_to_drain(&mut self, volume: &VolumeRecord) {
+    fn ask_to_drain(&mut self, volume: &GroupRecord) {
         let (group, epoch) = (GroupId(volume.group), Epoch(volume.epoch));
         let Some(Step::Draining(drained)) = self.registers.collections.open.get(&group).map(|open| &open.step) else {
             return;
@@ -208,17 +209,16 @@ impl Host {
     pub(super) fn look_for_expired(&mut self) {
         let (me, stamp) = (self.settings.node, self.clock.stamp());
         let Expiries { group, after } = std::mem::take(&mut self.registers.expiries);
-        let Some(state) = self.directory.state() else { return };
-        let here = |volume: &&VolumeRecord| {
+        let here = |volume: &&GroupRecord| {
             self.find(GroupId(volume.group)).is_some_and(|index| self.groups[index as usize].is_alive())
         };
         let same = after.as_ref().and(group);
-        let is_next = |volume: &&VolumeRecord| match same {
+        let is_next = |volume: &&GroupRecord| match same {
             Some(same) => volume.group == same.0,
             None => group.is_none_or(|last| volume.group > last.0),
         };
         // After the last group comes the first one.
-        let Some(volume) = state.registers().filter(here).find(is_next) else { return };
+        let Some(volume) = self.led_by(ROOT, Protocol::Register).filter(here).find(is_next) else { return };
         let (group, members) = (GroupId(volume.group), volume.members.len());
         let Some(place) = volume.member_ids().position(|node| node == me) else {
             return self.registers.expiries.group = Some(group);

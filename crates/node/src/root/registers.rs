@@ -1,9 +1,9 @@
 //! Configurations of volumes of registers, as the root decides them: one successor at a time.
 
 use quorate_object::Outcome;
-use quorate_protocol::{Configuration, Epoch, GroupId, NodeId};
+use quorate_protocol::Epoch;
 
-use super::{REGISTER_REPLICAS_MAX, RootState, Settings, VolumeRecord, error, no_such_namespace};
+use super::{GroupRecord, REGISTER_REPLICAS_MAX, RootState, Settings, error, no_such_namespace};
 use crate::quorum::Quorum;
 
 /// Why a namespace cannot be made with these settings, if it is for its quorums.
@@ -24,12 +24,11 @@ impl RootState {
         if !namespace.settings.protocol.is_register() {
             return error("QUORUM is for PROTOCOL register: the others decide by majorities");
         }
-        let is_grid = |quorum| matches!(quorum, Quorum::Square | Quorum::Grid { .. });
-        if is_grid(quorum) || is_grid(namespace.settings.quorum) {
+        if quorum.is_grid() || namespace.settings.quorum.is_grid() {
             return error("the sizes of a grid's quorums are its shape: QUORATE GROUP MOVE gives a group another one");
         }
         for volume in &namespace.volumes {
-            if volume.stages.0.len() > 1 {
+            if volume.is_moving() {
                 return error(
                     "the namespace is still being changed: try again once QUORATE QUORUM SHOW shows one epoch",
                 );
@@ -59,7 +58,7 @@ impl RootState {
         if members.is_empty() || members.len() > usize::from(REGISTER_REPLICAS_MAX) || unknown {
             return error(&format!("MEMBERS names from 1 to {REGISTER_REPLICAS_MAX} nodes of the cluster"));
         }
-        if volume.stages.0.len() > 1 {
+        if volume.is_moving() {
             return error("the group is still being moved: try again once QUORATE GROUP SHOW shows one epoch");
         }
         let quorum = quorum.unwrap_or(settings.quorum);
@@ -72,7 +71,7 @@ impl RootState {
     }
 
     pub(super) fn renew_registers(&mut self, group: u64, epoch: u32, fence: Option<Epoch>) -> Outcome {
-        if let Some(volume) = self.volume_at(group, epoch).filter(|volume| volume.stages.0.len() == 1) {
+        if let Some(volume) = self.volume_at(group, epoch).filter(|volume| !volume.is_moving()) {
             volume.renew(fence);
             self.version += 1;
         }
@@ -80,48 +79,22 @@ impl RootState {
     }
 
     pub(super) fn retire_before(&mut self, group: u64, epoch: u32) -> Outcome {
-        if let Some(volume) = self.volume_at(group, epoch).filter(|volume| volume.stages.0.len() > 1) {
-            volume.stages.0.remove(0);
+        if self.volume_at(group, epoch).is_some_and(|volume| volume.retire_before(epoch)) {
             self.version += 1;
         }
         Outcome::Ok
     }
 
-    fn volume_at(&mut self, group: u64, epoch: u32) -> Option<&mut VolumeRecord> {
+    fn volume_at(&mut self, group: u64, epoch: u32) -> Option<&mut GroupRecord> {
         let mut volumes = self.namespaces.values_mut().flat_map(|namespace| &mut namespace.volumes);
         volumes.find(|volume| volume.group == group && volume.epoch == epoch)
     }
 }
 
-impl VolumeRecord {
-    /// A volume of registers is to have these members and quorums next.
-    fn follow(&mut self, members: Vec<u32>, quorum: Quorum) {
-        let Some(before) = self.stages.0.last() else { return };
-        self.epoch += 1;
-        let configuration = Configuration {
-            group: GroupId(self.group),
-            epoch: Epoch(self.epoch),
-            members: members.iter().copied().map(NodeId).collect(),
-            quorum: quorum.system(members.len()),
-        };
-        let next = before.successor(configuration);
-        self.stages.0.push(next);
-        self.members = members;
-    }
-
-    /// The same members and quorums go on in another epoch.
-    fn renew(&mut self, fence: Option<Epoch>) {
-        let Some(before) = self.stages.0.last() else { return };
-        let quorum = Quorum::of_system(before.configuration.quorum);
-        self.follow(self.members.clone(), quorum);
-        if let (Some(fence), Some(next)) = (fence, self.stages.0.last_mut()) {
-            *next = next.clone().fenced(fence);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use quorate_protocol::NodeId;
+
     use super::*;
     use crate::replica::Protocol;
     use crate::root::{NodeRecord, ROOT, RootCommand};
@@ -154,7 +127,7 @@ mod tests {
     }
 
     fn epochs(root: &RootState) -> Vec<u32> {
-        root.registers().flat_map(|volume| &volume.stages.0).map(|stage| stage.epoch().0).collect()
+        root.led(Protocol::Register).flat_map(|volume| &volume.stages.0).map(|stage| stage.epoch().0).collect()
     }
 
     #[test]
@@ -174,10 +147,10 @@ mod tests {
         let members = vec![4, 2];
         let moved = RootCommand::MoveRegisters { group, members, quorum: Some(Quorum::Majority) };
         assert_eq!(root.execute(&moved, 1), Outcome::Ok);
-        let volume = root.registers().next().expect("there is one");
+        let volume = root.led(Protocol::Register).next().expect("there is one");
         assert!(volume.lives_on(NodeId(1), Protocol::Register), "until its epoch is retired");
         root.execute(&retire(2), 1);
-        let volume = root.registers().next().expect("there is one");
+        let volume = root.led(Protocol::Register).next().expect("there is one");
         assert!(!volume.lives_on(NodeId(1), Protocol::Register) && volume.members == [4, 2]);
     }
 
@@ -191,7 +164,7 @@ mod tests {
         assert_eq!(epochs(&root), [0, 1], "not while another is on its way");
         root.execute(&RootCommand::RetireBefore { group, epoch: 1 }, 1);
         root.execute(&renew(1, Some(1)), 1);
-        let volume = root.registers().next().expect("there is one");
+        let volume = root.led(Protocol::Register).next().expect("there is one");
         let fences: Vec<u32> = volume.stages.0.iter().map(|stage| stage.fence.0).collect();
         assert_eq!((epochs(&root), fences), (vec![1, 2], vec![0, 1]));
         assert!(volume.stages.0.iter().all(|stage| !stage.moves() || stage.epoch() == Epoch(0)), "nothing moves");

@@ -40,6 +40,10 @@ pub(super) enum Change {
 enum Reply<'a> {
     Plain(Answer),
     Value(&'a [u8]),
+    /// DEL that may have met a register, which answers that there was an object.
+    Erased {
+        present: bool,
+    },
     /// PTTL of an object that expires at this time.
     ExpiresAt(i64),
 }
@@ -87,6 +91,7 @@ impl Reply<'_> {
     fn agrees_with(&self, observed: &Answer, window: Window) -> bool {
         match (self, observed) {
             (Self::Plain(expected), observed) => expected == observed,
+            (Self::Erased { present }, Answer::Int(found)) => *found == 1 || *found == 0 && !present,
             (Self::Value(expected), Answer::Bytes(observed)) => *expected == &**observed,
             (Self::ExpiresAt(at_ms), Answer::Int(left_ms)) => {
                 let now_ms = at_ms.saturating_sub(*left_ms);
@@ -120,7 +125,7 @@ fn execute<'a>(action: &Action, contents: Option<&'a Contents>) -> (Change, Repl
         Action::Append { value } => append(contents, value),
         Action::IncrBy { delta } => incr_by(contents, *delta),
         Action::Del => (remove(present), flag(present)),
-        Action::Erase => (remove(present), flag(true)),
+        Action::Erase => (remove(present), Reply::Erased { present }),
         Action::GetDel => (remove(present), old()),
         Action::ExpireAt { at_ms } => (set_expiry(contents, Some(*at_ms)), flag(present)),
         Action::Persist => {

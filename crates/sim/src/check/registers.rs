@@ -92,7 +92,9 @@ impl<'a> Register<'a> {
                 (Action::Get, Some(Answer::Bytes(value))) => register.add_read(value, span),
                 (Action::Get, Some(Answer::Nil)) => register.nil_reads.push(span),
                 (Action::Get, None) => {}
-                (Action::Del, None | Some(Answer::Int(_))) => register.deletes.push((span, answer.is_some())),
+                (Action::Del | Action::Erase, None | Some(Answer::Int(_))) => {
+                    register.deletes.push((span, answer.is_some()))
+                }
                 _ => return Err(fault("this call or its answer is not a register's", &[id])),
             }
         }

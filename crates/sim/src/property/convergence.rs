@@ -2,10 +2,11 @@
 //! the same state; members of a register group know the same configuration and no other. Those that were given up are left
 //! out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use quorate_node::host::{Group, GroupState};
+use quorate_node::host::{Group, GroupState, Host};
 use quorate_node::register::RegisterReplica;
+use quorate_node::volume::volume_of;
 use quorate_protocol::{GroupId, Slot};
 
 use crate::world::Node;
@@ -13,10 +14,19 @@ use crate::world::Node;
 /// Whether every replica has executed what any replica of its group has.
 pub fn is_converged(nodes: &[Node]) -> bool {
     let mut slots: BTreeMap<GroupId, Slot> = BTreeMap::new();
-    nodes.iter().filter_map(Node::host).flat_map(|host| host.groups()).filter(is_left).all(|group| {
+    nodes.iter().filter_map(Node::host).flat_map(judged).all(|group| {
         let first = *slots.entry(group.id()).or_insert(standing(group));
         group.is_alive() && first == standing(group) && group.replica.register().is_none_or(is_settled)
     })
+}
+
+/// The groups of a node that are judged. An own group hears of nothing any more where its volume's replica was given up.
+fn judged(host: &Host) -> impl Iterator<Item = &Group> {
+    let given_up: BTreeSet<GroupId> =
+        host.groups().filter(|group| group.state == GroupState::Quarantined).map(Group::id).collect();
+    host.groups()
+        .filter(|group| group.state != GroupState::Quarantined && group.replica.is_inside())
+        .filter(move |group| volume_of(group.id()).is_none_or(|(volume, _)| !given_up.contains(&volume)))
 }
 
 /// The slot that a replica stands at; of a register group, whose members order nothing, the epoch.
@@ -35,7 +45,7 @@ fn is_settled(replica: &RegisterReplica) -> bool {
 pub fn unrest(nodes: &[Node]) -> String {
     let mut replicas: BTreeMap<GroupId, Vec<(Slot, String)>> = BTreeMap::new();
     for host in nodes.iter().filter_map(Node::host) {
-        for group in host.groups().filter(is_left) {
+        for group in judged(host) {
             let slot = standing(group);
             let (node, role, state) = (host.settings().node, group.replica.role(), group.state);
             let settled = if group.replica.register().is_none_or(is_settled) { "" } else { " between two epochs" };
@@ -56,16 +66,12 @@ pub fn unrest(nodes: &[Node]) -> String {
     replicas.iter().map(line).collect()
 }
 
-fn is_left(group: &&Group) -> bool {
-    group.state != GroupState::Quarantined && group.replica.is_inside()
-}
-
 /// Panics, naming the replicas, where states differ.
 pub fn assert_same_state(nodes: &[Node]) {
     let mut states = BTreeMap::new();
     for host in nodes.iter().filter_map(Node::host) {
         let node = host.settings().node;
-        for group in host.groups().filter(is_left) {
+        for group in judged(host) {
             let digest = group.machine_digest();
             let (first, by) = *states.entry(group.id()).or_insert((digest, node));
             assert!(first == digest, "convergence: {by} and {node} hold different states of {:?}", group.id());

@@ -4,7 +4,7 @@ use quorate_node::Answer;
 
 use super::node::ClientCall;
 use super::{ORIGIN_MS, Settings, Sometimes, World};
-use crate::history::{Call, CallId, Connection, Fate, History};
+use crate::history::{Action, Call, CallId, Connection, Fate, History};
 use crate::random::Random;
 use crate::workload::{Workload, fate};
 
@@ -138,7 +138,8 @@ impl Clients {
         if let Some(reads) = &mut self.last_reads
             && !matches!(fate, Fate::Answered { .. })
         {
-            reads.push(LastRead { node, call });
+            // A write may have been refused for what the object is.
+            reads.push(LastRead { node, call: Call { action: Action::Get, ..call } });
         }
         if fate != Fate::Unknown {
             history.settle(open.id, fate);

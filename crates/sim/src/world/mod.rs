@@ -59,6 +59,8 @@ pub struct Settings {
     pub moves_mean_ms: Option<u64>,
     /// Whether some of these groups have a single member; then no replica panics, since nobody could take over.
     pub lone_groups: bool,
+    /// Whether some of these groups are chains, or registers.
+    pub led_groups: bool,
     /// How many more objects have groups of their own, on and off, that no client asks for.
     pub crowd: u32,
 }
@@ -69,6 +71,7 @@ impl Settings {
         let mut random = Random::new(seed ^ 0x5EED);
         let nodes = *random.pick(&[3, 3, 3, 5]);
         let (groups, moves_mean_ms) = movers::moves_of(&mut Random::new(seed ^ 0x3047E));
+        let led_groups = moves_mean_ms.is_some() && Random::new(seed ^ 0x1ED).chance(600);
         Settings {
             seed,
             nodes,
@@ -79,8 +82,9 @@ impl Settings {
             tolerance: 0,
             reads: *random.pick(&[Reads::Lease, Reads::Lease, Reads::Lease, Reads::Quorum]),
             durability: Durability::Sync,
-            clients: 12,
-            shape: Shape::default(),
+            // Of a chain, what a call of unknown fate does may come late: with more of them at once nobody could judge that.
+            clients: if led_groups { 8 } else { 12 },
+            shape: Shape { may_be_registers: led_groups, ..Shape::default() },
             calls: 20_000,
             crashes_min: 20,
             partitions_min: 5,
@@ -89,6 +93,7 @@ impl Settings {
             groups,
             moves_mean_ms,
             lone_groups: moves_mean_ms.is_some() && seed.is_multiple_of(2),
+            led_groups,
             crowd: if seed % 16 == 5 { 2_000 } else { 0 },
         }
     }
@@ -105,6 +110,8 @@ impl Settings {
             groups: Groups::Volumes,
             moves_mean_ms: None,
             lone_groups: false,
+            led_groups: false,
+            shape: Shape::default(),
             crowd: 0,
             ..Settings::of_seed(seed)
         }
@@ -133,8 +140,24 @@ impl Settings {
             groups: Groups::Volumes,
             moves_mean_ms: *random.pick(&[None, Some(300), Some(2_000)]),
             lone_groups: is_weak,
+            led_groups: false,
             crowd: 0,
-            shape: Shape { registers: true, ..shape },
+            shape: Shape { registers: true, may_be_registers: true, ..shape },
+            ..Settings::of_seed(seed)
+        }
+    }
+
+    /// As [`Settings::of_seed`], with few objects that become chains and registers all the time.
+    pub fn of_led(seed: u64) -> Settings {
+        let shape = Shape { objects: 6, may_be_registers: true, ..Shape::default() };
+        Settings {
+            groups: Groups::Volumes,
+            moves_mean_ms: Some(60),
+            lone_groups: false,
+            led_groups: true,
+            crowd: 0,
+            clients: 8,
+            shape,
             ..Settings::of_seed(seed)
         }
     }
@@ -242,12 +265,14 @@ pub struct Sometimes {
     pub chains_changed: u64,
     pub read_by_member: u64,
     pub registers_retired: u64,
+    pub registers_ended: u64,
+    pub registers_left: u64,
     pub tombstones_forgotten: u64,
 }
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 24] {
+    pub fn counts(&self) -> [(&'static str, u64); 26] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -272,6 +297,8 @@ impl Sometimes {
             ("a chain was changed", self.chains_changed),
             ("a member of a chain answered a read by itself", self.read_by_member),
             ("a configuration of registers was made ready to be retired", self.registers_retired),
+            ("an own group that was a register told what it ended with", self.registers_ended),
+            ("a node forgot an own group that it had left", self.registers_left),
             ("a tombstone of a register was forgotten", self.tombstones_forgotten),
         ]
     }
@@ -300,6 +327,8 @@ impl Sometimes {
         self.chains_changed += more.chains_changed;
         self.read_by_member += more.read_by_member;
         self.registers_retired += more.registers_retired;
+        self.registers_ended += more.registers_ended;
+        self.registers_left += more.registers_left;
         self.tombstones_forgotten += more.tombstones_forgotten;
     }
 }

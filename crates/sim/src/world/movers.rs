@@ -21,6 +21,14 @@ impl World {
             return self.plan(next_us.max(1), Event::Move);
         }
         let node = self.random.below(self.nodes.len() as u64) as usize;
+        if self.settings.led_groups && self.random.chance(400) {
+            let line = self.led_wish();
+            if self.nodes[node].is_up() {
+                self.call_admin(node, line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect());
+            }
+            let next_us = self.random.delay(mean_ms * 1000);
+            return self.plan(next_us.max(1), Event::Move);
+        }
         let action = if self.random.chance(550) { "PROMOTE" } else { "DEMOTE" };
         let name = Object(self.random.below(u64::from(self.settings.shape.objects)) as u16).to_string();
         let mut words = vec!["GROUP", action, &name];
@@ -38,6 +46,28 @@ impl World {
 }
 
 impl World {
+    /// A chain or a register for some object, or other members or quorums if it is one.
+    fn led_wish(&mut self) -> String {
+        let name = Object(self.random.below(u64::from(self.settings.shape.objects)) as u16);
+        let count = u64::from(self.settings.nodes);
+        let first = self.random.below(count);
+        let many = self.random.range(1..u64::from(self.settings.replicas) + 1);
+        let members: Vec<String> = (0..many).map(|at| format!("n{}", (first + at) % count + 1)).collect();
+        let members = members.join(",");
+        let write = self.random.range(1..many + 1);
+        let read = many + 1 - write;
+        match self.random.below(6) {
+            0 => format!("GROUP PROMOTE {name} PROTOCOL chain"),
+            1 => format!("GROUP PROMOTE {name} PROTOCOL register"),
+            2 if self.settings.lone_groups => format!("GROUP PROMOTE {name} PROTOCOL chain MEMBERS {members}"),
+            2 | 3 => {
+                format!("GROUP PROMOTE {name} PROTOCOL register MEMBERS {members} QUORUM threshold {read} {write}")
+            }
+            4 => format!("GROUP MOVE {name} MEMBERS {members} QUORUM majority"),
+            _ => format!("QUORUM SET {name} {read} {write}"),
+        }
+    }
+
     /// Some node is asked for other quorums, or for other members of some object's volume. What is unsound or too weak is
     /// refused.
     fn change_registers(&mut self) {

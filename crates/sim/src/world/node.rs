@@ -214,6 +214,8 @@ fn seen_by(host: &Host) -> Sometimes {
         chains_changed: counters.chains_changed,
         read_by_member: counters.reads_clean,
         registers_retired: counters.registers_retired,
+        registers_ended: counters.registers_ended,
+        registers_left: counters.registers_left,
         tombstones_forgotten: counters.tombstones_forgotten,
         ..Sometimes::default()
     }

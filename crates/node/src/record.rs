@@ -1,0 +1,126 @@
+//! What a parent's replicated state says of a group: its epoch, and who is in it. The parent of a volume is the root, that of an
+//! own group its volume. Whichever it is, it decides one change after the other.
+
+use quorate_protocol::chain::Membership;
+use quorate_protocol::quorum::QuorumSystem;
+use quorate_protocol::register::Stage;
+use quorate_protocol::{Configuration, Epoch, GroupId, NodeId};
+use serde::{Deserialize, Serialize};
+
+use crate::quorum::{Quorum, Stages};
+use crate::replica::Protocol;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct GroupRecord {
+    pub group: u64,
+    pub epoch: u32,
+    /// The first is the coordinator that the group is born with and returns to; of a chain, from head to tail.
+    pub members: Vec<u32>,
+    /// Of a chain: gets a copy from the tail, and is to be the tail one day.
+    pub joining: Option<u32>,
+    /// Of a chain: the members that it was born with, and that come back to it.
+    pub home: Vec<u32>,
+    /// Of registers: the configurations that are not retired, one or two. `epoch` and `members` are those of the last.
+    pub stages: Stages,
+}
+
+impl GroupRecord {
+    /// Of a group that is born with these members; `quorum` concerns registers.
+    pub(crate) fn new(protocol: Protocol, group: GroupId, members: Vec<u32>, quorum: Quorum) -> GroupRecord {
+        let home = members.clone();
+        let mut record =
+            GroupRecord { group: group.0, epoch: 0, members, joining: None, home, stages: Stages::default() };
+        if protocol.is_register() {
+            let quorum = quorum.system(record.members.len());
+            record.stages.0.push(Stage::first(Configuration { quorum, ..record.configuration() }));
+        }
+        record
+    }
+
+    pub fn member_ids(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.members.iter().copied().map(NodeId)
+    }
+
+    /// What the group is born with. A chain's present members are its [membership](GroupRecord::membership), those of
+    /// registers stand in its stages.
+    pub(crate) fn configuration(&self) -> Configuration {
+        let home = self.home.iter().copied().map(NodeId);
+        let mut members: Vec<NodeId> = match &self.stages.0[..] {
+            [] => home.collect(),
+            stages => stages.iter().flat_map(|stage| stage.configuration.members.iter().copied()).collect(),
+        };
+        let mut named = std::collections::BTreeSet::new();
+        members.retain(|member| named.insert(*member));
+        Configuration {
+            group: GroupId(self.group),
+            epoch: Epoch(0),
+            members: members.into(),
+            quorum: QuorumSystem::Majority,
+        }
+    }
+
+    /// Whether a replica of it comes to life on this node: a chain's with the chain, or when it is to join.
+    pub(crate) fn lives_on(&self, node: NodeId, protocol: Protocol) -> bool {
+        match protocol {
+            Protocol::Paxos => self.members.contains(&node.0),
+            Protocol::Chain => self.epoch == 0 && self.members.contains(&node.0) || self.joining == Some(node.0),
+            Protocol::Register => self.stages.0.iter().any(|stage| stage.configuration.contains(node)),
+        }
+    }
+}
+
+/// Of a chain.
+impl GroupRecord {
+    pub(crate) fn membership(&self) -> Membership {
+        Membership { epoch: Epoch(self.epoch), members: self.member_ids().collect(), joining: self.joining.map(NodeId) }
+    }
+
+    pub(crate) fn reconfigure(&mut self, members: Vec<u32>, joining: Option<u32>) {
+        self.epoch += 1;
+        (self.members, self.joining) = (members, joining);
+    }
+}
+
+/// Of registers.
+impl GroupRecord {
+    /// Whether a successor has been decided, and what was before it is not retired yet.
+    pub fn is_moving(&self) -> bool {
+        self.stages.0.len() > 1
+    }
+
+    /// These members and quorums are next.
+    pub(crate) fn follow(&mut self, members: Vec<u32>, quorum: Quorum) {
+        let Some(before) = self.stages.0.last() else { return };
+        self.epoch += 1;
+        let configuration = Configuration {
+            group: GroupId(self.group),
+            epoch: Epoch(self.epoch),
+            members: members.iter().copied().map(NodeId).collect(),
+            quorum: quorum.system(members.len()),
+        };
+        let next = before.successor(configuration);
+        self.stages.0.push(next);
+        self.members = members;
+    }
+
+    /// The same members and quorums go on in another epoch.
+    pub(crate) fn renew(&mut self, fence: Option<Epoch>) {
+        self.follow(self.members.clone(), self.quorum());
+        if let (Some(fence), Some(next)) = (fence, self.stages.0.last_mut()) {
+            *next = next.clone().fenced(fence);
+        }
+    }
+
+    /// What was before this epoch's configuration, which is the newest, is over.
+    pub(crate) fn retire_before(&mut self, epoch: u32) -> bool {
+        let is_over = self.is_moving() && self.epoch == epoch;
+        if is_over {
+            self.stages.0.remove(0);
+        }
+        is_over
+    }
+
+    pub fn quorum(&self) -> Quorum {
+        self.stages.0.last().map_or(Quorum::Majority, |stage| Quorum::of_system(stage.configuration.quorum))
+    }
+}
