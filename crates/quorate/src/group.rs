@@ -1,30 +1,34 @@
 //! `quorate group`: objects with groups of their own, in the words of `QUORATE GROUP`.
 
-use std::io::{BufRead, BufReader, IsTerminal, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use quorate_node::quorum::Quorum;
+use quorate_node::replica::Protocol;
 use quorate_node::root::NAMESPACE_NUMBER_MAX;
-use quorate_resp::Value;
 
 use crate::client::{Client, Endpoint};
-use crate::failure::{Context, Failure};
-use crate::output::{complain, fields, say};
-
-/// Names in one command; a file may have any number.
-const NAMES_PER_COMMAND: usize = 10_000;
+use crate::failure::Failure;
+use crate::keys::Keys;
+use crate::namespace::parse_quorum;
+use crate::output::say;
 
 const EXAMPLES: &str = "Examples:
   quorate group promote hot --members n2,n1,n3     n2 shall coordinate
   quorate group show hot                           where it is, and who coordinates it
   quorate group create --file names.txt            a group for each line; `-` reads standard input
+  quorate group promote feed --protocol chain --members n3,n1    n3 is the head, n1 the tail
+  quorate group promote flag --protocol register --quorum \"threshold 1 3\"
+  quorate group move flag --members n2,n3 --quorum majority    a register, while clients use it
   quorate group demote hot
-  quorate group -n 2 move user:1 --members n2,n3,n4    of registers: their volume, while clients use it";
+
+`quorate quorum set` changes the sizes of registers in groups of their own.";
 
 /// Give objects groups of their own, and put them back
 ///
-/// An object in a group of its own has a coordinator, and members if you name them, for itself. Clients notice nothing.
+/// An object in a group of its own has a coordinator, and members if you name them, for itself. Clients notice nothing, but
+/// that a register is only read, overwritten and deleted.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true, after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -49,7 +53,7 @@ enum Command {
         #[command(flatten)]
         keys: Keys,
         #[command(flatten)]
-        members: Members,
+        plan: Plan,
         /// The strings' value
         #[arg(long, default_value = "")]
         value: String,
@@ -59,19 +63,22 @@ enum Command {
         #[command(flatten)]
         keys: Keys,
         #[command(flatten)]
-        members: Members,
+        plan: Plan,
     },
-    /// Move the volume of a register to other nodes, while clients use it
+    /// Give a register other members, while clients use it
+    ///
+    /// That is an object's own group, or in a namespace of registers the volume that the key is in, with all of its objects.
     Move {
-        /// A key in it
+        /// The object's key, or one in the volume
         #[arg(value_name = "KEY")]
         name: String,
-        /// Names of nodes; of a grid row by row
+        /// Names of nodes, of a grid row by row; for an own group among the volume's members
         #[arg(long, value_name = "NODE,...")]
         members: String,
-        /// Its quorums from then on: majority, "threshold R W", grid or "grid ROWSxCOLS" [default: the namespace's]
-        #[arg(long, value_name = "WHICH")]
-        quorum: Option<String>,
+        /// Its quorums from then on: majority, "threshold R W", grid or "grid ROWSxCOLS" [default: what an own group has, and
+        /// a volume's namespace]
+        #[arg(long, value_name = "WHICH", value_parser = parse_quorum)]
+        quorum: Option<Quorum>,
     },
     /// Put objects back into their volumes
     Demote {
@@ -80,167 +87,85 @@ enum Command {
     },
 }
 
+/// How the groups are to be.
 #[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
-struct Keys {
-    /// The keys
-    #[arg(value_name = "KEY")]
-    keys: Vec<String>,
-    /// Read the keys from a file, one a line; `-` is standard input
-    #[arg(long, value_name = "FILE")]
-    file: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-struct Members {
-    /// Names of nodes among the volume's members, the coordinator first [default: all of them]
+struct Plan {
+    /// How their replicas agree [default: paxos]
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(Protocol::ALL.map(Protocol::word)))]
+    protocol: Option<String>,
+    /// Names of nodes among the volume's members, the coordinator or head first [default: all of them]
     #[arg(long, value_name = "NODE,...")]
     members: Option<String>,
+    /// Of registers: majority, "threshold R W", grid or "grid ROWSxCOLS" [default: majority]
+    #[arg(long, value_name = "WHICH", value_parser = parse_quorum)]
+    quorum: Option<Quorum>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let mut client = Client::connect_to_namespace(&options.endpoint, options.namespace)?;
     if let Command::Move { name, members, quorum } = &options.command {
-        client.ask(&move_request(name, members, quorum.as_deref()))?;
+        client.ask(&move_request(name, members, *quorum))?;
         say("OK");
         return Ok(ExitCode::SUCCESS);
     }
     let (action, keys, tail) = words_of(&options.command);
-    let keys = keys.all()?;
-    let mut tally = Tally { of: keys.len(), shows_progress: std::io::stderr().is_terminal(), ..Tally::default() };
-    for names in keys.chunks(NAMES_PER_COMMAND) {
-        let answer = client.ask(&request(action, names, &tail))?;
-        let Value::Array(answers) = answer else {
-            return Err(Failure(format!("QUORATE GROUP {action} was answered with {answer:?}")));
-        };
-        for (name, answer) in names.iter().zip(&answers) {
-            tally.take(name, answer);
-        }
-    }
-    Ok(tally.finish())
+    keys.ask(&mut client, &["GROUP", action], &tail)
 }
 
-fn move_request(key: &str, members: &str, quorum: Option<&str>) -> Vec<String> {
+fn move_request(key: &str, members: &str, quorum: Option<Quorum>) -> Vec<String> {
     let mut words = ["QUORATE", "GROUP", "MOVE", key, "MEMBERS", members].map(str::to_owned).to_vec();
-    if let Some(quorum) = quorum {
-        words.push("QUORUM".to_owned());
-        words.extend(quorum.split_whitespace().map(str::to_owned));
-    }
+    words.extend(quorum.into_iter().flat_map(|quorum| ["QUORUM".to_owned(), quorum.words()]));
     words
 }
 
 fn words_of(command: &Command) -> (&'static str, &Keys, Vec<String>) {
-    let with_members = |members: &Members| match &members.members {
-        Some(list) => vec!["MEMBERS".to_owned(), list.clone()],
-        None => Vec::new(),
-    };
     match command {
         Command::Show { keys } => ("SHOW", keys, Vec::new()),
         Command::Demote { keys } => ("DEMOTE", keys, Vec::new()),
         Command::Move { .. } => unreachable!("it concerns one key, and is asked for by itself"),
-        Command::Promote { keys, members } => ("PROMOTE", keys, with_members(members)),
-        Command::Create { keys, members, value } => {
-            let mut tail = with_members(members);
+        Command::Promote { keys, plan } => ("PROMOTE", keys, plan.words()),
+        Command::Create { keys, plan, value } => {
+            let mut tail = plan.words();
             tail.extend(["VALUE".to_owned(), value.clone()]);
             ("CREATE", keys, tail)
         }
     }
 }
 
-fn request(action: &str, names: &[String], tail: &[String]) -> Vec<String> {
-    let mut words = ["QUORATE", "GROUP", action, "KEYS"].map(str::to_owned).to_vec();
-    words.push(names.len().to_string());
-    words.extend_from_slice(names);
-    words.extend_from_slice(tail);
-    words
-}
-
-impl Keys {
-    fn all(&self) -> Result<Vec<String>, Failure> {
-        let Some(file) = &self.file else { return Ok(self.keys.clone()) };
-        let told = format!("cannot read {}", file.display());
-        let lines: std::io::Result<Vec<String>> = match file.as_os_str() == "-" {
-            true => std::io::stdin().lock().lines().collect(),
-            false => BufReader::new(std::fs::File::open(file).context(&told)?).lines().collect(),
-        };
-        let mut keys = lines.context(&told)?;
-        keys.retain(|key| !key.is_empty());
-        Ok(keys)
-    }
-}
-
-/// What became of each name.
-#[derive(Default)]
-struct Tally {
-    of: usize,
-    done: usize,
-    failed: usize,
-    shows_progress: bool,
-}
-
-impl Tally {
-    fn take(&mut self, name: &str, answer: &Value) {
-        match answer {
-            Value::Error(line) => {
-                self.failed += 1;
-                complain(format_args!("{name}: {line}"));
-            }
-            Value::Simple(_) => self.done += 1,
-            group => {
-                self.done += 1;
-                let fields: Vec<String> =
-                    fields(group).into_iter().map(|(field, value)| format!("  {field}: {value}")).collect();
-                say(format_args!("{name}\n{}", fields.join("\n")));
-            }
-        }
-        if self.shows_progress && self.of > NAMES_PER_COMMAND && (self.done + self.failed).is_multiple_of(1000) {
-            // Nobody is told anything wrong if it is not shown.
-            let _ = write!(std::io::stderr(), "\r{} of {}", self.done + self.failed, self.of);
-        }
-    }
-
-    fn finish(&self) -> ExitCode {
-        if self.shows_progress && self.of > NAMES_PER_COMMAND {
-            let _ = writeln!(std::io::stderr());
-        }
-        if self.of > 1 {
-            let failed = if self.failed == 0 { String::new() } else { format!(", {} failed", self.failed) };
-            say(format_args!("{} done{failed}", self.done));
-        } else if self.failed == 0 && self.of == 1 {
-            say("OK");
-        }
-        if self.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+impl Plan {
+    fn words(&self) -> Vec<String> {
+        let quorum = self.quorum.map(Quorum::words);
+        let said = [("PROTOCOL", &self.protocol), ("MEMBERS", &self.members), ("QUORUM", &quorum)];
+        let said = said.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value.clone()?]));
+        said.flatten().collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::request;
 
     #[test]
     fn options_become_the_words_of_the_grammar() {
         let keys = || Keys { keys: vec!["a".into(), "b".into()], file: None };
         let line = |command: &Command| {
             let (action, keys, tail) = words_of(command);
-            request(action, &keys.all().expect("named"), &tail).join(" ")
+            request(&["GROUP", action], &keys.all().expect("named"), &tail).join(" ")
         };
-        let members = Members { members: Some("n2,n1".into()) };
+        let plain = || Plan { protocol: None, members: None, quorum: None };
         assert_eq!(line(&Command::Show { keys: keys() }), "QUORATE GROUP SHOW KEYS 2 a b");
-        let create = Command::Create { keys: keys(), members, value: "v".into() };
+        let plan = Plan { members: Some("n2,n1".into()), ..plain() };
+        let create = Command::Create { keys: keys(), plan, value: "v".into() };
         assert_eq!(line(&create), "QUORATE GROUP CREATE KEYS 2 a b MEMBERS n2,n1 VALUE v");
-        let promote = Command::Promote { keys: keys(), members: Members { members: None } };
-        assert_eq!(line(&promote), "QUORATE GROUP PROMOTE KEYS 2 a b");
-        let moved = move_request("a", "n1,n2,n3,n4", Some("grid 2x2")).join(" ");
+        assert_eq!(line(&Command::Promote { keys: keys(), plan: plain() }), "QUORATE GROUP PROMOTE KEYS 2 a b");
+        let grid = Quorum::Grid { rows: 2, columns: 2 };
+        let plan = Plan { protocol: Some("register".into()), quorum: Some(grid), ..plain() };
+        assert_eq!(
+            line(&Command::Promote { keys: keys(), plan }),
+            "QUORATE GROUP PROMOTE KEYS 2 a b PROTOCOL register QUORUM grid 2x2"
+        );
+        let moved = move_request("a", "n1,n2,n3,n4", Some(grid)).join(" ");
         assert_eq!(moved, "QUORATE GROUP MOVE a MEMBERS n1,n2,n3,n4 QUORUM grid 2x2");
-    }
-
-    #[test]
-    fn keys_come_from_a_file_too() {
-        let file = std::env::temp_dir().join(format!("quorate-keys-{}", std::process::id()));
-        std::fs::write(&file, "one\n\ntwo words\n").expect("written");
-        let keys = Keys { keys: Vec::new(), file: Some(file.clone()) };
-        assert_eq!(keys.all().expect("read"), ["one", "two words"]);
-        std::fs::remove_file(&file).expect("removed");
-        assert!(keys.all().expect_err("gone").0.contains("cannot read"));
     }
 }

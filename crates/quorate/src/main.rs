@@ -14,11 +14,13 @@ mod client;
 mod failure;
 mod group;
 mod inspect;
+mod keys;
 mod lab;
 mod memory;
 mod namespace;
 mod node;
 mod output;
+mod quorum;
 mod secrets;
 mod sim;
 mod status;
@@ -51,6 +53,7 @@ enum Command {
     Status(status::Options),
     Namespace(namespace::Options),
     Group(group::Options),
+    Quorum(quorum::Options),
     Password(secrets::PasswordOptions),
     Token(secrets::TokenOptions),
     Cert(cert::Options),
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Command::Status(options) => status::run(&options),
         Command::Namespace(options) => namespace::run(&options),
         Command::Group(options) => group::run(&options),
+        Command::Quorum(options) => quorum::run(&options),
         Command::Password(options) => secrets::print_password_hash(&options),
         Command::Token(options) => secrets::print_token(&options),
         Command::Cert(options) => cert::run(&options),
@@ -128,6 +132,11 @@ mod tests {
             "quorate group move k --members n1,n2 --quorum majority",
             "quorate group show k -n 2",
             "quorate group create k --members n1 --value v",
+            "quorate group create k --protocol register --quorum grid",
+            "quorate group promote k l --protocol chain --members n2,n1 -n 1",
+            "quorate quorum set k l --read 1 --write 3 -n 2",
+            "quorate quorum set --file - --read 2 --write 2",
+            "quorate quorum show k",
             "quorate namespace create 2 --protocol register --quorum majority --tolerance 1",
             "quorate namespace set 2 --quorum 1 3",
             "quorate up --protocol register --quorum grid --nodes 4",
@@ -135,6 +144,11 @@ mod tests {
             assert!(Arguments::try_parse_from(line.split(' ')).is_ok(), "{line}");
         }
         assert!(refusal(&["quorate", "namespace", "set", "2"]).contains("required"));
+        let promote = ["quorate", "group", "promote", "k", "--protocol"];
+        assert!(refusal(&[&promote[..], &["ring"]].concat()).contains("paxos, chain, register"));
+        assert!(refusal(&[&promote[..], &["register", "--quorum", "all"]].concat()).contains("threshold R W"));
+        assert!(refusal(&["quorate", "quorum", "set", "k", "--read", "1"]).contains("--write"));
+        assert!(refusal(&["quorate", "quorum", "set", "k", "--read", "0", "--write", "3"]).contains("0 is not in 1.."));
     }
 
     #[test]

@@ -91,7 +91,7 @@ enum Command {
     },
 }
 
-fn parse_quorum(words: &str) -> Result<Quorum, String> {
+pub(crate) fn parse_quorum(words: &str) -> Result<Quorum, String> {
     Quorum::try_from(words.to_owned())
 }
 

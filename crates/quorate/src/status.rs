@@ -249,6 +249,7 @@ mod tests {
             pid: 7,
             uptime_s: 61,
             clients: 1,
+            messages_sent: 0,
             log,
             alarms: Vec::new(),
             own_groups: OwnGroupsStatus::default(),

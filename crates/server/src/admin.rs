@@ -58,7 +58,7 @@ const HELLO: &str = "This is the admin port of a Quorate node. Redis clients con
                      PATCH  /namespaces/N     ?reads=quorum\n\
                      DELETE /namespaces/N\n\
                      GET    /groups/N/KEY     the group that an object is in; the key as in a%2Fb\n\
-                     POST   /groups/N         create, promote, demote or show up to 10,000, as the JSON body says\n\
+                     POST   /groups/N         create, promote, demote, move, set_quorum or show, as the JSON body says\n\
                      GET    /log-level\n\
                      PUT    /log-level        ?level=debug\n\
                      GET    /openapi.json     all of this, for programs\n";

@@ -38,6 +38,8 @@ pub(super) struct Load {
     namespace: u32,
     /// Each write is followed by Redis's WAIT for two replicas.
     waits: bool,
+    /// Of a hundred batches of reads, so many are writes.
+    writes_percent: u64,
     until: Until,
     order: Order,
 }
@@ -61,6 +63,8 @@ enum Order {
 #[derive(Debug)]
 pub(super) struct Measured {
     pub(super) row: Row,
+    /// How long it took.
+    pub(super) seconds: f64,
     /// Where somebody goes on who takes the keys in turn.
     pub(super) key_next: u64,
     /// The first error that the server answered with.
@@ -84,6 +88,7 @@ impl Load {
             keys,
             namespace: 0,
             waits: false,
+            writes_percent: 0,
             until: Until::Elapsed(measured),
             order: Order::Random(0x9e37_79b9_7f4a_7c15),
         }
@@ -111,6 +116,11 @@ impl Load {
     /// The same load, with each write followed by Redis's WAIT for two replicas.
     pub(super) fn waiting(&self) -> Load {
         Load { waits: true, ..self.clone() }
+    }
+
+    /// The same, with so many of a hundred batches written.
+    pub(super) fn with_writes(&self, percent: u64) -> Load {
+        Load { writes_percent: percent, ..self.clone() }
     }
 
     /// Seconds that are measured; of a fill, none.
@@ -143,10 +153,14 @@ impl Load {
 
     /// `pipeline` requests, and where the digits of their keys are.
     fn requests(&self) -> (Vec<u8>, Vec<usize>) {
+        self.requests_of(self.operation)
+    }
+
+    fn requests_of(&self, operation: Operation) -> (Vec<u8>, Vec<usize>) {
         let key = key(0);
         let value = "x".repeat(self.size as usize);
         let mut request = Vec::new();
-        match self.operation {
+        match operation {
             Operation::Set => write_request(&mut request, &["SET", &key, &value]),
             Operation::Get => write_request(&mut request, &["GET", &key]),
         }
@@ -166,6 +180,8 @@ struct Run<'a> {
     poll: Poll,
     connections: Vec<Connection>,
     keys: Keys,
+    /// Which batches are writes, where reads and writes are mixed.
+    random: u64,
     buffer: Vec<u8>,
     latencies_us: Histogram<u64>,
     counting_since: Instant,
@@ -182,6 +198,9 @@ struct Connection {
     /// The batch, of which `written` bytes are sent.
     requests: Vec<u8>,
     digits: Vec<usize>,
+    /// A batch of the other kind, where reads and writes are mixed, and whether the one in use is of writes.
+    other: (Vec<u8>, Vec<usize>),
+    writes: bool,
     written: usize,
     sent_at: Instant,
     unanswered: u64,
@@ -193,6 +212,7 @@ impl<'a> Run<'a> {
         let poll = Poll::new().context("cannot poll")?;
         let mut connections = Vec::new();
         let (requests, digits) = load.requests();
+        let other = load.requests_of(Operation::Set);
         let now = Instant::now();
         for (index, target) in (0..load.connections as usize).zip(targets.iter().cycle()) {
             let mut stream = connect(target, load.namespace)?;
@@ -202,6 +222,8 @@ impl<'a> Run<'a> {
                 stream,
                 requests: requests.clone(),
                 digits: digits.clone(),
+                other: other.clone(),
+                writes: false,
                 written: requests.len(),
                 sent_at: now,
                 unanswered: 0,
@@ -214,6 +236,7 @@ impl<'a> Run<'a> {
             poll,
             connections,
             keys: Keys::new(load),
+            random: 0x2545_f491_4f6c_dd1d,
             buffer: vec![0; READ_BYTES],
             latencies_us,
             counting_since: now,
@@ -297,6 +320,15 @@ impl<'a> Run<'a> {
 
     fn send(&mut self, index: usize, now: Instant) -> Result<(), Failure> {
         let connection = &mut self.connections[index];
+        if self.load.writes_percent > 0 {
+            self.random = xorshift(self.random);
+            let writes = (self.random >> 16) % 100 < self.load.writes_percent;
+            if writes != connection.writes {
+                std::mem::swap(&mut connection.requests, &mut connection.other.0);
+                std::mem::swap(&mut connection.digits, &mut connection.other.1);
+                connection.writes = writes;
+            }
+        }
         let mut count = 0;
         for &digits in &connection.digits {
             let Some(key) = self.keys.next() else { break };
@@ -343,7 +375,7 @@ impl<'a> Run<'a> {
             Order::InTurn(next) => next % self.load.keys,
             Order::Random(_) => 0,
         };
-        Measured { row, key_next, error }
+        Measured { row, seconds: elapsed_s, key_next, error }
     }
 }
 
@@ -395,9 +427,7 @@ impl Iterator for Keys {
     fn next(&mut self) -> Option<u64> {
         match &mut self.order {
             Order::Random(state) => {
-                *state ^= *state << 13;
-                *state ^= *state >> 7;
-                *state ^= *state << 17;
+                *state = xorshift(*state);
                 Some((*state >> 16) % self.count)
             }
             Order::InTurn(next) if self.is_endless || *next < self.count => {
@@ -408,6 +438,12 @@ impl Iterator for Keys {
             Order::InTurn(_) => None,
         }
     }
+}
+
+fn xorshift(mut state: u64) -> u64 {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^ state << 17
 }
 
 fn write_digits(digits: &mut [u8], mut number: u64) {

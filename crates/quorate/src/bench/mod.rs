@@ -12,12 +12,14 @@ use clap::{Args, Subcommand, ValueEnum};
 use quorate_node::status::{NodeState, Status};
 use serde::Serialize;
 
+mod cluster;
 mod cpu;
 mod etcd;
 mod groups;
 mod load;
 mod pairs;
 mod peer;
+mod protocols;
 mod replies;
 
 use crate::client::{Client, Endpoint};
@@ -41,6 +43,7 @@ const EXAMPLES: &str = "Examples:
   quorate bench --tls --cacert ca.pem --password-file pw   an encrypted port, with a password
   quorate bench --ops set --seconds 1 --against redis+wait=127.0.0.1:6380,127.0.0.1:6381,127.0.0.1:6382
                                                            both in turns: 20 pairs, ratios with intervals
+  quorate bench protocols --help                           volumes of each protocol in turns: CPU, messages, load of members
   quorate bench groups --help                              what very many groups of their own cost";
 
 /// Measure SET and GET: throughput, latency, and CPU per operation of the servers
@@ -106,6 +109,7 @@ pub(crate) struct Options {
 #[derive(Debug, Subcommand)]
 enum Command {
     Groups(groups::Options),
+    Protocols(protocols::Options),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -131,8 +135,13 @@ struct Row {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
-    if let Some(Command::Groups(groups)) = &options.command {
-        return groups::run(&options.endpoint, groups).map(|()| ExitCode::SUCCESS);
+    let done = match &options.command {
+        Some(Command::Groups(groups)) => Some(groups::run(&options.endpoint, groups)),
+        Some(Command::Protocols(protocols)) => Some(protocols::run(&options.endpoint, protocols)),
+        None => None,
+    };
+    if let Some(done) = done {
+        return done.map(|()| ExitCode::SUCCESS);
     }
     let status = cluster_status(&options.endpoint)?;
     let targets = targets(options, status.as_ref())?;

@@ -17,26 +17,26 @@ use crate::output::{align_right, say, table, trimmed};
 /// A median and between what it lies; without an interval if there are too few values for one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Estimate {
-    median: f64,
+    pub(super) median: f64,
     interval: Option<(f64, f64)>,
 }
 
 /// One server under one load, or one of several things that a server is asked for.
 #[derive(Debug, Serialize)]
 pub(super) struct Compared {
-    server: String,
+    pub(super) server: String,
     operation: super::Operation,
     connections: u32,
     pipeline: u32,
     size_bytes: u32,
     pairs: u32,
-    operations_per_s: Estimate,
-    latency_p50_us: Estimate,
-    latency_p99_us: Estimate,
-    cpu_us_per_operation: Option<Estimate>,
+    pub(super) operations_per_s: Estimate,
+    pub(super) latency_p50_us: Estimate,
+    pub(super) latency_p99_us: Estimate,
+    pub(super) cpu_us_per_operation: Option<Estimate>,
     /// The first's throughput divided by this one's, and its processor time an operation.
     throughput_ratio: Option<Estimate>,
-    cpu_ratio: Option<Estimate>,
+    pub(super) cpu_ratio: Option<Estimate>,
 }
 
 /// One of those that are measured in turns.
@@ -130,7 +130,7 @@ pub(super) fn compare(server: &str, ours: &[Row], theirs: &[Row]) -> Compared {
     }
 }
 
-fn estimate(mut values: Vec<f64>) -> Estimate {
+pub(super) fn estimate(mut values: Vec<f64>) -> Estimate {
     values.sort_by(f64::total_cmp);
     let (count, half) = (values.len(), values.len() / 2);
     let median = if count % 2 == 1 { values[half] } else { (values[half - 1] + values[half]) / 2.0 };
@@ -178,14 +178,14 @@ pub(super) fn print(compared: &[Compared], column: &str, ratios: &str) {
     say(trimmed(lines));
 }
 
-fn told(estimate: &Estimate) -> String {
+pub(super) fn told(estimate: &Estimate) -> String {
     match estimate.interval {
         Some((low, high)) => format!("{:.2} ({low:.2} to {high:.2})", estimate.median),
         None => format!("{:.2}", estimate.median),
     }
 }
 
-fn told_whole(estimate: &Estimate) -> String {
+pub(super) fn told_whole(estimate: &Estimate) -> String {
     match estimate.interval {
         Some((low, high)) => format!("{:.0} ({low:.0} to {high:.0})", estimate.median),
         None => format!("{:.0}", estimate.median),
@@ -209,7 +209,7 @@ mod tests {
             cpu_us_per_operation: None,
             errors: 0,
         };
-        assert!(served("redis+wait", Measured { row, key_next: 0, error: None }).is_err());
+        assert!(served("redis+wait", Measured { row, seconds: 1.0, key_next: 0, error: None }).is_err());
     }
 
     #[test]

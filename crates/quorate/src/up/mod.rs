@@ -22,6 +22,7 @@ mod processes;
 mod secrets;
 
 use crate::failure::{Context, Failure};
+use crate::namespace::parse_quorum;
 use crate::output::{complain, say, table, trimmed};
 use plan::Plan;
 use processes::Processes;
@@ -81,7 +82,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME", value_parser = protocol_parser())]
     protocol: Option<Protocol>,
     /// Of registers in new namespaces: majority, "threshold R W", grid or "grid ROWSxCOLS"; then on all nodes
-    #[arg(long, value_name = "WHICH", value_parser = |words: &str| Quorum::try_from(words.to_owned()))]
+    #[arg(long, value_name = "WHICH", value_parser = parse_quorum)]
     quorum: Option<Quorum>,
 }
 

@@ -21,13 +21,16 @@ fn started(name: &str) -> Cluster {
     let mut command = cluster.up_command();
     command.args(["--protocol", "chain"]);
     cluster.up_as(command);
+    until("all nodes are in all chains", || is_whole(&cluster));
     cluster
 }
 
-/// Every chain is whole again: three members of the epoch that its parent knows, none of them behind for ever.
+/// Every chain has all nodes as members, as each of them knows: one that has just come back may know what was long ago.
 fn is_whole(cluster: &Cluster) -> bool {
-    let status = cluster.status();
-    !status.volumes.is_empty() && status.volumes.iter().all(|volume| volume.members.len() == NODES)
+    (0..NODES).all(|index| {
+        let status = cluster.status_of(index).unwrap_or_default();
+        !status.volumes.is_empty() && status.volumes.iter().all(|volume| volume.members.len() == NODES)
+    })
 }
 
 #[test]

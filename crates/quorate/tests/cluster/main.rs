@@ -15,6 +15,7 @@ mod load;
 mod many;
 mod nodes;
 mod own;
+mod own_led;
 mod pause;
 mod python;
 mod quorum;

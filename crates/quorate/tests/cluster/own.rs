@@ -9,7 +9,7 @@ use crate::nodes::{Cluster, until};
 
 const KEYS: usize = 3_000;
 
-fn group(client: &mut Connection, words: &[&str]) -> RedisResult<Value> {
+pub(crate) fn group(client: &mut Connection, words: &[&str]) -> RedisResult<Value> {
     redis::cmd("QUORATE").arg("GROUP").arg(words).query(client)
 }
 
@@ -18,11 +18,11 @@ pub(crate) fn shown(client: &mut Connection, key: &str, field: &str) -> String {
     let map: Vec<Value> = redis::cmd("QUORATE").arg(&["GROUP", "SHOW", key]).query(client).expect("shown");
     let text =
         |value: &Value| redis::from_redis_value::<String>(value.clone()).unwrap_or_else(|_| format!("{value:?}"));
-    let at = map.iter().position(|name| text(name) == field).expect("a field");
-    text(&map[at + 1])
+    let pair = map.chunks(2).find(|pair| text(&pair[0]) == field).expect("a field");
+    text(&pair[1])
 }
 
-fn is_refused(result: &Result<Value, RedisError>, text: &str) -> bool {
+pub(crate) fn is_refused(result: &Result<Value, RedisError>, text: &str) -> bool {
     result.as_ref().is_err_and(|error| error.to_string().contains(text))
 }
 
@@ -31,7 +31,7 @@ fn names(prefix: &str) -> Vec<String> {
 }
 
 /// One command on many names; every answer must be OK.
-fn group_all(client: &mut Connection, action: &str, names: &[String], options: &[&str]) {
+pub(crate) fn group_all(client: &mut Connection, action: &str, names: &[String], options: &[&str]) {
     let mut command = redis::cmd("QUORATE");
     command.arg("GROUP").arg(action).arg("KEYS").arg(names.len()).arg(names).arg(options);
     let answers: Vec<String> = command.query(client).expect("answered");

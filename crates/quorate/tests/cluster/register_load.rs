@@ -68,6 +68,11 @@ pub(crate) fn rising_key(number: usize) -> String {
     format!("rising:{number}")
 }
 
+/// Those that the clients at so many nodes write.
+pub(crate) fn rising_keys(node_count: usize) -> Vec<String> {
+    (0..node_count * CLIENTS_PER_NODE * RISING_PER_CLIENT).map(rising_key).collect()
+}
+
 pub(crate) fn free_key(number: u16) -> String {
     format!("free:{number}")
 }

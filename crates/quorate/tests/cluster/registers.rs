@@ -47,7 +47,7 @@ fn started(name: &str, node_count: usize, quorum: &str) -> Cluster {
     cluster
 }
 
-fn others(node_count: usize, without: &[usize]) -> Vec<usize> {
+pub(crate) fn others(node_count: usize, without: &[usize]) -> Vec<usize> {
     (0..node_count).filter(|index| !without.contains(index)).collect()
 }
 
@@ -64,7 +64,7 @@ fn not_done(ends: &[End]) -> usize {
     ends.iter().filter(|end| **end != End::Done).count()
 }
 
-fn names(nodes: &[usize]) -> Vec<String> {
+pub(crate) fn names(nodes: &[usize]) -> Vec<String> {
     nodes.iter().map(|index| format!("n{}", index + 1)).collect()
 }
 
@@ -369,7 +369,7 @@ impl Changes {
 }
 
 /// What `QUORATE GROUP SHOW` tells of each key.
-fn show(client: &mut Connection, keys: &[String]) -> Vec<BTreeMap<String, Value>> {
+pub(crate) fn show(client: &mut Connection, keys: &[String]) -> Vec<BTreeMap<String, Value>> {
     if keys.is_empty() {
         return Vec::new();
     }
@@ -385,7 +385,7 @@ fn show(client: &mut Connection, keys: &[String]) -> Vec<BTreeMap<String, Value>
     shown.into_iter().map(fields).collect()
 }
 
-fn text(value: &Value) -> Option<String> {
+pub(crate) fn text(value: &Value) -> Option<String> {
     redis::from_redis_value(value.clone()).ok()
 }
 
@@ -479,7 +479,7 @@ fn answers_in_time(askers: &mut [Client], mut choose: impl FnMut(usize, &mut Cli
     ends
 }
 
-fn ask(client: &mut Connection, line: &str) -> Value {
+pub(crate) fn ask(client: &mut Connection, line: &str) -> Value {
     let mut words = line.split(' ');
     let mut command = redis::cmd(words.next().expect("a command has words"));
     words.for_each(|word| {

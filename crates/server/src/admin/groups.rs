@@ -11,6 +11,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use percent_encoding::percent_decode_str;
 use quorate_node::AdminReply;
+use quorate_node::quorum::Quorum;
+use quorate_node::replica::Protocol;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -37,9 +39,10 @@ struct Wanted {
     /// Keys that are not text.
     #[serde(default)]
     keys_base64: Vec<String>,
+    protocol: Option<Protocol>,
     #[serde(default)]
     members: Vec<String>,
-    quorum: Option<String>,
+    quorum: Option<Quorum>,
     value: Option<String>,
     value_base64: Option<String>,
 }
@@ -53,43 +56,63 @@ impl Wanted {
 
     /// The words behind `QUORATE`.
     fn words(self) -> Result<Vec<Vec<u8>>, String> {
-        let Wanted { action, keys, keys_base64, members, quorum, value, value_base64 } = self;
-        let (takes_members, takes_value) = match action.as_str() {
-            "create" => (true, true),
-            "promote" => (true, false),
-            "move" => (true, false),
-            "demote" | "show" => (false, false),
-            other => return Err(format!("action is create, promote, demote, move or show, not {other:?}")),
-        };
-        if !members.is_empty() && !takes_members {
-            return Err(format!("{action} takes no members"));
-        }
-        if (value.is_some() || value_base64.is_some()) && !takes_value {
-            return Err(format!("{action} takes no value"));
-        }
+        self.check_options()?;
+        let Wanted { action, keys, keys_base64, protocol, members, quorum, value, value_base64 } = self;
         let keys = either("keys", keys, keys_base64)?;
         if keys.is_empty() || keys.len() > KEYS_MAX {
             return Err(format!("keys, or keys_base64, name from 1 to {KEYS_MAX} keys, not {}", keys.len()));
         }
-        if action == "move" {
-            let [key] = &keys[..] else { return Err("move takes one key: its volume is moved".into()) };
-            let mut words = vec![b"GROUP".to_vec(), b"MOVE".to_vec(), key.clone(), b"MEMBERS".to_vec()];
-            words.push(members.join(",").into_bytes());
-            words.extend(quorum.map(|quorum| [b"QUORUM".to_vec(), quorum.into_bytes()]).into_iter().flatten());
+        let count = keys.len().to_string();
+        let first = match (action.as_str(), keys.len()) {
+            ("move", 1) => vec!["GROUP", "MOVE"],
+            ("move", _) => return Err("move takes one key: its group is moved".into()),
+            ("set_quorum", _) => vec!["QUORUM", "SET", "KEYS", &count],
+            (action, _) => vec!["GROUP", action, "KEYS", &count],
+        };
+        let mut words: Vec<Vec<u8>> = first.into_iter().map(|word| word.as_bytes().to_vec()).collect();
+        words.extend(keys);
+        if action == "set_quorum" {
+            let Some(Quorum::Threshold { read, write }) = quorum else {
+                return Err("set_quorum takes a quorum of two sizes, as in \"threshold 1 3\"".into());
+            };
+            words.extend([read, write].map(|size| size.to_string().into_bytes()));
             return Ok(words);
         }
-        if quorum.is_some() {
-            return Err(format!("{action} takes no quorum"));
-        }
         let value = either("value", Vec::from_iter(value), Vec::from_iter(value_base64))?.pop();
-        let mut words = vec![b"GROUP".to_vec(), action.into_bytes(), b"KEYS".to_vec()];
-        words.push(keys.len().to_string().into_bytes());
-        words.extend(keys);
-        if !members.is_empty() {
-            words.extend([b"MEMBERS".to_vec(), members.join(",").into_bytes()]);
-        }
-        words.extend(value.map(|value| [b"VALUE".to_vec(), value]).into_iter().flatten());
+        let options = [
+            ("PROTOCOL", protocol.map(|protocol| protocol.word().into())),
+            ("MEMBERS", Some(members.join(",").into_bytes()).filter(|members| !members.is_empty())),
+            ("QUORUM", quorum.map(|quorum| quorum.words().into_bytes())),
+            ("VALUE", value),
+        ];
+        let said = options.into_iter().filter_map(|(name, given)| Some([name.into(), given?]));
+        words.extend(said.flatten());
         Ok(words)
+    }
+
+    /// Nothing is said that the action has no use for, and nothing is left out that it needs.
+    fn check_options(&self) -> Result<(), String> {
+        let takes: &[&str] = match self.action.as_str() {
+            "create" => &["protocol", "members", "quorum", "value"],
+            "promote" => &["protocol", "members", "quorum"],
+            "move" if self.members.is_empty() => return Err("move takes members: the nodes to be on".into()),
+            "move" => &["members", "quorum"],
+            "set_quorum" => &["quorum"],
+            "demote" | "show" => &[],
+            other => {
+                return Err(format!("action is create, promote, demote, move, set_quorum or show, not {other:?}"));
+            }
+        };
+        let given = [
+            ("protocol", self.protocol.is_some()),
+            ("members", !self.members.is_empty()),
+            ("quorum", self.quorum.is_some()),
+            ("value", self.value.is_some() || self.value_base64.is_some()),
+        ];
+        match given.iter().find(|(name, is_given)| *is_given && !takes.contains(name)) {
+            Some((name, _)) => Err(format!("{} takes no {name}", self.action)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -142,6 +165,8 @@ async fn ask(admin: &Admin, namespace: &str, words: Vec<Vec<u8>>) -> Response {
 fn told(reply: Result<AdminReply, NoReply>) -> Response {
     match reply {
         Ok(AdminReply::List(answers)) => Json(answers.into_iter().map(of_one_key).collect::<Value>()).into_response(),
+        // A group was moved: a list of one, as of other actions.
+        Ok(AdminReply::Ok) => Json(json!([of_one_key(AdminReply::Ok)])).into_response(),
         Ok(AdminReply::Error(text)) if text == "ERR no such key" => refuse(StatusCode::NOT_FOUND, text),
         Ok(AdminReply::Failed(failure)) => {
             let (status, text) = words_of(&failure);
@@ -178,6 +203,14 @@ mod tests {
         let binary = r#"{"action": "create", "keys_base64": ["AP8="], "value_base64": "/w=="}"#;
         assert_eq!(words(binary), Ok(r"GROUP create KEYS 1 \x00\xff VALUE \xff".into()));
         assert_eq!(words(r#"{"action": "demote", "keys": ["a"]}"#), Ok("GROUP demote KEYS 1 a".into()));
+        let chain = r#"{"action": "promote", "keys": ["a"], "protocol": "chain"}"#;
+        assert_eq!(words(chain), Ok("GROUP promote KEYS 1 a PROTOCOL chain".into()));
+        let register = r#"{"action": "create", "keys": ["a"], "protocol": "register", "quorum": "grid 2x2"}"#;
+        assert_eq!(words(register), Ok("GROUP create KEYS 1 a PROTOCOL register QUORUM grid 2x2".into()));
+        let moved = r#"{"action": "move", "keys": ["a"], "members": ["n1", "n2"], "quorum": "majority"}"#;
+        assert_eq!(words(moved), Ok("GROUP MOVE a MEMBERS n1,n2 QUORUM majority".into()));
+        let resized = r#"{"action": "set_quorum", "keys": ["a", "b"], "quorum": "threshold 1 3"}"#;
+        assert_eq!(words(resized), Ok("QUORUM SET KEYS 2 a b 1 3".into()));
     }
 
     #[test]
@@ -192,6 +225,13 @@ mod tests {
             (r#"{"action": "show", "keys_base64": ["?"]}"#, "keys_base64: \"?\""),
             (r#"{"action": "demote", "keys": ["a"], "members": ["n1"]}"#, "demote takes no members"),
             (r#"{"action": "promote", "keys": ["a"], "value": "v"}"#, "promote takes no value"),
+            (r#"{"action": "promote", "keys": ["a"], "protocol": "ring"}"#, "as in {\"action\""),
+            (r#"{"action": "promote", "keys": ["a"], "quorum": "all"}"#, "majority, threshold R W"),
+            (r#"{"action": "move", "keys": ["a"]}"#, "move takes members"),
+            (r#"{"action": "move", "keys": ["a", "b"], "members": ["n1"]}"#, "move takes one key"),
+            (r#"{"action": "set_quorum", "keys": ["a"]}"#, "as in \"threshold 1 3\""),
+            (r#"{"action": "set_quorum", "keys": ["a"], "quorum": "grid"}"#, "as in \"threshold 1 3\""),
+            (r#"{"action": "set_quorum", "keys": ["a"], "quorum": "majority", "members": ["n1"]}"#, "takes no members"),
         ] {
             assert!(words(body).as_ref().is_err_and(|why| why.contains(reason)), "{body}: {:?}", words(body));
         }

@@ -171,6 +171,11 @@ impl Figures {
             [("memory", host.woken_from_memory), ("store", host.woken_from_store)],
         );
         let counters = [
+            (
+                "quorate_replica_messages_sent_total",
+                "Messages of replicas to those of other nodes.",
+                host.messages_sent,
+            ),
             ("quorate_slots_applied_total", "Slots that replicas have executed.", host.slots_applied),
             ("quorate_commands_applied_total", "Commands that replicas have executed.", host.commands_applied),
             ("quorate_reads_leased_total", "Reads answered under a lease.", host.reads_leased),

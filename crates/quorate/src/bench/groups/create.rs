@@ -7,8 +7,8 @@ use std::time::Instant;
 use quorate_resp::Value;
 use serde::Serialize;
 
+use super::super::cluster::{Cluster, Node};
 use super::super::load;
-use super::cluster::{Cluster, Node};
 use crate::client::Client;
 use crate::failure::Failure;
 

@@ -11,17 +11,16 @@ use clap::{Args, ValueEnum};
 use quorate_node::root::NAMESPACE_NUMBER_MAX;
 use serde::Serialize;
 
-mod cluster;
 mod create;
 mod print;
 
+use super::cluster::{Cluster, NodeGroups, NodeIdle, NodeMemory};
 use super::load::{self, Load, Measured};
 use super::pairs::{self, Compared, Contender};
 use super::{CONNECTIONS_MAX, Operation, PIPELINE_MAX, Row, SIZE_MAX};
 use crate::client::Endpoint;
 use crate::failure::{Context, Failure};
 use crate::output::say;
-use cluster::{Cluster, NodeGroups, NodeIdle, NodeMemory};
 use create::Created;
 
 const EXAMPLES: &str = "Examples:

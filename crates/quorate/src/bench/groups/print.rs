@@ -2,8 +2,8 @@
 
 use quorate_node::status::OwnGroupsStatus;
 
+use super::super::cluster::{NodeGroups, NodeIdle, NodeMemory};
 use super::super::{HEADER, line, pairs};
-use super::cluster::{NodeGroups, NodeIdle, NodeMemory};
 use super::create::Created;
 use super::{Figures, Woken};
 use crate::output::{align_right, say, size, table, trimmed};

@@ -8,9 +8,9 @@ use quorate_node::status::{NodeState, NodeStatus, OwnGroupsStatus, Status};
 use quorate_resp::Value;
 use serde::Serialize;
 
-use super::super::cpu::Processes;
-use super::super::load::{Load, Measured};
-use super::super::processes;
+use super::cpu::Processes;
+use super::load::{Load, Measured};
+use super::processes;
 use crate::client::{Client, Endpoint};
 use crate::failure::Failure;
 use crate::status;
@@ -57,11 +57,17 @@ pub(super) struct NodeIdle {
     pub(super) cpu_percent: Option<f64>,
 }
 
+/// What nodes have spent since they were started.
+pub(super) struct Spent {
+    pub(super) cpu_us: Option<Vec<u64>>,
+    pub(super) messages: u64,
+}
+
 impl Cluster {
     pub(super) fn find(endpoint: &Endpoint, pids: &[u32]) -> Result<Cluster, Failure> {
         let status = status::fetch(&mut Client::connect(endpoint)?)?;
         if let Some(node) = status.nodes.iter().find(|node| node.state != NodeState::Live) {
-            return Err(Failure(format!("{} is not there: own groups are measured with all nodes", node.name)));
+            return Err(Failure(format!("{} is not there: all nodes are needed", node.name)));
         }
         let processes = processes(endpoint, pids, Some(&status))?;
         let node = |node: &NodeStatus| {
@@ -78,6 +84,20 @@ impl Cluster {
 
     pub(super) fn run(&self, load: &Load) -> Result<Measured, Failure> {
         load.run(std::slice::from_ref(&self.endpoint), &self.processes)
+    }
+
+    /// With the connections spread over all nodes.
+    pub(super) fn run_spread(&self, load: &Load) -> Result<Measured, Failure> {
+        let endpoints: Vec<Endpoint> = self.nodes.iter().map(|node| node.endpoint.clone()).collect();
+        load.run(&endpoints, &self.processes)
+    }
+
+    /// The processor time of each node, as far as it is known, and what all replicas have said to others so far.
+    pub(super) fn spent(&self) -> Result<Spent, Failure> {
+        let Status { nodes, .. } = status::fetch(&mut Client::connect(&self.endpoint)?)?;
+        let messages = nodes.iter().filter_map(|node| node.own.as_ref()).map(|own| own.messages_sent).sum();
+        let cpu_us = self.nodes.iter().map(|node| node.process.cpu_us()).collect();
+        Ok(Spent { cpu_us, messages })
     }
 
     pub(super) fn make_namespace(&self, number: u32, settings: &[&str]) -> Result<(), Failure> {

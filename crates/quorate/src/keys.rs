@@ -1,0 +1,124 @@
+//! Keys as commands take them, by the thousand if they stand in a file, and what became of each.
+
+use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use quorate_resp::Value;
+
+use crate::client::Client;
+use crate::failure::{Context, Failure};
+use crate::output::{complain, fields, say};
+
+/// Names in one command; a file may have any number.
+const NAMES_PER_COMMAND: usize = 10_000;
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Keys {
+    /// The keys
+    #[arg(value_name = "KEY")]
+    pub(crate) keys: Vec<String>,
+    /// Read the keys from a file, one a line; `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+}
+
+impl Keys {
+    /// Asks for all of them in as few commands as possible: `QUORATE`, the words of `action`, the keys, `tail`.
+    pub(crate) fn ask(&self, client: &mut Client, action: &[&str], tail: &[String]) -> Result<ExitCode, Failure> {
+        let keys = self.all()?;
+        let mut tally = Tally { of: keys.len(), shows_progress: std::io::stderr().is_terminal(), ..Tally::default() };
+        for names in keys.chunks(NAMES_PER_COMMAND) {
+            let answer = client.ask(&request(action, names, tail))?;
+            let Value::Array(answers) = answer else {
+                return Err(Failure(format!("QUORATE {} was answered with {answer:?}", action.join(" "))));
+            };
+            for (name, answer) in names.iter().zip(&answers) {
+                tally.take(name, answer);
+            }
+        }
+        Ok(tally.finish())
+    }
+
+    pub(crate) fn all(&self) -> Result<Vec<String>, Failure> {
+        let Some(file) = &self.file else { return Ok(self.keys.clone()) };
+        let told = format!("cannot read {}", file.display());
+        let lines: std::io::Result<Vec<String>> = match file.as_os_str() == "-" {
+            true => std::io::stdin().lock().lines().collect(),
+            false => BufReader::new(std::fs::File::open(file).context(&told)?).lines().collect(),
+        };
+        let mut keys = lines.context(&told)?;
+        keys.retain(|key| !key.is_empty());
+        Ok(keys)
+    }
+}
+
+pub(crate) fn request(action: &[&str], names: &[String], tail: &[String]) -> Vec<String> {
+    let words = ["QUORATE"].iter().chain(action).chain(&["KEYS"]);
+    let mut words: Vec<String> = words.map(|&word| word.to_owned()).collect();
+    words.push(names.len().to_string());
+    words.extend_from_slice(names);
+    words.extend_from_slice(tail);
+    words
+}
+
+/// What became of each name.
+#[derive(Default)]
+struct Tally {
+    of: usize,
+    done: usize,
+    failed: usize,
+    shows_progress: bool,
+}
+
+impl Tally {
+    fn take(&mut self, name: &str, answer: &Value) {
+        match answer {
+            Value::Error(line) => {
+                self.failed += 1;
+                complain(format_args!("{name}: {line}"));
+            }
+            Value::Simple(_) => self.done += 1,
+            group => {
+                self.done += 1;
+                let fields: Vec<String> =
+                    fields(group).into_iter().map(|(field, value)| format!("  {field}: {value}")).collect();
+                say(format_args!("{name}\n{}", fields.join("\n")));
+            }
+        }
+        if self.shows_progress && self.of > NAMES_PER_COMMAND && (self.done + self.failed).is_multiple_of(1000) {
+            // Nobody is told anything wrong if it is not shown.
+            let _ = write!(std::io::stderr(), "\r{} of {}", self.done + self.failed, self.of);
+        }
+    }
+
+    fn finish(&self) -> ExitCode {
+        if self.shows_progress && self.of > NAMES_PER_COMMAND {
+            let _ = writeln!(std::io::stderr());
+        }
+        if self.of > 1 {
+            let failed = if self.failed == 0 { String::new() } else { format!(", {} failed", self.failed) };
+            say(format_args!("{} done{failed}", self.done));
+        } else if self.failed == 0 && self.of == 1 {
+            say("OK");
+        }
+        if self.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_come_from_a_file_too() {
+        let file = std::env::temp_dir().join(format!("quorate-keys-{}", std::process::id()));
+        std::fs::write(&file, "one\n\ntwo words\n").expect("written");
+        let keys = Keys { keys: Vec::new(), file: Some(file.clone()) };
+        assert_eq!(keys.all().expect("read"), ["one", "two words"]);
+        std::fs::remove_file(&file).expect("removed");
+        assert!(keys.all().expect_err("gone").0.contains("cannot read"));
+    }
+}
