@@ -31,6 +31,10 @@ use clients::Clients;
 /// Wall time, in milliseconds, at the world's time 0.
 pub const ORIGIN_MS: u64 = 1_700_000_000_000;
 
+const CLIENTS: u32 = 12;
+/// Of a chain, what a call of unknown fate does may come late: with more of them at once nobody could judge that.
+const CLIENTS_OF_LED: u32 = 8;
+
 /// How a world is made. The same settings make the same run.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -82,8 +86,7 @@ impl Settings {
             tolerance: 0,
             reads: *random.pick(&[Reads::Lease, Reads::Lease, Reads::Lease, Reads::Quorum]),
             durability: Durability::Sync,
-            // Of a chain, what a call of unknown fate does may come late: with more of them at once nobody could judge that.
-            clients: if led_groups { 8 } else { 12 },
+            clients: if led_groups { CLIENTS_OF_LED } else { CLIENTS },
             shape: Shape { may_be_registers: led_groups, ..Shape::default() },
             calls: 20_000,
             crashes_min: 20,
@@ -111,6 +114,7 @@ impl Settings {
             moves_mean_ms: None,
             lone_groups: false,
             led_groups: false,
+            clients: CLIENTS,
             shape: Shape::default(),
             crowd: 0,
             ..Settings::of_seed(seed)
@@ -141,6 +145,7 @@ impl Settings {
             moves_mean_ms: *random.pick(&[None, Some(300), Some(2_000)]),
             lone_groups: is_weak,
             led_groups: false,
+            clients: CLIENTS,
             crowd: 0,
             shape: Shape { registers: true, may_be_registers: true, ..shape },
             ..Settings::of_seed(seed)
@@ -156,7 +161,7 @@ impl Settings {
             lone_groups: false,
             led_groups: true,
             crowd: 0,
-            clients: 8,
+            clients: CLIENTS_OF_LED,
             shape,
             ..Settings::of_seed(seed)
         }
