@@ -12,6 +12,7 @@ use quorate_protocol::wire::{Malformed, Reader, Wire};
 use quorate_protocol::{Epoch, GroupId, Instant, NodeId, Slot, Stamp, chain, paxos, peers, register};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::host::{ChainRest, ChainView};
 use crate::replica::AnyMessage;
 
 /// The layout that this release speaks.
@@ -128,6 +129,16 @@ pub enum Message<'a> {
         group: GroupId,
         epoch: Epoch,
     },
+    /// How far is the receiver in these chains?
+    ViewQuestion {
+        nonce: u64,
+        groups: Vec<GroupId>,
+    },
+    /// Of those that it has replicas of.
+    ViewAnswer {
+        nonce: u64,
+        views: Vec<ChainView>,
+    },
     StatusQuestion {
         nonce: u64,
     },
@@ -143,6 +154,32 @@ fn put_epochs(list: &[(GroupId, Epoch)], out: &mut Vec<u8>) {
         out.extend_from_slice(&group.0.to_le_bytes());
         out.extend_from_slice(&epoch.0.to_le_bytes());
     }
+}
+
+fn take_groups(r: &mut Reader<'_>) -> Result<Vec<GroupId>, Malformed> {
+    let count = r.remaining() / size_of::<u64>();
+    (0..count).map(|_| Ok(GroupId(r.u64()?))).collect()
+}
+
+fn put_views(views: &[ChainView], out: &mut Vec<u8>) {
+    for ChainView { group, rest, epoch, received, decided, lease_us } in views {
+        out.extend_from_slice(&group.0.to_le_bytes());
+        out.push(*rest as u8);
+        out.extend_from_slice(&epoch.0.to_le_bytes());
+        [received.0, decided.0, *lease_us].iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+    }
+}
+
+fn take_views(r: &mut Reader<'_>) -> Result<Vec<ChainView>, Malformed> {
+    const EACH: usize = 37;
+    let view = |r: &mut Reader<'_>| {
+        let (group, tag) = (GroupId(r.u64()?), r.u8()?);
+        let rest = ChainRest::ALL.get(usize::from(tag)).copied();
+        let rest = rest.ok_or(Malformed::UnknownTag { of: "rest of a chain", tag })?;
+        let epoch = Epoch(r.u32()?);
+        Ok(ChainView { group, rest, epoch, received: Slot(r.u64()?), decided: Slot(r.u64()?), lease_us: r.u64()? })
+    };
+    (0..r.remaining() / EACH).map(|_| view(r)).collect()
 }
 
 fn take_epochs(r: &mut Reader<'_>) -> Result<Vec<(GroupId, Epoch)>, Malformed> {
@@ -217,6 +254,8 @@ mod kind {
     pub(super) const REGISTER: u8 = 17;
     pub(super) const DRAIN: u8 = 18;
     pub(super) const DRAINED: u8 = 19;
+    pub(super) const VIEW_QUESTION: u8 = 20;
+    pub(super) const VIEW_ANSWER: u8 = 21;
 }
 
 /// Why bytes are not a frame. The link they came by is of no use any more.
@@ -400,6 +439,16 @@ impl Message<'_> {
                 head(group, epoch, out);
                 kind::DRAINED
             }
+            Message::ViewQuestion { nonce, groups } => {
+                out.extend_from_slice(&nonce.to_le_bytes());
+                groups.iter().for_each(|group| out.extend_from_slice(&group.0.to_le_bytes()));
+                kind::VIEW_QUESTION
+            }
+            Message::ViewAnswer { nonce, views } => {
+                out.extend_from_slice(&nonce.to_le_bytes());
+                put_views(views, out);
+                kind::VIEW_ANSWER
+            }
             Message::StatusQuestion { nonce } => {
                 out.extend_from_slice(&nonce.to_le_bytes());
                 kind::STATUS_QUESTION
@@ -539,6 +588,8 @@ fn decode_body(kind: u8, body: &[u8]) -> Result<Option<Message<'_>>, Malformed> 
         kind::STOP_GROUP => {
             Message::StopGroup { group: GroupId(r.u64()?), epoch: Epoch(r.u32()?), insist: r.u8()? != 0 }
         }
+        kind::VIEW_QUESTION => Message::ViewQuestion { nonce: r.u64()?, groups: take_groups(r)? },
+        kind::VIEW_ANSWER => Message::ViewAnswer { nonce: r.u64()?, views: take_views(r)? },
         kind::STATUS_QUESTION => Message::StatusQuestion { nonce: r.u64()? },
         kind::STATUS_ANSWER => Message::StatusAnswer { nonce: r.u64()?, bytes: r.bytes(r.remaining())? },
         _ => return Ok(None),
@@ -628,6 +679,18 @@ mod tests {
             Message::Bounced { start: 1, number: 2, why: Bounce::OutOfMemory },
             Message::Snapshot { group, epoch, next_slot: 7, part: 1, last: true, bytes: b"part" },
             Message::SnapshotTaken { group, epoch, next_slot: 7, part: 1 },
+            Message::ViewQuestion { nonce: 4, groups: vec![group, GroupId(10)] },
+            Message::ViewAnswer {
+                nonce: 4,
+                views: vec![ChainView {
+                    group,
+                    rest: ChainRest::Idle,
+                    epoch,
+                    received: Slot(7),
+                    decided: Slot(6),
+                    lease_us: 5,
+                }],
+            },
             Message::StatusQuestion { nonce: 4 },
             Message::StatusAnswer { nonce: 4, bytes: b"status" },
         ]

@@ -45,15 +45,15 @@ pub fn checkpoint_facts(group: u64, meta: &[u8]) -> Result<CheckpointFacts, Stri
 fn facts_at_rest(record: &[u8]) -> Result<CheckpointFacts, Malformed> {
     let mut reader = Reader::new(record);
     let StoredHead { kin, .. } = StoredHead::take(&mut reader)?;
-    let rest = Rest::decode(kin.hash_key, reader)?;
+    let rest = Rest::decode(&kin, reader)?;
     Ok(CheckpointFacts {
         namespace: kin.namespace,
         epoch: kin.epoch.0,
         members: kin.members.iter().map(|member| member.0).collect(),
         durability: kin.durability.word(),
         silent: silence(rest.state),
-        next_slot: rest.position.next_slot.0,
-        promised: ballot(rest.position.promised),
+        next_slot: rest.position.next_slot().0,
+        promised: promised(&rest.position),
     })
 }
 

@@ -79,6 +79,17 @@ impl GroupRecord {
         self.epoch += 1;
         (self.members, self.joining) = (members, joining);
     }
+
+    /// In a chain with all its members, one of those whose moving behind the tail brings back the order that it was born
+    /// with: the first that does not follow those before it in that order. The tail never does.
+    pub(crate) fn out_of_turn(&self) -> Option<NodeId> {
+        let is_whole = self.joining.is_none() && self.members.len() == self.home.len();
+        let mut follows = 0;
+        for member in &self.members {
+            follows += usize::from(self.home.get(follows) == Some(member));
+        }
+        self.home.get(follows).copied().map(NodeId).filter(|_| is_whole)
+    }
 }
 
 /// Of registers.

@@ -184,6 +184,15 @@ impl Position {
         }
     }
 
+    /// The largest stamp of what is executed.
+    pub(crate) fn time(&self) -> Stamp {
+        match self {
+            Position::Paxos(position) => position.time,
+            Position::Chain(position) => position.time,
+            Position::Register(_) => Stamp(0),
+        }
+    }
+
     pub fn stopped(&self) -> bool {
         match self {
             Position::Paxos(position) => position.stopped,

@@ -4,11 +4,12 @@
 //! the table in memory, where what many groups have in common is said once.
 //!
 //! ```text
-//! in the store: version 4, epoch, namespace, durability u8, members (count u8, each), hash key 16 bytes, start,
-//!               covered below
+//! in the store: version u8, epoch, namespace, durability u8, members (count u8, each), hash key 16 bytes, start,
+//!               covered below, [chain: epoch, members (count u8, each), joining + 1 or 0]
 //! in memory:    group u64, kin
-//! both:         flags u8, next slot, slots not known executed by a majority, ballot's number and node, time, [machine time],
-//!               [expiry], name, [object], [results]
+//! both:         flags u8, next slot, bound, time, [machine time], [expiry], name, [object], [results]
+//! bound:        of paxos, slots not known executed by a majority, ballot's number and node; of a chain, since which epoch,
+//!               how it stands, 0
 //! ```
 //! All others are numbers of seven bits a byte; bytes stand behind their length; times but the first are distances from it.
 
@@ -16,19 +17,22 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashTable};
 use quorate_object::Objects;
+use quorate_protocol::chain::Membership;
 use quorate_protocol::wire::{Malformed, Reader};
-use quorate_protocol::{Ballot, Epoch, GroupId, NodeId, Slot, Stamp, paxos::Position};
+use quorate_protocol::{Ballot, Epoch, GroupId, NodeId, Slot, Stamp, chain, paxos};
 use quorate_wal::Lsn;
 
 use crate::hash::FixedState;
 use crate::host::GroupState;
 use crate::machine::{Content, Machine};
 use crate::number::{put_bytes, put_near, put_number, take_bytes, take_near, take_number, take_u32};
+use crate::replica::{Position, Protocol};
 use crate::results::{Results, name_tag};
 use crate::root::Durability;
 
 /// The layout of an own group's record in the store; see [`crate::host::checkpoints`] for the others.
 pub(crate) const VERSION: u8 = 4;
+const VERSION_CHAIN: u8 = 7;
 /// An object of up to so many bytes stands in the record; a larger one has a place of its own in the store.
 pub(crate) const INLINE_BYTES_MAX: usize = 256;
 
@@ -40,6 +44,14 @@ pub(crate) struct Kin {
     pub hash_key: [u8; 16],
     pub epoch: Epoch,
     pub members: Arc<[NodeId]>,
+    /// Of chains.
+    pub chain: Option<Arc<Membership>>,
+}
+
+impl Kin {
+    pub(crate) fn protocol(&self) -> Protocol {
+        if self.chain.is_some() { Protocol::Chain } else { Protocol::Paxos }
+    }
 }
 
 /// What one group has for itself.
@@ -64,9 +76,15 @@ mod flag {
     pub(super) const RESULTS: u8 = 128;
 }
 
+/// How a member of a chain stands.
+mod standing {
+    pub(super) const ESTABLISHED: u8 = 1;
+    pub(super) const JOINED: u8 = 2;
+}
+
 /// Whether a record of the store is of this kind.
 pub(crate) fn is_rest(record: &[u8]) -> bool {
-    record.first() == Some(&VERSION)
+    matches!(record.first(), Some(&(VERSION | VERSION_CHAIN)))
 }
 
 /// What stands before a group's own fields in the store.
@@ -80,37 +98,97 @@ pub(crate) struct StoredHead {
 
 impl StoredHead {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let Kin { namespace, durability, hash_key, epoch, members } = &self.kin;
-        out.push(VERSION);
+        let Kin { namespace, durability, hash_key, epoch, members, chain } = &self.kin;
+        out.push(if chain.is_some() { VERSION_CHAIN } else { VERSION });
         put_number(u64::from(epoch.0), out);
         put_number(u64::from(*namespace), out);
         out.push(durability.code());
-        out.push(members.len() as u8);
-        members.iter().for_each(|member| put_number(u64::from(member.0), out));
+        put_members(members, out);
         out.extend_from_slice(hash_key);
         put_number(u64::from(self.start), out);
         put_number(self.covered_below.0, out);
+        if let Some(chain) = chain {
+            put_number(u64::from(chain.epoch.0), out);
+            put_members(&chain.members, out);
+            put_number(chain.joining.map_or(0, |node| u64::from(node.0) + 1), out);
+        }
     }
 
     pub(crate) fn take(reader: &mut Reader<'_>) -> Result<StoredHead, Malformed> {
         let version = reader.u8()?;
-        if version != VERSION {
+        if !matches!(version, VERSION | VERSION_CHAIN) {
             return Err(Malformed::UnknownTag { of: "version of an own group's checkpoint", tag: version });
         }
         let (epoch, namespace) = (Epoch(take_u32(reader)?), take_u32(reader)?);
         let durability = Durability::of_code(reader.u8()?)?;
-        let count = reader.u8()?;
-        let members: Vec<NodeId> = (0..count).map(|_| take_u32(reader).map(NodeId)).collect::<Result<_, _>>()?;
+        let members = take_members(reader)?;
         let mut hash_key = [0; 16];
         hash_key.copy_from_slice(reader.bytes(16)?);
-        let kin = Kin { namespace, durability, hash_key, epoch, members: members.into() };
-        Ok(StoredHead { kin, start: take_u32(reader)?, covered_below: Lsn(take_number(reader)?) })
+        let (start, covered_below) = (take_u32(reader)?, Lsn(take_number(reader)?));
+        let chain = match version {
+            VERSION_CHAIN => {
+                let (epoch, members) = (Epoch(take_u32(reader)?), take_members(reader)?);
+                let joining = take_u32(reader)?.checked_sub(1).map(NodeId);
+                Some(Arc::new(Membership { epoch, members, joining }))
+            }
+            _ => None,
+        };
+        let kin = Kin { namespace, durability, hash_key, epoch, members, chain };
+        Ok(StoredHead { kin, start, covered_below })
     }
+}
+
+fn put_members(members: &[NodeId], out: &mut Vec<u8>) {
+    out.push(members.len() as u8);
+    members.iter().for_each(|member| put_number(u64::from(member.0), out));
+}
+
+fn take_members(reader: &mut Reader<'_>) -> Result<Arc<[NodeId]>, Malformed> {
+    let count = reader.u8()?;
+    (0..count).map(|_| take_u32(reader).map(NodeId)).collect()
+}
+
+/// What a replica is bound by beside its next slot: three numbers.
+fn bound_of(position: &Position) -> Option<[u64; 3]> {
+    match position {
+        Position::Paxos(position) => {
+            let not_known = position.next_slot.0.saturating_sub(position.frontier_majority.0);
+            Some([not_known, u64::from(position.promised.number), u64::from(position.promised.node.0)])
+        }
+        Position::Chain(position) => {
+            let set = |is: bool, bit: u8| if is { bit } else { 0 };
+            let standing = set(position.established, standing::ESTABLISHED) | set(position.joined, standing::JOINED);
+            Some([u64::from(position.since.0), u64::from(standing), 0])
+        }
+        Position::Register(_) => None,
+    }
+}
+
+fn position_of(kin: &Kin, next_slot: Slot, bound: [u64; 3], time: Stamp, stopped: bool) -> Result<Position, Malformed> {
+    let u32 = |number: u64| u32::try_from(number).map_err(|_| Malformed::UnknownTag { of: "bound at rest", tag: 0 });
+    Ok(match &kin.chain {
+        None => Position::Paxos(paxos::Position {
+            next_slot,
+            promised: Ballot { number: u32(bound[1])?, node: NodeId(u32(bound[2])?) },
+            frontier_majority: Slot(next_slot.0.saturating_sub(bound[0])),
+            time,
+            stopped,
+        }),
+        Some(chain) => Position::Chain(chain::Position {
+            next_slot,
+            time,
+            stopped,
+            membership: chain.clone(),
+            since: Epoch(u32(bound[0])?),
+            established: bound[1] & u64::from(standing::ESTABLISHED) != 0,
+            joined: bound[1] & u64::from(standing::JOINED) != 0,
+        }),
+    })
 }
 
 /// What there is of a group that comes to rest.
 pub(crate) struct RestOf<'a> {
-    pub position: Position,
+    pub position: &'a Position,
     pub coordinating: bool,
     pub state: GroupState,
     pub name: &'a [u8],
@@ -121,11 +199,13 @@ impl RestOf<'_> {
     /// Appends its fields. The object stands among them unless it has a place of its own.
     pub(crate) fn encode(&self, object: Option<&[u8]>, is_apart: bool, out: &mut Vec<u8>) {
         let RestOf { position, coordinating, state, name, machine } = *self;
+        let Some(bound) = bound_of(position) else { return };
+        let time = position.time();
         let object = object.filter(|_| !is_apart);
         let expiry = machine.next_expiry();
         let set = |is: bool, flag: u8| if is { flag } else { 0 };
         out.push(
-            set(position.stopped, flag::STOPPED)
+            set(position.stopped(), flag::STOPPED)
                 | set(coordinating, flag::COORDINATING)
                 | set(object.is_some(), flag::OBJECT)
                 | set(is_apart, flag::APART)
@@ -134,42 +214,39 @@ impl RestOf<'_> {
                 | set(expiry.is_some(), flag::EXPIRES)
                 | set(!machine.results().is_empty(), flag::RESULTS),
         );
-        put_number(position.next_slot.0, out);
-        put_number(position.next_slot.0.saturating_sub(position.frontier_majority.0), out);
-        put_number(u64::from(position.promised.number), out);
-        put_number(u64::from(position.promised.node.0), out);
-        put_number(position.time.0, out);
-        put_near(machine.time().0, position.time.0, out);
+        put_number(position.next_slot().0, out);
+        bound.into_iter().for_each(|number| put_number(number, out));
+        put_number(time.0, out);
+        put_near(machine.time().0, time.0, out);
         if let Some(expiry) = expiry {
-            put_near(expiry.0, position.time.0, out);
+            put_near(expiry.0, time.0, out);
         }
         put_bytes(name, out);
         if let Some(object) = object {
             put_bytes(object, out);
         }
         if !machine.results().is_empty() {
-            machine.results().encode_short(position.time, name_tag(Some(name)), out);
+            machine.results().encode_short(time, name_tag(Some(name)), out);
         }
     }
 }
 
 impl Rest {
     /// Takes back what [`RestOf::encode`] wrote.
-    pub(crate) fn decode(hash_key: [u8; 16], mut reader: Reader<'_>) -> Result<Rest, Malformed> {
+    pub(crate) fn decode(kin: &Kin, mut reader: Reader<'_>) -> Result<Rest, Malformed> {
         let reader = &mut reader;
         let flags = reader.u8()?;
         let is = |flag: u8| flags & flag != 0;
         let next_slot = Slot(take_number(reader)?);
-        let frontier_majority = Slot(next_slot.0.saturating_sub(take_number(reader)?));
-        let promised = Ballot { number: take_u32(reader)?, node: NodeId(take_u32(reader)?) };
+        let bound = [take_number(reader)?, take_number(reader)?, take_number(reader)?];
         let time = Stamp(take_number(reader)?);
-        let position = Position { next_slot, promised, frontier_majority, time, stopped: is(flag::STOPPED) };
+        let position = position_of(kin, next_slot, bound, time, is(flag::STOPPED))?;
         let machine_time = Stamp(take_near(time.0, reader)?);
         if is(flag::EXPIRES) {
             take_near(time.0, reader)?;
         }
         let name = take_bytes(reader)?;
-        let mut objects = Objects::new(hash_key);
+        let mut objects = Objects::new(kin.hash_key);
         if is(flag::OBJECT) {
             objects
                 .restore_object(name, take_bytes(reader)?)
@@ -300,7 +377,10 @@ impl Resting {
     /// Who is believed to coordinate the group, if it rests here.
     pub(crate) fn coordinator(&self, group: GroupId) -> Option<NodeId> {
         let mut reader = Reader::new(&self.find(group)?[GROUP_BYTES..]);
-        take_number(&mut reader).ok()?;
+        let kin = self.kin.get(take_number(&mut reader).ok()? as usize)?;
+        if let Some(chain) = &kin.chain {
+            return Some(chain.head());
+        }
         reader.u8().ok()?;
         for _ in 0..3 {
             take_number(&mut reader).ok()?;
@@ -308,12 +388,21 @@ impl Resting {
         take_u32(&mut reader).ok().map(NodeId)
     }
 
+    /// The epoch and the next slot of a chain that rests here.
+    pub(crate) fn chain(&self, group: GroupId) -> Option<(Epoch, Slot)> {
+        let mut reader = Reader::new(&self.find(group)?[GROUP_BYTES..]);
+        let kin = self.kin.get(take_number(&mut reader).ok()? as usize)?;
+        let epoch = kin.chain.as_ref()?.epoch;
+        reader.u8().ok()?;
+        Some((epoch, Slot(take_number(&mut reader).ok()?)))
+    }
+
     /// Takes apart what [`Resting::take`] gave.
     pub(crate) fn decode(&self, bytes: &[u8]) -> Result<(Kin, Rest), Malformed> {
         let mut reader = Reader::new(&bytes[GROUP_BYTES..]);
         let number = take_u32(&mut reader)?;
         let kin = self.kin.get(number as usize).ok_or(Malformed::UnknownTag { of: "kin", tag: 0 })?.clone();
-        let rest = Rest::decode(kin.hash_key, reader)?;
+        let rest = Rest::decode(&kin, reader)?;
         Ok((kin, rest))
     }
 
@@ -343,7 +432,13 @@ mod tests {
 
     fn kin() -> Kin {
         let members = [NodeId(1), NodeId(2), NodeId(3)].into();
-        Kin { namespace: 0, durability: Durability::Sync, hash_key: [7; 16], epoch: Epoch(0), members }
+        Kin { namespace: 0, durability: Durability::Sync, hash_key: [7; 16], epoch: Epoch(0), members, chain: None }
+    }
+
+    fn kin_of_chain() -> Kin {
+        let members = [NodeId(3), NodeId(1)].into();
+        let chain = Membership { epoch: Epoch(9), members, joining: Some(NodeId(2)) };
+        Kin { chain: Some(Arc::new(chain)), ..kin() }
     }
 
     fn machine(value: &[u8]) -> Machine {
@@ -365,22 +460,38 @@ mod tests {
     }
 
     fn position() -> Position {
-        Position {
+        Position::Paxos(paxos::Position {
             next_slot: Slot(300),
             promised: Ballot { number: 4, node: NodeId(2) },
             frontier_majority: Slot(299),
             time: Stamp(1_700_000_000_000),
             stopped: false,
-        }
+        })
+    }
+
+    fn position_in_chain() -> Position {
+        Position::Chain(chain::Position {
+            next_slot: Slot(300),
+            time: Stamp(1_700_000_000_000),
+            stopped: false,
+            membership: kin_of_chain().chain.expect("it is one"),
+            since: Epoch(7),
+            established: true,
+            joined: false,
+        })
     }
 
     fn put(resting: &mut Resting, group: GroupId, value: &[u8]) -> usize {
+        put_of(resting, group, &kin(), &position(), value)
+    }
+
+    fn put_of(resting: &mut Resting, group: GroupId, kin: &Kin, position: &Position, value: &[u8]) -> usize {
         let mut bytes = Vec::new();
-        resting.head(group, &kin(), &mut bytes);
+        resting.head(group, kin, &mut bytes);
         let machine = machine(value);
         let object = machine.objects().and_then(|objects| objects.encoded(b"name"));
         let state = GroupState::Alive;
-        let rest = RestOf { position: position(), coordinating: true, state, name: b"name", machine: &machine };
+        let rest = RestOf { position, coordinating: true, state, name: b"name", machine: &machine };
         rest.encode(object.as_deref(), false, &mut bytes);
         resting.insert(&bytes);
         bytes.len()
@@ -396,6 +507,18 @@ mod tests {
         assert_eq!((resting.take(GroupId(5)), resting.len(), resting.bytes()), (None, 0, 0));
         let (back, rest) = resting.decode(&bytes).unwrap();
         assert_eq!((back, rest.position, rest.coordinating, &*rest.name), (kin(), position(), true, &b"name"[..]));
+        assert_eq!(rest.machine.digest(), machine(b"value").digest());
+    }
+
+    #[test]
+    fn a_member_of_a_chain_comes_back_as_it_went_to_rest() {
+        let mut resting = Resting::default();
+        put_of(&mut resting, GroupId(5), &kin_of_chain(), &position_in_chain(), b"value");
+        assert_eq!(resting.coordinator(GroupId(5)), Some(NodeId(3)));
+        assert_eq!(resting.chain(GroupId(5)), Some((Epoch(9), Slot(300))));
+        let bytes = resting.take(GroupId(5)).expect("it rests");
+        let (back, rest) = resting.decode(&bytes).unwrap();
+        assert_eq!((back, rest.position, &*rest.name), (kin_of_chain(), position_in_chain(), &b"name"[..]));
         assert_eq!(rest.machine.digest(), machine(b"value").digest());
     }
 
@@ -430,25 +553,25 @@ mod tests {
 
     #[test]
     fn any_record_cut_short_is_refused() {
-        let mut record = Vec::new();
-        StoredHead { kin: kin(), start: 2, covered_below: Lsn(1 << 30) }.encode(&mut record);
-        let machine = machine(b"value");
-        let object = machine.objects().and_then(|objects| objects.encoded(b"name"));
-        let state = GroupState::Forgetful;
-        RestOf { position: position(), coordinating: false, state, name: b"name", machine: &machine }.encode(
-            object.as_deref(),
-            false,
-            &mut record,
-        );
-        let decoded = |bytes: &[u8]| {
-            let mut reader = Reader::new(bytes);
-            StoredHead::take(&mut reader)?;
-            Rest::decode(kin().hash_key, reader)
-        };
-        assert_eq!(decoded(&record).unwrap().state, GroupState::Forgetful);
-        assert!(glance(&record).is_ok());
-        for length in 0..record.len() {
-            assert!(decoded(&record[..length]).is_err(), "{length} bytes");
+        for (kin, position) in [(kin(), position()), (kin_of_chain(), position_in_chain())] {
+            let mut record = Vec::new();
+            StoredHead { kin: kin.clone(), start: 2, covered_below: Lsn(1 << 30) }.encode(&mut record);
+            let machine = machine(b"value");
+            let object = machine.objects().and_then(|objects| objects.encoded(b"name"));
+            let state = GroupState::Forgetful;
+            let rest = RestOf { position: &position, coordinating: false, state, name: b"name", machine: &machine };
+            rest.encode(object.as_deref(), false, &mut record);
+            let decoded = |bytes: &[u8]| {
+                let mut reader = Reader::new(bytes);
+                let head = StoredHead::take(&mut reader)?;
+                Ok::<_, Malformed>((Rest::decode(&head.kin, reader)?, head.kin))
+            };
+            let (rest, of) = decoded(&record).unwrap();
+            assert_eq!((rest.state, rest.position, of), (GroupState::Forgetful, position, kin));
+            assert!(glance(&record).is_ok());
+            for length in 0..record.len() {
+                assert!(decoded(&record[..length]).is_err(), "{length} bytes");
+            }
         }
     }
 }

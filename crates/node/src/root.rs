@@ -400,9 +400,9 @@ fn refused_reads(protocol: Protocol, reads: Reads) -> Option<Outcome> {
     if protocol.is_register() && reads == Reads::Local {
         return Some(error("READS local is not for PROTOCOL register: no member knows what it has not been told"));
     }
-    let is_refused = reads == Reads::Apportioned && protocol != Protocol::Chain;
-    is_refused
-        .then(|| error("READS apportioned is for PROTOCOL chain: with paxos only the coordinator knows what is newest"))
+    // With paxos it concerns the objects whose own groups are chains.
+    let is_refused = reads == Reads::Apportioned && protocol.is_register();
+    is_refused.then(|| error("READS apportioned is for chains: of registers, any member reads with the help of others"))
 }
 
 /// The root has 3 members, 5 from five nodes on: the first nodes by number.

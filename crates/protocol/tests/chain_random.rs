@@ -110,7 +110,10 @@ impl Run {
             88..=91 if self.random.chance(self.weather.crash * 30) => self.crash_or_restart(),
             92 => {
                 let node = self.any_node();
-                self.world.checkpoint(node);
+                match self.random.chance(50) {
+                    true => self.world.checkpoint(node),
+                    false => self.world.rest_and_wake(node),
+                }
             }
             93 if self.random.chance(self.weather.stop * 20) => {
                 let (node, command) = (self.believed(true), self.command());

@@ -42,7 +42,14 @@ fn text(value: &Value) -> String {
         Value::Simple(text) | Value::Error(text) => text.clone(),
         Value::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         Value::Integer(number) => number.to_string(),
+        Value::Array(list) if list.iter().any(|entry| matches!(entry, Value::Map(_))) => {
+            list.iter().map(|entry| format!("\n    {}", text(entry))).collect()
+        }
         Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join(", "),
+        Value::Map(pairs) => {
+            let pairs = pairs.iter().map(|(name, value)| format!("{} {}", text(name), text(value)));
+            pairs.collect::<Vec<_>>().join(", ")
+        }
         other => format!("{other:?}"),
     }
 }

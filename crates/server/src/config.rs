@@ -340,8 +340,11 @@ impl Config {
         if !(1..=VOLUMES_MAX).contains(&volumes) {
             return Err(format!("defaults.volumes is {volumes}; it can be 1 to {VOLUMES_MAX}"));
         }
-        if self.defaults.reads == Reads::Apportioned && !self.defaults.protocol.is_chain() {
-            return Err("defaults.reads is \"apportioned\", which is for defaults.protocol \"chain\"".to_owned());
+        if self.defaults.reads == Reads::Apportioned && self.defaults.protocol.is_register() {
+            return Err(
+                "defaults.reads is \"apportioned\", which is for chains, and defaults.protocol is \"register\""
+                    .to_owned(),
+            );
         }
         Ok(())
     }

@@ -24,10 +24,11 @@ use crate::tls::{Store, Watch};
 use crate::worker::{Checkpointer, Clients, Clocks, Disk, Facts, Lookups, Memory, Orders, Pace, Source, State, Worker};
 use crate::{Meter, Node, ServerError, Stopper};
 
-/// File descriptors that are not for clients: log, checkpoints, links, HTTP.
 /// Tombstones of registers cost memory and nothing else: there is no hurry.
 const TOMBSTONES_AFTER_US: u64 = 60_000_000;
-
+/// While the order of chains is mended each of them has a member less for a moment: not where nodes come and go.
+const TURN_AFTER_US: u64 = 10_000_000;
+/// File descriptors that are not for clients: log, checkpoints, links, HTTP.
 const DESCRIPTORS_RESERVED: u64 = 512;
 /// Its presence says that the directory was written without waiting for the disk.
 const EPHEMERAL_MARK: &str = "ephemeral";
@@ -195,6 +196,7 @@ fn settings(config: &Config, directory: &Directory, seed: u64) -> HostSettings {
         checkpoint_slots: config.storage.checkpoint_slots,
         rest_after_us: config.groups.rest_after_ms.saturating_mul(1000),
         awake_max: config.groups.awake_max as usize,
+        turn_after_us: TURN_AFTER_US,
         tombstones_after_us: TOMBSTONES_AFTER_US,
         resting_bytes_max: config.groups.resting_bytes.0 as usize,
         forgotten: directory.forgotten(),

@@ -75,8 +75,9 @@ fn seeds_pass_and_reach_the_rare_paths() {
 fn chains_pass_and_reach_the_rare_paths() {
     // Seed 19 once found a log that had let go the configuration in which a head was left out, and kept what only it had.
     let reached = sweep(Protocol::Chain, 1..=20);
-    let Sometimes { chains_changed, read_by_member, snapshot_installed, learned_from_log, log_carried, .. } = reached;
-    let counts = [chains_changed, read_by_member, snapshot_installed, learned_from_log, log_carried];
+    let Sometimes { chains_changed, chains_turned, read_by_member, .. } = reached;
+    let Sometimes { snapshot_installed, learned_from_log, log_carried, .. } = reached;
+    let counts = [chains_changed, chains_turned, read_by_member, snapshot_installed, learned_from_log, log_carried];
     assert!(counts.iter().all(|&count| count > 0), "{reached:?}");
 }
 

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use quorate_object::{NAME_BYTES_MAX, Outcome, slot_of_key};
 use quorate_protocol::NodeId;
 
-use super::directory::Place;
-use super::{Answer, Failure, Group, Host};
+use super::shown::{Shown, Views};
+use super::{Answer, Failure, Host};
 use crate::admin_reply::AdminReply;
 use crate::entry::{Purpose, Target};
 use crate::quorum::Quorum;
 use crate::replica::Protocol;
 use crate::root::MEMBERS_MAX;
-use crate::volume::{NAMES_MAX, Plan, Record, VolumeCommand, own_group};
+use crate::volume::{NAMES_MAX, Plan, VolumeCommand};
 
 /// Names in one administrative command.
 pub const BATCH_NAMES_MAX: usize = 10_000;
@@ -75,6 +75,10 @@ struct Batch {
     replies: Vec<AdminReply>,
     /// Which names each part was about; taken out as they are answered.
     parts: BTreeMap<u32, Part>,
+    /// What volumes have told of names that are to be shown.
+    shown: Vec<(usize, Shown)>,
+    /// What members of the shown chains say.
+    views: Views,
 }
 
 struct Part {
@@ -118,7 +122,7 @@ impl Host {
             match self.check_name(namespace, volume, name, &members, &request) {
                 // Nothing is kept beside the objects of registers: what there is to be told is known here.
                 Ok(()) if self.is_register(Target::Volume { namespace, index: volume }) => {
-                    replies[at] = self.show_group(namespace, volume, b"");
+                    replies[at] = self.show(namespace, &Shown::in_volume(volume), &Views::default());
                 }
                 Ok(()) => by_volume.entry(volume).or_default().push(at),
                 Err(line) => replies[at] = AdminReply::Error(line),
@@ -133,7 +137,8 @@ impl Host {
         let number = self.batches_open.number_next;
         self.batches_open.number_next += 1;
         let count = parts.len() as u32;
-        let batch = Batch { operation, namespace, request, members, replies, parts };
+        let (shown, views) = (Vec::new(), Views::default());
+        let batch = Batch { operation, namespace, request, members, replies, parts, shown, views };
         self.batches_open.open.insert(number, batch);
         for part in 0..count {
             self.submit_part(number, part);
@@ -226,118 +231,55 @@ impl Host {
     pub(super) fn take_part(&mut self, number: u64, part: u32, answer: Answer) {
         let Some(batch) = self.batches_open.open.get_mut(&number) else { return };
         let Some(Part { volume, at }) = batch.parts.remove(&part) else { return };
-        let (namespace, action) = (batch.namespace, batch.request.action.clone());
         let lines: Vec<AdminReply> = match answer {
             Answer::Outcome(Outcome::Keys(lines)) if lines.len() == at.len() => {
-                let reply = |line: &Vec<u8>| match action {
-                    GroupAction::Show => self.show_group(namespace, volume, line),
-                    _ => reply_of(line),
-                };
-                lines.iter().map(reply).collect()
+                if batch.request.action == GroupAction::Show {
+                    let shown = |(&at, line): (&usize, &Vec<u8>)| Some((at, Shown::told(volume, line)?));
+                    batch.shown.extend(at.iter().zip(&lines).filter_map(shown));
+                }
+                lines.iter().map(|line| reply_of(line)).collect()
             }
             Answer::Outcome(Outcome::Error(line)) => vec![AdminReply::Error(line); at.len()],
             Answer::Failed(failure) => vec![AdminReply::Failed(failure); at.len()],
             _ => vec![AdminReply::Error("ERR the volume's node is of another version".into()); at.len()],
         };
-        if let Some(batch) = self.batches_open.open.get_mut(&number) {
-            for (at, line) in at.into_iter().zip(lines) {
-                batch.replies[at] = line;
-            }
+        for (at, line) in at.into_iter().zip(lines) {
+            batch.replies[at] = line;
         }
         self.finish_batch(number);
     }
 
-    fn finish_batch(&mut self, number: u64) {
-        if self.batches_open.open.get(&number).is_none_or(|batch| !batch.parts.is_empty()) {
+    /// The views of chains that are to be shown, while they are awaited.
+    pub(super) fn views_of_batch(&mut self, number: u64) -> Option<&mut Views> {
+        self.batches_open.open.get_mut(&number).map(|batch| &mut batch.views)
+    }
+
+    pub(super) fn finish_batch(&mut self, number: u64) {
+        let Some(batch) = self.batches_open.open.get_mut(&number).filter(|batch| batch.parts.is_empty()) else {
+            return;
+        };
+        if !batch.shown.is_empty() && !batch.views.are_asked() {
+            let (namespace, shown) = (batch.namespace, std::mem::take(&mut batch.shown));
+            let views = self.ask_for_views(number, namespace, shown.iter().map(|(_, shown)| shown));
+            let Some(batch) = self.batches_open.open.get_mut(&number) else { return };
+            (batch.shown, batch.views) = (shown, views);
+        }
+        if self.batches_open.open.get(&number).is_none_or(|batch| batch.views.are_awaited()) {
             return;
         }
         let Some(mut batch) = self.batches_open.open.remove(&number) else { return };
+        for (at, shown) in &batch.shown {
+            batch.replies[*at] = self.show(batch.namespace, shown, &batch.views);
+        }
         let reply = match batch.request.is_batch {
             true => AdminReply::List(batch.replies),
             false => batch.replies.pop().unwrap_or(AdminReply::Ok),
         };
         self.answers.push((batch.operation, Answer::Admin(reply)));
     }
-
-    /// What is known of a key's group here, given what its volume says: the record of its own group, or nothing.
-    fn show_group(&self, namespace: u32, volume: u32, line: &[u8]) -> AdminReply {
-        if line.starts_with(b"ERR") {
-            return reply_of(line);
-        }
-        let target = Target::Volume { namespace, index: volume };
-        let Ok(place) = self.directory.resolve(target) else { return AdminReply::Error("ERR no such volume".into()) };
-        let text = |text: &str| AdminReply::Text(text.into());
-        let record = Record::decode(line).ok();
-        let of_own = record.as_ref().and_then(|record| Some(place.of_own(record.protocol(), record.led()?)));
-        let place = of_own.as_ref().unwrap_or(place);
-        let group = match &record {
-            Some(record) if record.led().is_none() => own_group(place.group, record.number),
-            _ => place.group,
-        };
-        let (kind, state, members) = match &record {
-            Some(record) => {
-                let state = if record.stopping { "stopping" } else { self.state_of_own(group) };
-                ("own", state, record.member_ids(&place.members))
-            }
-            None => ("volume", "active", place.members.clone()),
-        };
-        let is_led = kind == "volume" || of_own.is_some();
-        let epoch = if is_led { place.epoch.0 } else { 0 };
-        let name = |node: NodeId| self.node_name(node).unwrap_or("?").to_owned();
-        let here = self.find(group).map(|index| &self.groups[index as usize]);
-        let rests = self.here.resting.coordinator(group);
-        let coordinator = here.and_then(|group| group.replica.coordinator()).or(rests).unwrap_or(members[0]);
-        let members: Vec<AdminReply> = members.into_iter().map(|node| AdminReply::Text(name(node))).collect();
-        let mut entries = vec![
-            ("group".to_owned(), AdminReply::Int(group.0 as i64)),
-            ("kind".into(), text(kind)),
-            ("protocol".into(), text(place.protocol.word())),
-            ("epoch".into(), AdminReply::Int(i64::from(epoch))),
-            ("members".into(), AdminReply::List(members)),
-            ("coordinator".into(), AdminReply::Text(name(coordinator))),
-            ("state".into(), text(state)),
-            ("volume".into(), AdminReply::Int(i64::from(volume))),
-        ];
-        match place.protocol {
-            Protocol::Register => {
-                entries.retain(|(name, _)| name != "coordinator");
-                self.show_register(place, here.map(|group| &**group), &mut entries);
-            }
-            Protocol::Chain => self.show_chain(place, here.map(|group| &**group), &mut entries),
-            Protocol::Paxos => {}
-        }
-        if let Some(here) = here.filter(|_| place.protocol.is_ordered()) {
-            entries.push(("slots".into(), AdminReply::Int(here.replica.next_slot().0 as i64)));
-        }
-        AdminReply::Map(entries)
-    }
 }
 
-impl Host {
-    /// The chain as it is known here; what is in flight and how long it may answer, if this node is a member.
-    fn show_chain(&self, place: &Place, here: Option<&Group>, entries: &mut Vec<(String, AdminReply)>) {
-        let status = here.and_then(|group| group.replica.chain()).map(|chain| chain.status());
-        let newer = status.as_ref().map(|status| &status.membership).filter(|newer| newer.epoch >= place.epoch);
-        let members = newer.map_or(&place.members[..], |newer| &newer.members);
-        let joining = newer.map_or(place.joining, |newer| newer.joining);
-        let name = |node: NodeId| self.node_name(node).unwrap_or("?").to_owned();
-        let mut drawn = members.iter().map(|&node| name(node)).collect::<Vec<_>>().join(" -> ");
-        if let Some(joining) = joining {
-            drawn = format!("{drawn} .. {} joining", name(joining));
-        }
-        let last = members[members.len() - 1];
-        entries.push(("chain".into(), AdminReply::Text(drawn)));
-        entries.push(("head".into(), AdminReply::Text(name(members[0]))));
-        entries.push(("tail".into(), AdminReply::Text(name(last))));
-        if let Some(status) = status {
-            let lease_us = status.lease_until.0.saturating_sub(self.clock.now().0);
-            entries.push(("in_flight_here".into(), AdminReply::Int(status.in_flight as i64)));
-            entries.push(("lease_here_ms".into(), AdminReply::Int((lease_us / 1000) as i64)));
-        }
-    }
-}
-
-fn reply_of(line: &[u8]) -> AdminReply {
+pub(super) fn reply_of(line: &[u8]) -> AdminReply {
     match &String::from_utf8_lossy(line)[..] {
         "OK" => AdminReply::Ok,
         line => AdminReply::Error(line.into()),

@@ -7,17 +7,17 @@
 //! Terms are numbered like leases between nodes: with a new number, what was confirmed before counts no more. See
 //! docs/decisions/0020.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use quorate_protocol::chain::{Membership, Place, Request};
+use quorate_protocol::chain::{Chain, Membership, Place, Request};
 use quorate_protocol::effect::ReadMode;
 use quorate_protocol::{Ballot, Epoch, Event, GroupId, Instant, NodeId, Proposal, Stamp};
 
 use super::Host;
 use super::dispatch::INTERNAL;
-use super::led::parent_of;
+use super::led::{own_groups_of, parent_of};
 use crate::envelope::{Envelope, Ticket};
 use crate::frame::Message;
 use crate::hash::FixedState;
@@ -40,6 +40,12 @@ const ABSENT_US: u64 = 3_000_000;
 const LEAVING_US: u64 = 1_500_000;
 /// Configurations proposed in one turn.
 const PER_TURN: usize = 256;
+/// Of so many own chains what their volumes say is looked at with each heartbeat, besides those that something is known of.
+const SEEN_PER_BEAT: usize = 1_024;
+/// Whoever is moved behind the tail leaves one that is replicated still.
+const TURNED_MEMBERS_MIN: usize = 3;
+/// A chain that is not whole again so long after its head was moved does not keep others from their turn.
+const TURN_US: u64 = 10_000_000;
 
 #[derive(Default)]
 pub(super) struct Terms {
@@ -56,6 +62,13 @@ pub(super) struct Terms {
     /// When those who said so may join again, at the earliest.
     not_before: BTreeMap<(GroupId, NodeId), Instant>,
     proposal_count: u64,
+    /// By parent, the chain whose order is mended.
+    turning: BTreeMap<GroupId, Turning>,
+    /// Own chains that are looked at with this heartbeat, and the last of those that were looked at in turn.
+    due: BTreeSet<GroupId>,
+    seen_up_to: GroupId,
+    /// Those that are looked at with the next one, since something is known of them.
+    due_next: BTreeSet<GroupId>,
     /// Parents whose coordination is to be given away.
     leaving: BTreeMap<GroupId, Instant>,
 }
@@ -73,6 +86,17 @@ struct Given {
     number: u64,
     until: Instant,
     confirmed: BTreeMap<GroupId, Epoch>,
+    /// Chains of which nothing more is confirmed, and when the last that was confirmed ends.
+    ending: BTreeMap<GroupId, Instant>,
+}
+
+/// A member of a chain that is on its way behind the tail.
+struct Turning {
+    group: GroupId,
+    /// Of the chain that it is still in its old place of.
+    epoch: Epoch,
+    member: NodeId,
+    since: Instant,
 }
 
 struct Changing {
@@ -99,16 +123,78 @@ impl Terms {
     fn binds(&self, parent: GroupId, now: Instant) -> bool {
         self.given.iter().any(|((of, _), given)| *of == parent && now < given.until)
     }
+
+    /// Whether a node may still be answering reads of a chain.
+    fn binds_to(&self, parent: GroupId, node: NodeId, group: GroupId, now: Instant) -> bool {
+        let given = self.given.get(&(parent, node)).filter(|given| now < given.until);
+        given.is_some_and(|given| {
+            given.confirmed.contains_key(&group) || given.ending.get(&group).is_some_and(|until| now < *until)
+        })
+    }
+
+    /// With its next term a node has nothing confirmed, and this chain is not confirmed to it again.
+    fn release(&mut self, parent: GroupId, node: NodeId, group: GroupId) {
+        if let Some(given) = self.given.get_mut(&(parent, node))
+            && given.confirmed.remove(&group).is_some()
+        {
+            given.ending.insert(group, given.until);
+            given.number += 1;
+        }
+    }
+
+    fn is_turned(&self, parent: GroupId, group: GroupId, epoch: Epoch, member: NodeId) -> bool {
+        let turning = self.turning.get(&parent);
+        turning.is_some_and(|turning| (turning.group, turning.epoch, turning.member) == (group, epoch, member))
+    }
 }
 
 impl Host {
     /// Each heartbeat: terms are asked for, and chains looked after.
     pub(super) fn tend_chains(&mut self) {
         self.follow_root();
+        self.choose_due();
         for parent in self.leading(Protocol::Chain) {
             self.ask_for_term(parent);
             self.look_after_chains(parent);
         }
+    }
+
+    /// An own chain is to be looked at with the next heartbeat.
+    pub(super) fn look_soon_at(&mut self, group: GroupId) {
+        self.terms.due_next.insert(group);
+    }
+
+    /// Chains that rest are many: each heartbeat looks at some of them, and at those that something is known of.
+    fn choose_due(&mut self) {
+        let mut due = std::mem::take(&mut self.terms.due_next);
+        let from = GroupId(self.terms.seen_up_to.0 + 1);
+        let mut last = None;
+        for (&group, led) in self.own.led.range(from..).take(SEEN_PER_BEAT) {
+            last = Some(group);
+            if led.protocol.is_chain() {
+                due.insert(group);
+            }
+        }
+        self.terms.seen_up_to = last.filter(|_| self.own.led.len() > SEEN_PER_BEAT).unwrap_or(GroupId(0));
+        let me = self.settings.node.0;
+        for &group in &due {
+            // Nobody but who joins begins with it.
+            if self.own.led.get(&group).is_some_and(|led| led.record.joining == Some(me)) {
+                self.rouse(group);
+            }
+        }
+        self.terms.due = due;
+    }
+
+    /// The records of this parent's chains that are looked at with this heartbeat.
+    fn due_of(&self, parent: GroupId) -> impl Iterator<Item = &GroupRecord> {
+        let volumes = self.led_as_executed(ROOT, Protocol::Chain).filter(move |_| parent == ROOT);
+        volumes.chain(self.own_due_of(parent))
+    }
+
+    fn own_due_of(&self, volume: GroupId) -> impl Iterator<Item = &GroupRecord> {
+        let own = self.terms.due.range(own_groups_of(volume)).filter_map(|group| self.own.led.get(group));
+        own.filter(|led| led.protocol.is_chain()).map(|led| &led.record)
     }
 
     /// What a replica of the root here has executed, the directory comes to say.
@@ -121,16 +207,18 @@ impl Host {
         }
     }
 
-    /// A parent's chains here that this node is a member of, with their epochs.
-    fn chains_here(&self, parent: GroupId) -> Vec<(u32, GroupId, Epoch)> {
-        let chain = |record: &GroupRecord| {
-            let index = self.find(GroupId(record.group))?;
+    /// A parent's chains that are awake here and that this node is a member of.
+    fn chains_here(&self, parent: GroupId) -> Vec<(GroupId, &Chain)> {
+        let volumes = self.led_by(ROOT, Protocol::Chain).filter(|_| parent == ROOT);
+        let volumes = volumes.filter_map(|record| self.find(GroupId(record.group)));
+        let own = self.here.chains.range(own_groups_of(parent)).map(|(_, index)| *index);
+        let chain = |index: u32| {
             let group = &self.groups[index as usize];
             let chain = group.replica.chain().filter(|_| group.is_alive())?;
             let is_member = matches!(chain.membership().place(self.settings.node), Place::Member(_));
-            is_member.then(|| (index, group.id(), chain.epoch()))
+            is_member.then(|| (group.id(), chain))
         };
-        self.led_by(parent, Protocol::Chain).filter_map(chain).collect()
+        volumes.chain(own).filter_map(chain).collect()
     }
 
     pub(super) fn ask_for_term(&mut self, parent: GroupId) {
@@ -142,14 +230,14 @@ impl Host {
         let Some(target) = self.target_of(parent) else { return };
         let Ok(route) = self.route(target, None, None) else { return };
         let held = self.terms.held.get(&parent).filter(|held| held.giver == route.coordinator);
-        let is_new = |(_, group, epoch): &&(u32, GroupId, Epoch)| {
-            held.is_none_or(|held| held.confirmed.get(group) != Some(epoch))
+        // One with a member that is suspected is asked for again, so that its parent looks at it.
+        let is_asked_for = |(group, chain): &&(GroupId, &Chain)| {
+            held.is_none_or(|held| held.confirmed.get(group) != Some(&chain.epoch()))
+                || chain.membership().members.iter().any(|&node| self.peers.is_suspected(node))
         };
-        let confirm: Vec<_> = chains.iter().filter(is_new).map(|&(_, group, epoch)| (group, epoch)).collect();
-        let is_extended = |(index, ..): &&(u32, GroupId, Epoch)| {
-            self.groups[*index as usize].replica.chain().is_some_and(|chain| chain.is_extended())
-        };
-        let extended: Vec<_> = chains.iter().filter(is_extended).map(|&(_, group, epoch)| (group, epoch)).collect();
+        let with_epoch = |(group, chain): &(GroupId, &Chain)| (*group, chain.epoch());
+        let confirm: Vec<_> = chains.iter().filter(is_asked_for).map(with_epoch).collect();
+        let extended: Vec<_> = chains.iter().filter(|(_, chain)| chain.is_extended()).map(with_epoch).collect();
         let (me, asked_at, to) = (self.settings.node, self.clock.now(), route.coordinator);
         if to == me {
             self.note_absent(me, parent, &absent);
@@ -163,12 +251,18 @@ impl Host {
     /// they were born, or has lost what it had.
     fn absent_here(&self, parent: GroupId) -> Vec<(GroupId, Epoch)> {
         let me = self.settings.node;
-        let is_absent = |record: &GroupRecord| match self.find(GroupId(record.group)) {
-            Some(index) => self.groups[index as usize].state.is_silent(),
-            // Who is to join may not have come to life yet, nor a volume's first members. Those of own groups have.
-            None => (record.epoch > 0 || parent != ROOT) && record.members.contains(&me.0),
+        let is_absent = |record: &GroupRecord| {
+            let group = GroupId(record.group);
+            match self.find(group) {
+                Some(index) => self.groups[index as usize].state.is_silent(),
+                None if self.here.all.contains(group.0) => self.own.lost.contains(&group),
+                // Who is to join may not have come to life yet, nor a volume's first members. Those of own groups have.
+                None => (record.epoch > 0 || parent != ROOT) && record.members.contains(&me.0),
+            }
         };
-        self.led_by(parent, Protocol::Chain)
+        let volumes = self.led_by(ROOT, Protocol::Chain).filter(|_| parent == ROOT);
+        volumes
+            .chain(self.own_due_of(parent))
             .filter(|record| record.members.contains(&me.0) || record.joining == Some(me.0))
             .filter(|record| is_absent(record))
             .map(|record| (GroupId(record.group), Epoch(record.epoch)))
@@ -178,6 +272,7 @@ impl Host {
     /// They are left out like those who are suspected, and may join.
     pub(super) fn note_absent(&mut self, from: NodeId, parent: GroupId, absent: &[(GroupId, Epoch)]) {
         if self.find(parent).is_some_and(|index| self.groups[index as usize].replica.is_coordinating()) {
+            self.terms.due_next.extend(absent.iter().map(|(group, _)| *group));
             self.terms.absent.extend(absent.iter().map(|&(group, epoch)| ((group, from), epoch)));
             let until = self.clock.now().after_us(ABSENT_US);
             self.terms.not_before.extend(absent.iter().map(|&(group, _)| ((group, from), until)));
@@ -206,7 +301,9 @@ impl Host {
         let is_current = |(group, epoch): &&(GroupId, Epoch)| {
             let record = self.chain_as_executed(*group);
             let is_newest = record.is_some_and(|record| record.epoch == epoch.0 && record.members.contains(&from.0));
-            is_newest && is_told && !self.terms.changing.contains_key(group) || planted::is(Planted::AnyEpochConfirmed)
+            let is_settled =
+                !self.terms.changing.contains_key(group) && !self.terms.is_turned(parent, *group, *epoch, from);
+            is_newest && is_told && is_settled || planted::is(Planted::AnyEpochConfirmed)
         };
         let confirmed: Vec<(GroupId, Epoch)> = confirm.iter().filter(is_current).copied().collect();
         let timing = self.settings.timing;
@@ -223,6 +320,8 @@ impl Host {
         };
         let of_tails: Vec<(GroupId, Epoch)> = extended.iter().filter(is_tail).copied().collect();
         self.terms.extended.extend(of_tails);
+        self.terms.due_next.extend(confirm.iter().map(|(group, _)| *group));
+        self.terms.due.extend(extended.iter().map(|(group, _)| *group));
         if from == self.settings.node {
             self.handle_term_answer(from, answer);
         } else {
@@ -257,13 +356,23 @@ impl Host {
         }
         (held.asked_at, held.until) = (asked_at, held.until.max(until));
         held.confirmed.extend(confirmed);
-        let until = held.until;
-        for (&group, &epoch) in &held.confirmed {
-            if let Some(&index) = self.index.get(&group)
-                && let Some(chain) = self.groups[index as usize].replica.chain_mut()
-            {
-                chain.lease(epoch, until);
-            }
+        let awake: Vec<u32> = match parent {
+            ROOT => held.confirmed.keys().filter_map(|group| self.index.get(group).copied()).collect(),
+            _ => self.here.chains.range(own_groups_of(parent)).map(|(_, index)| *index).collect(),
+        };
+        awake.into_iter().for_each(|index| self.lease(index));
+    }
+
+    /// A chain here is told until when it may answer by itself. What was confirmed before it came to rest holds as long as the
+    /// term does.
+    pub(super) fn lease(&mut self, index: u32) {
+        let group = &mut self.groups[index as usize];
+        let (id, now) = (group.id(), self.clock.now());
+        let held = self.terms.held.get(&parent_of(id)).filter(|held| now < held.until);
+        if let (Some(held), Some(chain)) = (held, group.replica.chain_mut())
+            && let Some(epoch) = held.confirmed.get(&id)
+        {
+            chain.lease(*epoch, held.until);
         }
     }
 
@@ -288,28 +397,29 @@ impl Host {
         let Some(index) = self.find(parent) else { return };
         let Some(replica) = self.groups[index as usize].replica.paxos() else { return };
         let (ballot, is_coordinating) = (replica.status().ballot, replica.is_coordinating());
-        let epochs: BTreeMap<GroupId, Epoch> = self
-            .led_as_executed(parent, Protocol::Chain)
-            .map(|record| (GroupId(record.group), Epoch(record.epoch)))
-            .collect();
         let now = self.clock.now();
+        let mut terms = std::mem::take(&mut self.terms);
+        let is_present = |group: &GroupId, epoch: &Epoch| {
+            parent_of(*group) != parent
+                || self.chain_as_executed(*group).is_some_and(|record| Epoch(record.epoch) == *epoch)
+        };
         // Another ballot has settled what was proposed at the one before it.
-        self.terms.changing.retain(|group, changing| {
-            parent_of(*group) != parent || changing.ballot == ballot && epochs.get(group) == Some(&changing.epoch)
+        terms.changing.retain(|group, changing| {
+            is_present(group, &changing.epoch) && (parent_of(*group) != parent || changing.ballot == ballot)
         });
-        let is_present =
-            |group: &GroupId, epoch: &Epoch| parent_of(*group) != parent || epochs.get(group) == Some(epoch);
-        self.terms.extended.retain(|group, epoch| is_present(group, epoch));
-        self.terms.absent.retain(|(group, _), epoch| is_present(group, epoch));
-        self.terms.not_before.retain(|_, at| *at > now);
-        if epochs.is_empty() || !is_coordinating || self.peers.is_bound_by_the_past(now) {
+        terms.extended.retain(|group, epoch| is_present(group, epoch));
+        terms.absent.retain(|(group, _), epoch| is_present(group, epoch));
+        terms.not_before.retain(|_, at| *at > now);
+        self.terms = terms;
+        if !is_coordinating || self.peers.is_bound_by_the_past(now) || self.due_of(parent).next().is_none() {
             return;
         }
         if self.parent_lease(parent).is_none() {
             return;
         }
+        self.turn_one(parent);
         let wanted: Vec<(GroupId, Epoch, Membership)> = self
-            .led_as_executed(parent, Protocol::Chain)
+            .due_of(parent)
             .filter(|record| !self.terms.changing.contains_key(&GroupId(record.group)))
             .filter_map(|record| {
                 let next = self.next_membership(parent, record)?;
@@ -330,12 +440,8 @@ impl Host {
         let is_gone = |node: NodeId| {
             self.hears_nothing_of(parent, node)
                 || self.terms.absent.get(&(group, node)) == Some(&membership.epoch)
+                || self.terms.is_turned(parent, group, membership.epoch, node)
                 || node != self.settings.node && self.peers.is_suspected(node)
-        };
-        // It may still be answering reads.
-        let is_bound = |node: NodeId| {
-            let given = self.terms.given.get(&(parent, node)).filter(|given| now < given.until);
-            given.is_some_and(|given| given.confirmed.contains_key(&group))
         };
         if let Some(joining) = membership.joining {
             if is_gone(joining) {
@@ -346,24 +452,62 @@ impl Host {
                 return Some(membership.extended(next));
             }
         }
+        let is_bound = |node: NodeId| self.terms.binds_to(parent, node, group, now);
         let gone = membership.members.iter().copied().find(|&node| is_gone(node) && !is_bound(node));
         if let Some(gone) = gone.filter(|_| membership.members.iter().any(|&node| !is_gone(node))) {
             return Some(membership.without(gone, next));
         }
-        let is_steady = |node: NodeId| {
-            node == self.settings.node
-                || !self.peers.is_suspected(node)
-                    && self.linked.contains(&node)
-                    && self.recovered_at.get(&node).is_none_or(|at| at.after_us(STEADY_US) <= now)
-        };
         let is_out = |node: &NodeId| {
             let may_join = !self.hears_nothing_of(parent, *node)
                 && self.terms.not_before.get(&(group, *node)).is_none_or(|at| *at <= now);
             may_join && membership.place(*node) == Place::Outside
         };
         let home = record.home.iter().copied().map(NodeId);
-        let back = home.filter(is_out).find(|&node| is_steady(node)).filter(|_| membership.joining.is_none())?;
+        let back = home
+            .filter(is_out)
+            .find(|&node| self.is_steady(node, STEADY_US))
+            .filter(|_| membership.joining.is_none())?;
         Some(membership.with_joining(back, next))
+    }
+
+    /// Whether a node has been well for so long.
+    fn is_steady(&self, node: NodeId, us: u64) -> bool {
+        node == self.settings.node
+            || !self.peers.is_suspected(node)
+                && self.linked.contains(&node)
+                && self.recovered_at.get(&node).is_none_or(|at| at.after_us(us) <= self.clock.now())
+    }
+
+    /// Whoever was away comes back as the tail, and so heads gather where nothing ever failed. Once all is well, chains get the
+    /// order back that they were born with, one of a parent's at a time: a member that stands too far ahead leaves, and joins
+    /// behind the tail. It is never the tail, so reads go on; who is head changes as in a failure, without one.
+    fn turn_one(&mut self, parent: GroupId) {
+        let now = self.clock.now();
+        if self.terms.turning.get(&parent).is_some_and(|turning| self.goes_on_turning(parent, turning)) {
+            return;
+        }
+        let turned = self
+            .due_of(parent)
+            .filter(|record| record.members.len() >= TURNED_MEMBERS_MIN && self.is_well(parent, record))
+            .find_map(|record| Some((GroupId(record.group), Epoch(record.epoch), record.out_of_turn()?)));
+        self.terms.turning.remove(&parent);
+        if let Some((group, epoch, member)) = turned {
+            self.counters.chains_turned += 1;
+            self.terms.release(parent, member, group);
+            self.terms.turning.insert(parent, Turning { group, epoch, member, since: now });
+        }
+    }
+
+    /// Whether all nodes of a chain, but for one that is joining, have been well for long.
+    fn is_well(&self, parent: GroupId, record: &GroupRecord) -> bool {
+        let mut home = record.home.iter().filter(|&&node| record.joining != Some(node)).copied().map(NodeId);
+        home.all(|node| self.is_steady(node, self.settings.turn_after_us) && !self.hears_nothing_of(parent, node))
+    }
+
+    fn goes_on_turning(&self, parent: GroupId, turning: &Turning) -> bool {
+        let Some(record) = self.chain_as_executed(turning.group) else { return false };
+        let is_back = record.epoch != turning.epoch.0 && record.members.len() == record.home.len();
+        self.is_well(parent, record) && !is_back && self.clock.now() < turning.since.after_us(TURN_US)
     }
 
     /// Not as a client's command, which another coordinator might execute: only this one knows whose terms have ended.

@@ -17,7 +17,7 @@ use crate::machine::{Content, Machine};
 use crate::planted::{self, Planted};
 use crate::register::RegisterReplica;
 use crate::replica::{AnyReplica, Position, Protocol};
-use crate::rest::{INLINE_BYTES_MAX, RestOf, StoredHead};
+use crate::rest::{INLINE_BYTES_MAX, Kin, RestOf, StoredHead};
 use crate::root::Durability;
 
 /// The layout of a group's meta record, by its protocol.
@@ -253,9 +253,11 @@ fn checkpoint_of(group: &mut Group, start: u32) -> Batch {
 /// are: what has changed.
 fn put_own(group: &mut Group, start: u32, batch: &mut Batch) {
     let (id, state) = (group.id(), group.state);
-    let (Some(own), Position::Paxos(mut position)) = (&group.own, group.replica.position()) else { return };
+    let Some(own) = &group.own else { return };
+    let mut position = group.replica.position();
     if planted::is(Planted::CheckpointAhead) {
-        position.next_slot = position.next_slot.next();
+        let next_slot = position.next_slot_mut();
+        *next_slot = next_slot.next();
     }
     if std::mem::take(&mut group.checkpoint.whole) || !std::mem::replace(&mut group.checkpoint.is_record, true) {
         batch.clear_objects(id.0);
@@ -269,7 +271,7 @@ fn put_own(group: &mut Group, start: u32, batch: &mut Batch) {
     let kin = kin_of(group);
     let head = StoredHead { kin, start, covered_below: group.checkpoint.covered_below };
     let coordinating = group.checkpoint.coordinating;
-    let rest = RestOf { position, coordinating, state, name: &own.name, machine: &group.machine };
+    let rest = RestOf { position: &position, coordinating, state, name: &own.name, machine: &group.machine };
     group.checkpoint.apart = put_rest(id, &head, &rest, batch);
 }
 
@@ -370,10 +372,16 @@ pub(super) fn name_of(key: &[u8]) -> Vec<u8> {
 pub(super) fn put_snapshot(group: &Group, start: u32, position: Position, machine: &mut Machine, batch: &mut Batch) {
     let id = group.id();
     match (&group.own, position) {
-        (Some(own), Position::Paxos(position)) => {
+        (Some(own), position @ (Position::Paxos(_) | Position::Chain(_))) => {
             batch.clear_objects(id.0);
-            let head = StoredHead { kin: kin_of(group), start, covered_below: group.checkpoint.covered_below };
-            let rest = RestOf { position, coordinating: false, state: group.state, name: &own.name, machine };
+            let chain = match &position {
+                Position::Chain(position) => Some(position.membership.clone()),
+                Position::Paxos(_) | Position::Register(_) => None,
+            };
+            let kin = Kin { chain, ..kin_of(group) };
+            let head = StoredHead { kin, start, covered_below: group.checkpoint.covered_below };
+            let rest =
+                RestOf { position: &position, coordinating: false, state: group.state, name: &own.name, machine };
             put_rest(id, &head, &rest, batch);
         }
         (_, position) => {

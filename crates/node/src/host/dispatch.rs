@@ -496,6 +496,7 @@ pub(super) mod tests {
             checkpoint_slots: 100,
             rest_after_us: 10_000_000,
             awake_max: 1_000,
+            turn_after_us: 10_000_000,
             tombstones_after_us: 60_000_000,
             resting_bytes_max: 1 << 20,
             forgotten: Forgotten::Nothing,

@@ -78,8 +78,4 @@ impl Host {
         }
         lines
     }
-
-    fn name_of(&self, node: NodeId) -> String {
-        self.node_name(node).unwrap_or("?").to_owned()
-    }
 }

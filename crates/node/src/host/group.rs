@@ -185,7 +185,7 @@ impl Group {
 
     /// Whether it may come to rest, and is stored as one record then.
     pub(super) fn rests(&self) -> bool {
-        self.own.is_some() && self.replica.protocol() == Protocol::Paxos
+        self.own.is_some() && !self.replica.protocol().is_register()
     }
 
     pub fn id(&self) -> GroupId {

@@ -36,7 +36,7 @@ pub(super) fn parent_of(group: GroupId) -> GroupId {
 }
 
 /// The ids of a volume's own groups.
-fn own_groups_of(volume: GroupId) -> RangeInclusive<GroupId> {
+pub(super) fn own_groups_of(volume: GroupId) -> RangeInclusive<GroupId> {
     own_group(volume, 0)..=GroupId(own_group(GroupId(volume.0 + 1), 0).0 - 1)
 }
 
@@ -121,9 +121,21 @@ impl Host {
         let group = own_group(parent, record.number);
         match self.find(group) {
             Some(index) => self.tell_led(index, &record),
+            // It is told when it wakes.
+            None if self.here.all.contains(group.0) => {}
             None => self.bear_own(volume, &Birth { name: name.to_vec(), record, state: Frozen::default() }, false),
         }
+        self.look_soon_at(group);
         self.ask_for_term(parent);
+    }
+
+    /// A group that the volume leads has come from rest: what has been decided of it since, it hears before anything else.
+    pub(super) fn tell_woken(&mut self, index: u32) {
+        let group = self.groups[index as usize].id();
+        let Some(record) = self.own.led.get(&group).map(|led| led.record.clone()) else { return };
+        self.tell_chain(index, record.membership());
+        self.lease(index);
+        self.ask_for_term(parent_of(group));
     }
 
     fn tell_led(&mut self, index: u32, record: &Record) {

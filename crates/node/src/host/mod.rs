@@ -37,6 +37,7 @@ mod requests;
 mod resting;
 mod retries;
 mod routes;
+mod shown;
 mod status;
 mod tombstones;
 mod transfer;
@@ -60,6 +61,7 @@ pub(crate) use own::is_birth;
 pub use quarantine::{Fault, PanicIn};
 pub use resting::{OwnCounts, Paused, read_paused};
 pub use routes::OwnPlace;
+pub use shown::{ChainRest, ChainView};
 pub use transfer::check_snapshot;
 
 use crate::admin_reply::AdminReply;
@@ -101,6 +103,8 @@ pub struct HostSettings {
     pub rest_after_us: u64,
     /// ... and if more than this are awake, at once.
     pub awake_max: usize,
+    /// A chain gets back the order that it was born with once all its nodes have been well for so long.
+    pub turn_after_us: u64,
     /// Tombstones of registers are collected so long after they were before.
     pub tombstones_after_us: u64,
     /// What own groups at rest may take in memory; the others are in the checkpoint store only.
@@ -171,6 +175,7 @@ enum Timer {
     Forget { index: u32, group: GroupId },
     Retry { number: u64 },
     Status { nonce: u64 },
+    Views { batch: u64 },
     Settle,
     Rest,
     Directory,
@@ -304,6 +309,8 @@ pub struct Counters {
     pub woken_from_store: u64,
     /// Configurations of chains that this node has proposed.
     pub chains_changed: u64,
+    /// Members of chains that were moved behind the tail.
+    pub chains_turned: u64,
     /// Configurations of registers that this node has begun to make ready to be retired.
     pub registers_retired: u64,
     /// Own groups that were registers, as far as a replica here told what they ended with.
@@ -529,6 +536,8 @@ impl Host {
             }
             Message::Drain { group, epoch } => self.handle_drain(from, group, epoch),
             Message::Drained { group, epoch } => self.handle_drained(from, group, epoch),
+            Message::ViewQuestion { nonce, groups } => self.handle_view_question(from, nonce, &groups),
+            Message::ViewAnswer { nonce, views } => self.handle_view_answer(from, nonce, &views),
             Message::StatusQuestion { nonce } => self.handle_status_question(from, nonce),
             Message::StatusAnswer { nonce, bytes } => self.handle_status_answer(from, nonce, bytes),
         }

@@ -6,10 +6,11 @@
 //! comes for it wakes it, with one look-up by the environment if it is paused; until that is answered what came waits, as it
 //! does for groups that are being born. See docs/decisions/0019.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use hashbrown::HashMap;
 use quorate_checkpoint::{Key, Store, StoreError};
+use quorate_protocol::chain::Chain;
 use quorate_protocol::quorum::QuorumSystem;
 use quorate_protocol::wire::{Malformed, Reader};
 use quorate_protocol::{Configuration, Cx, GroupId, Instant, NodeId};
@@ -23,7 +24,7 @@ use super::quarantine::isolate;
 use super::{Host, Timer, next_random};
 use crate::hash::FixedState;
 use crate::planted::{self, Planted};
-use crate::replica::{Position, Protocol};
+use crate::replica::{AnyReplica, Position};
 use crate::rest::{Kin, Rest, RestOf, Resting, StoredHead, glance};
 use crate::volume::{own_group, volume_of};
 
@@ -48,6 +49,8 @@ pub(super) struct OwnHere {
     /// Awake groups, more or less in the order in which they were used last.
     awake: VecDeque<(u32, GroupId)>,
     awake_count: usize,
+    /// Those of them that are chains, and their places.
+    pub(super) chains: BTreeMap<GroupId, u32>,
     is_timer_set: bool,
     /// Paused groups that are being looked up.
     sought: HashMap<GroupId, Instant, FixedState>,
@@ -93,7 +96,7 @@ impl Paused {
     pub(super) fn revive(&self, group: GroupId, me: NodeId) -> Result<(Group, u32, bool), Malformed> {
         let mut reader = Reader::new(&self.record);
         let StoredHead { kin, start, covered_below } = StoredHead::take(&mut reader)?;
-        let mut rest = Rest::decode(kin.hash_key, reader)?;
+        let mut rest = Rest::decode(&kin, reader)?;
         if rest.is_apart {
             let missing = Malformed::UnknownTag { of: "object that is not there", tag: 0 };
             let object = self.object.as_ref().ok_or(missing)?;
@@ -109,18 +112,24 @@ fn revived(id: GroupId, kin: Kin, rest: Rest, me: NodeId, covered_below: Lsn) ->
     if !kin.members.contains(&me) {
         return Err(Malformed::UnknownTag { of: "member of an own group", tag: 0 });
     }
-    let Kin { namespace, durability, hash_key, epoch, members } = kin;
+    let protocol = kin.protocol();
+    let Kin { namespace, durability, hash_key, epoch, members, chain: _ } = kin;
     let configuration = Configuration { group: id, epoch, members, quorum: QuorumSystem::Majority };
-    let mut group = Group::new(Protocol::Paxos, configuration, namespace, durability, hash_key, rest.machine, me);
+    let mut group = Group::new(protocol, configuration, namespace, durability, hash_key, rest.machine, me);
     group.own = Own::of(id, &rest.name);
     group.state = rest.state;
-    let mut position = rest.position;
-    if planted::is(Planted::WakeForgetsPromise) {
-        position.promised.number = 0;
-        position.promised.node = group.configuration.members[0];
+    let (next_slot, coordinating) = (rest.position.next_slot(), rest.coordinating);
+    match rest.position {
+        Position::Chain(position) => group.replica = AnyReplica::Chain(Box::new(Chain::resumed(position, me))),
+        Position::Paxos(mut position) => {
+            if planted::is(Planted::WakeForgetsPromise) {
+                position.promised.number = 0;
+                position.promised.node = group.configuration.members[0];
+            }
+            group.replica.restore(Position::Paxos(position));
+        }
+        Position::Register(_) => {}
     }
-    group.replica.restore(Position::Paxos(position));
-    let (next_slot, coordinating) = (rest.position.next_slot, rest.coordinating);
     group.checkpoint = CheckpointState {
         next_slot,
         covered_below,
@@ -139,6 +148,7 @@ pub(super) fn kin_of(group: &Group) -> Kin {
         hash_key: group.hash_key,
         epoch: group.configuration.epoch,
         members: group.configuration.members.clone(),
+        chain: group.replica.chain().map(|chain| chain.membership().clone()),
     }
 }
 
@@ -223,17 +233,22 @@ impl Host {
         self.index.insert(id, index);
         self.note_awake(index);
         self.arm_timers_after_apply(index);
+        self.tell_woken(index);
         self.note_quiet(index);
         index
     }
 
     /// Notes a new own group among those awake.
     pub(super) fn note_awake(&mut self, index: u32) {
-        let id = self.groups[index as usize].id();
+        let group = &self.groups[index as usize];
+        let (id, protocol) = (group.id(), group.replica.protocol());
         if volume_of(id).is_some() {
             self.here.all.insert(id.0);
             self.here.awake.push_back((index, id));
             self.here.awake_count += 1;
+            if protocol.is_chain() {
+                self.here.chains.insert(id, index);
+            }
         }
     }
 
@@ -332,7 +347,11 @@ impl Host {
             peers: &self.peers,
             nonsense_count: &mut self.counters.nonsense,
         };
-        self.groups[index as usize].replica.paxos_mut().is_some_and(|replica| replica.rest(&cx))
+        match &mut self.groups[index as usize].replica {
+            AnyReplica::Paxos(replica) => replica.rest(&cx),
+            AnyReplica::Chain(replica) => replica.is_idle(),
+            AnyReplica::Register(_) => false,
+        }
     }
 
     /// Puts a group to rest if the store holds what it is, and sees to it otherwise.
@@ -365,6 +384,8 @@ impl Host {
             && has_object
             && !group.replica.is_stopped()
             && group.replica.is_idle()
+            // Its tail may yet have to tell the parent that who joins holds everything.
+            && group.replica.chain().is_none_or(|chain| chain.membership().joining.is_none())
             && group.gathered.is_empty()
             && group.due_reads.is_empty()
             && !group.checkpoint.under_way
@@ -390,6 +411,7 @@ impl Host {
         let id = group.id();
         self.index.remove(&id);
         self.here.awake_count -= 1;
+        self.here.chains.remove(&id);
         self.silence_told.remove(&id);
         if let Some(at) = group.expiry_timer {
             self.here.expiries.insert(id, at);
@@ -400,9 +422,10 @@ impl Host {
         bytes.clear();
         self.here.resting.head(id, &kin_of(&group), &mut bytes);
         let object = group.machine.objects().and_then(|objects| objects.encoded(&own.name));
-        let Position::Paxos(position) = group.replica.position() else { return };
+        let position = group.replica.position();
         let coordinating = group.replica.is_coordinating();
-        let rest = RestOf { position, coordinating, state: group.state, name: &own.name, machine: &group.machine };
+        let rest =
+            RestOf { position: &position, coordinating, state: group.state, name: &own.name, machine: &group.machine };
         rest.encode(object.as_deref(), false, &mut bytes);
         if bytes.len() <= RESTING_BYTES_MAX {
             self.here.resting.insert(&bytes);
@@ -423,6 +446,7 @@ impl Host {
         if let Some(index) = self.index.remove(&id) {
             self.groups.remove(index as usize);
             self.here.awake_count -= 1;
+            self.here.chains.remove(&id);
         }
         self.here.resting.take(id);
         self.here.expiries.remove(&id);

@@ -56,6 +56,7 @@ impl Host {
                 Timer::Settle => self.settle(),
                 Timer::Rest => self.rest_timer_fired(),
                 Timer::Status { nonce } => self.try_finish_status(nonce, true),
+                Timer::Views { batch } => self.views_timer_fired(batch),
                 Timer::Resend => {
                     self.resend_silent();
                     self.return_old_mail();

@@ -13,7 +13,7 @@ use crate::id::{Configuration, Epoch, NodeId};
 /// - nobody is told of a configuration without a member before that member's lease has ended;
 /// - the joining node becomes a member only on the tail's word, given at the present epoch, that it holds everything
 ///   decided ([`Chain::is_extended`](super::Chain::is_extended)).
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Membership {
     pub epoch: Epoch,
     /// From head to tail.

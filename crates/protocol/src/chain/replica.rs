@@ -132,6 +132,38 @@ impl Chain {
         }
     }
 
+    /// A replica that came to rest here once it was [idle](Chain::is_idle), with all that it was on record. It lacks nothing and
+    /// waits for nobody; whoever has more to say to it says it. Records behind the position may be restored after it.
+    pub fn resumed(position: Position, me: NodeId) -> Chain {
+        let Position { next_slot, time, stopped, membership, since, established, joined } = position;
+        Chain {
+            place: membership.place(me),
+            since,
+            restored_at: Epoch(0),
+            membership,
+            me,
+            history: History::new(next_slot, time),
+            time,
+            stopped,
+            established,
+            running: false,
+            fresh: false,
+            durable: next_slot,
+            floor: next_slot,
+            ordered_from: next_slot,
+            lease_until: Instant(0),
+            extension: if joined { Extension::Joined { durable: true } } else { Extension::Copying },
+            joiner_held: Slot(0),
+            served: None,
+            connected: true,
+            linked: true,
+            asked: None,
+            retry_at: None,
+            wish: None,
+            reads: Reads::default(),
+        }
+    }
+
     /// The end of recovery. What was recovered as decided is executed by the next step; unless the replica
     /// [is idle](Chain::is_idle) it wants to be woken.
     pub fn restored(&mut self) {

@@ -99,6 +99,35 @@ fn tail_of(client: &mut redis::Connection, key: &str) -> String {
     word(&shown[at + 1]).expect("a name")
 }
 
+/// The numbers of the members of each chain, from head to tail.
+fn orders(cluster: &Cluster) -> Vec<Vec<u32>> {
+    cluster
+        .status()
+        .volumes
+        .into_iter()
+        .map(|volume| volume.members.into_iter().map(|member| member.node).collect())
+        .collect()
+}
+
+#[test]
+fn chains_get_back_their_order_once_a_node_is_back() {
+    let mut cluster = started("chain-order");
+    let born = orders(&cluster);
+    let heads = |node: u32| born.iter().filter(|members| members[0] == node).count();
+    let counts = [1, 2, 3].map(heads);
+    assert!(counts.iter().all(|&count| counts.iter().all(|&other| count <= other + 1)), "{counts:?}");
+    let mut client = cluster.client(1);
+    let _: () = client.set("key", "here").expect("written");
+    cluster.kill(0);
+    until("the chains are shorter", || orders(&cluster).iter().all(|members| members.len() == NODES - 1));
+    cluster.start_by_hand(0);
+    until("the node is in all chains again", || is_whole(&cluster));
+    assert_ne!(orders(&cluster), born, "it came back as the tail");
+    until("all chains have their order again", || orders(&cluster) == born);
+    assert_eq!(client.get::<_, String>("key").expect("read"), "here");
+    cluster.down();
+}
+
 /// The longest that a reader of chains without the killed node as tail had to wait for an answer.
 fn longest_gap(cluster: &Cluster, keys: &[String]) -> Duration {
     let mut reader = cluster.client(1);

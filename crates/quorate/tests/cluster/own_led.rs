@@ -111,6 +111,62 @@ fn an_object_is_a_chain_of_its_own_for_a_while() {
     cluster.down();
 }
 
+/// What `SHOW` tells of each member of a key's chain.
+fn positions(client: &mut Connection, key: &str) -> Vec<BTreeMap<String, Value>> {
+    let fields = show(client, &[key.to_owned()]).remove(0);
+    let Value::Array(positions) = &fields["positions"] else { panic!("no list: {fields:?}") };
+    positions.iter().map(|position| redis::from_redis_value(position.clone()).expect("fields")).collect()
+}
+
+/// What is not used for a moment is in the checkpoint store only.
+fn rest_at_once(cluster: &Cluster) {
+    for index in 0..cluster.node_count() {
+        let config = cluster.node_directory(index).join("node.toml");
+        let text = std::fs::read_to_string(&config).expect("it was written");
+        let is_said = |line: &&str| !line.starts_with("rest_after_ms") && !line.starts_with("resting_bytes");
+        let rest: String = text.lines().filter(is_said).map(|line| format!("{line}\n")).collect();
+        let text = rest.replace("[groups]\n", "[groups]\nrest_after_ms = 200\nresting_bytes = 0\n");
+        std::fs::write(&config, text).expect("written");
+    }
+}
+
+#[test]
+fn every_member_of_a_chain_says_where_it_is_awake_or_at_rest() {
+    let mut cluster = started("own-chain-rest", NODES);
+    cluster.stop_all();
+    rest_at_once(&cluster);
+    cluster.up();
+    let (mut first, mut second) = (cluster.client(0), cluster.client(1));
+    assert_eq!(ask(&mut first, "SET key 1"), Value::Okay);
+    group(&mut first, &["PROMOTE", "key", "PROTOCOL", "chain", "MEMBERS", "n3,n2,n1"]).expect("promoted");
+    let all = |client: &mut Connection, field: &str| -> Vec<String> {
+        positions(client, "key").iter().map(|position| text(&position[field]).expect("text")).collect()
+    };
+    assert_eq!(all(&mut first, "node"), ["n3", "n2", "n1"]);
+    let rests = |client: &mut Connection| all(client, "state").iter().all(|state| state == "paused");
+    for round in 1..=3 {
+        until("the chain rests", || rests(&mut second));
+        assert_eq!(ask(&mut second, "INCR key"), Value::Int(round + 1));
+        assert_eq!(ask(&mut first, "GET key"), answer(&(round + 1).to_string()));
+    }
+    let decided = all(&mut second, "decided");
+    assert!(decided.iter().all(|slot| slot == &decided[0]), "{decided:?}");
+    until("the chain rests", || rests(&mut second));
+    // A head at rest dies: whoever is left goes on, and the head comes back behind them.
+    cluster.kill(2);
+    until("the chain takes increments", || ask(&mut second, "INCR key") == Value::Int(5));
+    cluster.start_by_hand(2);
+    until("it is in the chain again", || {
+        let states = all(&mut second, "state");
+        states.len() == NODES && states.iter().all(|state| state != "no answer")
+    });
+    assert_eq!(ask(&mut first, "INCR key"), Value::Int(6));
+    cluster.stop_all();
+    cluster.up();
+    assert_eq!(ask(&mut cluster.client(0), "GET key"), answer("6"));
+    cluster.down();
+}
+
 #[test]
 fn own_chains_lose_nothing_when_their_tail_and_their_head_are_killed() {
     let mut random = Random::announced();

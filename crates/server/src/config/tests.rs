@@ -125,7 +125,9 @@ fn nodes_must_be_told_apart_and_include_this_one() {
 fn limits_and_counts_are_kept() {
     assert!(refusal("replicas = 1", "replicas = 2").contains("it can be 1 to 1"));
     assert!(refusal("volumes = 64", "volumes = 4097").contains("defaults.volumes is 4097"));
-    assert!(refusal("reads = \"lease\"", "reads = \"apportioned\"").contains("defaults.protocol"));
+    let registers = Config::EXAMPLE.replacen("protocol = \"paxos\"", "protocol = \"register\"", 1);
+    let apportioned = parse(&registers.replacen("reads = \"lease\"", "reads = \"apportioned\"", 1));
+    assert!(apportioned.expect_err("for chains").to_string().contains("defaults.protocol is \"register\""));
     assert!(refusal("clients = 10000", "clients = 0").contains("allow at least one"));
     assert!(refusal("query_buffer_bytes = 33554432", "query_buffer_bytes = 1024").contains("largest value"));
     assert!(refusal("slow_commands_max = 128", "slow_commands_max = 10001").contains("it can be 0 to 10000"));

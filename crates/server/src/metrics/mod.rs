@@ -192,6 +192,11 @@ impl Figures {
             ),
             ("quorate_reads_failed_total", "Reads that panicked.", host.reads_failed),
             ("quorate_chains_changed_total", "Configurations of chains proposed here.", host.chains_changed),
+            (
+                "quorate_chains_turned_total",
+                "Members of chains that this node has moved behind the tail to bring back their order.",
+                host.chains_turned,
+            ),
             ("quorate_reads_clean_total", "Reads that members of chains answered by themselves.", host.reads_clean),
             (
                 "quorate_register_configurations_total",

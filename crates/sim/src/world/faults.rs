@@ -197,7 +197,7 @@ impl World {
         self.healing = true;
         self.network.calm();
         self.correct_wall_clocks();
-        self.restart_panicked_chains();
+        self.restart_panicked();
         // What an idle group needs to be woken must be on disk too.
         if self.random.chance(300) {
             self.crash_all();
@@ -217,10 +217,10 @@ impl World {
         self.clients.finish(self.nodes.len());
     }
 
-    /// A chain may have come down to one member, and that one have panicked: it is back when its node starts anew, and nobody
-    /// could go on without it.
-    fn restart_panicked_chains(&mut self) {
-        if !self.settings.protocol.is_chain() {
+    /// A chain may have come down to one member, or a register's quorums need one, and that one have panicked: it is back when
+    /// its node starts anew, and nobody could go on without it.
+    fn restart_panicked(&mut self) {
+        if !self.settings.protocol.is_chain() && !self.settings.led_groups {
             return;
         }
         let panicked = self.panics.values().filter(|(node, life)| self.nodes[*node].life == *life);

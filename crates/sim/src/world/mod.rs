@@ -58,6 +58,8 @@ pub struct Settings {
     /// Slots of a group after which it is checkpointed.
     pub checkpoint_slots: u64,
     pub rest: Rest,
+    /// Chains get back the order that they were born with once all has been well for so long.
+    pub turn_after_us: u64,
     pub groups: Groups,
     /// The mean time between two wishes to give an object a group of its own, or to take that away.
     pub moves_mean_ms: Option<u64>,
@@ -93,6 +95,7 @@ impl Settings {
             partitions_min: 5,
             checkpoint_slots: *random.pick(&[50, 200, 1000]),
             rest: Rest::of_seed(seed),
+            turn_after_us: *Random::new(seed ^ 0x7124).pick(&[0, 100_000, 1_000_000]),
             groups,
             moves_mean_ms,
             lone_groups: moves_mean_ms.is_some() && seed.is_multiple_of(2),
@@ -268,6 +271,7 @@ pub struct Sometimes {
     pub woken_from_store: u64,
     pub returned: u64,
     pub chains_changed: u64,
+    pub chains_turned: u64,
     pub read_by_member: u64,
     pub registers_retired: u64,
     pub registers_ended: u64,
@@ -277,7 +281,7 @@ pub struct Sometimes {
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 26] {
+    pub fn counts(&self) -> [(&'static str, u64); 27] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -300,6 +304,7 @@ impl Sometimes {
             ("an own group woke from the store", self.woken_from_store),
             ("an own group ended", self.returned),
             ("a chain was changed", self.chains_changed),
+            ("a member of a chain was moved behind the tail", self.chains_turned),
             ("a member of a chain answered a read by itself", self.read_by_member),
             ("a configuration of registers was made ready to be retired", self.registers_retired),
             ("an own group that was a register told what it ended with", self.registers_ended),
@@ -330,6 +335,7 @@ impl Sometimes {
         self.woken_from_store += more.woken_from_store;
         self.returned += more.returned;
         self.chains_changed += more.chains_changed;
+        self.chains_turned += more.chains_turned;
         self.read_by_member += more.read_by_member;
         self.registers_retired += more.registers_retired;
         self.registers_ended += more.registers_ended;

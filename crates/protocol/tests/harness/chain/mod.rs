@@ -381,6 +381,20 @@ impl World {
         node.disk.log.retain(|record| record.entry().is_some_and(|(slot, _)| slot >= next_slot));
     }
 
+    /// A replica with nothing in hand comes to rest, and is woken again.
+    pub fn rest_and_wake(&mut self, id: NodeId) {
+        let may_rest = |chain: &&Chain| chain.is_idle() && !chain.is_stopped() && chain.membership().joining.is_none();
+        if !self.is_up(id) || self.replica(id).filter(may_rest).is_none() {
+            return;
+        }
+        self.checkpoint(id);
+        let node = self.node_mut(id);
+        let position = node.replica.as_ref().map(Chain::position);
+        node.replica = position.map(|position| Chain::resumed(position, id));
+        node.wishes.clear();
+        self.say(&format!("{id} comes to rest and is woken"));
+    }
+
     /// The first `written` of the records that were not synced are on disk all the same.
     pub fn crash(&mut self, id: NodeId, written: usize) {
         let node = self.node_mut(id);
