@@ -37,6 +37,10 @@ pub enum Planted {
     AnyEpochConfirmed,
     /// A chain's head does not look for a command among its updates in flight before it executes it.
     AheadForgetsOutcomes,
+    /// A member of a chain that is to stand behind the tail is left out while it may answer reads.
+    TurnedWhileBound,
+    /// An own chain comes to rest with updates in flight.
+    ChainRestsInFlight,
     /// A write to a register that one member may have carried out is asked of another.
     RegisterAskedElsewhere,
     /// A member carries out a write that was meant for an earlier start of its node.
@@ -55,7 +59,8 @@ pub enum Planted {
 
 impl Planted {
     /// In chains.
-    pub const IN_CHAIN: [Planted; 2] = [Planted::AnyEpochConfirmed, Planted::AheadForgetsOutcomes];
+    pub const IN_CHAIN: [Planted; 3] =
+        [Planted::AnyEpochConfirmed, Planted::AheadForgetsOutcomes, Planted::TurnedWhileBound];
 
     /// In registers.
     pub const IN_REGISTER: [Planted; 4] = [
@@ -66,8 +71,12 @@ impl Planted {
     ];
 
     /// In own groups that their volume leads.
-    pub const IN_LED: [Planted; 3] =
-        [Planted::OwnRegisterUnbound, Planted::OwnRegisterOutOfTurn, Planted::CompletedByOne];
+    pub const IN_LED: [Planted; 4] = [
+        Planted::OwnRegisterUnbound,
+        Planted::OwnRegisterOutOfTurn,
+        Planted::CompletedByOne,
+        Planted::ChainRestsInFlight,
+    ];
 
     pub const ALL: [Planted; 14] = [
         Planted::SessionForgotten,

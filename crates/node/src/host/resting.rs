@@ -261,7 +261,9 @@ impl Host {
     pub(super) fn note_quiet(&mut self, index: u32) {
         let now = self.clock.now();
         let Some(group) = self.groups.get_mut(index as usize) else { return };
-        if group.rests() && group.replica.is_idle() && !std::mem::replace(&mut group.is_quiet, true) {
+        let is_idle = group.replica.is_idle()
+            || planted::is(Planted::ChainRestsInFlight) && group.replica.protocol().is_chain();
+        if group.rests() && is_idle && !std::mem::replace(&mut group.is_quiet, true) {
             self.here.quiet.push_back((now, index, group.configuration.group));
         }
     }
@@ -383,7 +385,8 @@ impl Host {
             // An object that is gone, or a last command, is yet to be told of.
             && has_object
             && !group.replica.is_stopped()
-            && group.replica.is_idle()
+            && (group.replica.is_idle()
+                || planted::is(Planted::ChainRestsInFlight) && group.replica.protocol().is_chain())
             // Its tail may yet have to tell the parent that who joins holds everything.
             && group.replica.chain().is_none_or(|chain| chain.membership().joining.is_none())
             && group.gathered.is_empty()

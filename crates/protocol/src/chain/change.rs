@@ -106,6 +106,8 @@ impl Chain {
         self.connected = self.predecessor().is_none();
         self.linked = false;
         self.asked = None;
+        self.told = (Instant(0), self.history.decided());
+        self.tell_at = None;
     }
 
     /// A head that is removed does not know what becomes of what it has ordered.

@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use super::replica::RETRY_US;
+use super::replica::{ACKNOWLEDGE_SLOTS, ACKNOWLEDGE_US, RETRY_US};
 use super::{Body, Chain, Place, Record};
 use crate::effect::{Cx, Effect, Effects};
 use crate::id::{NodeId, Slot, Value};
@@ -50,7 +50,7 @@ impl Chain {
             self.ask(cx, out);
         } else if slot < self.history.received() {
             // Sent again, because what became of it is not known there.
-            self.tell_progress(out);
+            self.tell_progress(cx, out);
         } else if !self.has_stop() {
             self.receive_update(value, out);
             self.keep(out);
@@ -83,7 +83,7 @@ impl Chain {
         }
         self.learn(cx, frontier, out);
         if wants_news {
-            self.tell_progress(out);
+            self.tell_progress(cx, out);
         }
     }
 
@@ -119,21 +119,36 @@ impl Chain {
         }
         self.retry_at = Some(cx.now.after_us(RETRY_US));
         self.advance(out);
-        self.tell_decided(out);
+        self.tell_decided_soon(cx, out);
     }
 
-    pub(super) fn tell_decided(&self, out: &mut Effects<Chain>) {
-        if let (Place::Member(_), Some(predecessor)) = (self.place, self.predecessor()) {
-            out.send(predecessor, self.message(Body::Acknowledge { frontier: self.history.decided() }));
+    /// More is decided: the predecessor is told, at once if it was not told a moment ago.
+    pub(super) fn tell_decided_soon(&mut self, cx: &Cx<'_>, out: &mut Effects<Chain>) {
+        let (told_at, told) = self.told;
+        let at = told_at.after_us(ACKNOWLEDGE_US);
+        let is_urgent = self.stopped || self.history.decided().0 - told.0 >= ACKNOWLEDGE_SLOTS;
+        if at <= cx.now || is_urgent {
+            self.tell_decided(cx, out);
+        } else if matches!(self.place, Place::Member(_)) && self.predecessor().is_some() {
+            self.tell_at.get_or_insert(at);
         }
     }
 
-    fn tell_progress(&self, out: &mut Effects<Chain>) {
+    pub(super) fn tell_decided(&mut self, cx: &Cx<'_>, out: &mut Effects<Chain>) {
+        self.tell_at = None;
+        if let (Place::Member(_), Some(predecessor)) = (self.place, self.predecessor()) {
+            let frontier = self.history.decided();
+            self.told = (cx.now, frontier);
+            out.send(predecessor, self.message(Body::Acknowledge { frontier }));
+        }
+    }
+
+    fn tell_progress(&mut self, cx: &Cx<'_>, out: &mut Effects<Chain>) {
         match (self.place, self.predecessor()) {
             (Place::Joining, Some(tail)) => {
                 out.send(tail, self.message(Body::Held { next_slot: self.durable }));
             }
-            _ => self.tell_decided(out),
+            _ => self.tell_decided(cx, out),
         }
     }
 

@@ -13,6 +13,10 @@ use crate::planted::{self, Planted};
 
 /// What was not answered is said again.
 pub(super) const RETRY_US: u64 = 200_000;
+/// Acknowledgements follow each other no faster: each says how far everything is decided, and nobody's answer waits for one ...
+pub(super) const ACKNOWLEDGE_US: u64 = 10_000;
+/// ... unless so many updates would be kept for it.
+pub(super) const ACKNOWLEDGE_SLOTS: u64 = 256;
 /// To a neighbour that is suspected, because only a new configuration is of use then.
 const RETRY_SUSPECTED_US: u64 = 2_000_000;
 
@@ -53,6 +57,10 @@ pub struct Chain {
     /// Which slot was asked for, and when.
     pub(super) asked: Option<(Slot, Instant)>,
     pub(super) retry_at: Option<Instant>,
+    /// When the predecessor was last told how far everything is decided, and how far that was.
+    pub(super) told: (Instant, Slot),
+    /// When it will be told.
+    pub(super) tell_at: Option<Instant>,
     /// The earliest wish to be woken that the host still has.
     wish: Option<Instant>,
     pub(super) reads: Reads,
@@ -127,6 +135,8 @@ impl Chain {
             linked: is_member,
             asked: None,
             retry_at: None,
+            told: (Instant(0), next_slot),
+            tell_at: None,
             wish: None,
             reads: Reads::default(),
         }
@@ -159,6 +169,8 @@ impl Chain {
             linked: true,
             asked: None,
             retry_at: None,
+            told: (Instant(0), next_slot),
+            tell_at: None,
             wish: None,
             reads: Reads::default(),
         }
@@ -223,7 +235,7 @@ impl Chain {
 
     /// Whether nothing is in flight and nothing waits.
     pub fn is_idle(&self) -> bool {
-        self.history.len() == 0 && !self.is_waiting() && !self.fresh
+        self.history.len() == 0 && !self.is_waiting() && !self.fresh && self.tell_at.is_none()
     }
 
     /// What the next proposal will get if it is made with the same `cx`, or why it will be refused. The head computes an
@@ -409,6 +421,9 @@ impl Chain {
     }
 
     fn on_woken(&mut self, cx: &mut Cx<'_>, out: &mut Effects<Chain>) {
+        if self.tell_at.is_some_and(|at| at <= cx.now) {
+            self.tell_decided(cx, out);
+        }
         if self.retry_at.is_none_or(|at| cx.now < at) {
             return;
         }
@@ -424,11 +439,12 @@ impl Chain {
 
     /// A later wish waits for the earlier one that the host still has: it wakes us, and we wish again.
     pub(super) fn settle(&mut self, cx: &Cx<'_>, out: &mut Effects<Chain>) {
-        if !self.is_waiting() {
+        if self.is_waiting() {
+            self.retry_at.get_or_insert(cx.now.after_us(RETRY_US));
+        } else {
             self.retry_at = None;
-            return;
         }
-        let deadline = *self.retry_at.get_or_insert(cx.now.after_us(RETRY_US));
+        let Some(deadline) = self.retry_at.into_iter().chain(self.tell_at).min() else { return };
         if self.wish.is_none_or(|wish| deadline < wish || wish <= cx.now) {
             self.wish = Some(deadline);
             out.list.push(Effect::WakeAt(deadline));
@@ -492,6 +508,6 @@ mod tests {
 
     #[test]
     fn a_quiet_chain_is_small_and_allocates_nothing() {
-        assert!(size_of::<Chain>() <= 320, "{}", size_of::<Chain>());
+        assert!(size_of::<Chain>() <= 344, "{}", size_of::<Chain>());
     }
 }

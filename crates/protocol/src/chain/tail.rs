@@ -31,7 +31,7 @@ impl Chain {
         if self.history.decide_below(frontier) {
             self.retry_at = Some(cx.now.after_us(RETRY_US));
             self.advance(out);
-            self.tell_decided(out);
+            self.tell_decided_soon(cx, out);
         }
         // What it took over from a tail before it may have been answered, too.
         let floor = if planted::is(Planted::ChainJoinedBelowFloor) { Slot(0) } else { self.floor };
