@@ -21,6 +21,32 @@ pub struct FaultCounts {
     pub panics: u32,
 }
 
+/// A fault that is planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strike {
+    /// Counted from when clients have been at work for two seconds.
+    pub after_us: u64,
+    /// Counted from 0.
+    pub node: usize,
+    pub blow: Blow,
+}
+
+/// It is over after two seconds, longer than anybody waits for a node before it is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blow {
+    Crash,
+    PowerCut,
+    Pause,
+    /// From all other nodes; its clients stay with it.
+    Isolate,
+}
+
+impl Blow {
+    pub const ALL: [Blow; 4] = [Blow::Crash, Blow::PowerCut, Blow::Pause, Blow::Isolate];
+}
+
+const BLOW_LASTS_US: u64 = 2_000_000;
+
 /// Before the next wall clock is set wrong, all are right for this long.
 const WALLS_RIGHT_US: u64 = 2_500_000;
 
@@ -68,6 +94,26 @@ impl World {
         self.plan(next_us, Event::Fault);
     }
 
+    pub(super) fn strike_at(&mut self, strike: Strike) {
+        let Strike { node, blow, .. } = strike;
+        match blow {
+            Blow::Crash | Blow::PowerCut => self.crash_for(node, blow == Blow::PowerCut, BLOW_LASTS_US),
+            Blow::Pause => self.pause_for(node, BLOW_LASTS_US),
+            Blow::Isolate => {
+                self.faults.partitions += 1;
+                self.isolate(node);
+                self.plan(BLOW_LASTS_US, Event::Heal);
+            }
+        }
+    }
+
+    fn isolate(&mut self, alone: usize) {
+        for other in (0..self.nodes.len()).filter(|&other| other != alone) {
+            self.network.block(alone, other);
+            self.network.block(other, alone);
+        }
+    }
+
     fn pick_node(&mut self) -> usize {
         self.random.below(self.nodes.len() as u64) as usize
     }
@@ -76,14 +122,21 @@ impl World {
         if !self.nodes[node].is_up() {
             return;
         }
-        self.faults.crashes += 1;
-        self.faults.power_cuts += u32::from(power);
-        self.stop_node(node, power);
         let down_us = if self.random.chance(500) {
             self.random.range(1_000..50_000)
         } else {
             self.random.range(100_000..4_000_000)
         };
+        self.crash_for(node, power, down_us);
+    }
+
+    fn crash_for(&mut self, node: usize, power: bool, down_us: u64) {
+        if !self.nodes[node].is_up() {
+            return;
+        }
+        self.faults.crashes += 1;
+        self.faults.power_cuts += u32::from(power);
+        self.stop_node(node, power);
         self.plan(down_us, Event::Restart { node });
     }
 
@@ -108,10 +161,7 @@ impl World {
             // One node is alone.
             0 => {
                 let alone = self.pick_node();
-                for other in (0..nodes).filter(|&other| other != alone) {
-                    self.network.block(alone, other);
-                    self.network.block(other, alone);
-                }
+                self.isolate(alone);
             }
             // Two sides.
             1 => {
@@ -167,9 +217,16 @@ impl World {
         if self.nodes[node].paused || !self.nodes[node].is_up() {
             return;
         }
+        let lasts_us = self.random.range(10_000..1_500_000);
+        self.pause_for(node, lasts_us);
+    }
+
+    fn pause_for(&mut self, node: usize, lasts_us: u64) {
+        if self.nodes[node].paused || !self.nodes[node].is_up() {
+            return;
+        }
         self.faults.pauses += 1;
         self.nodes[node].paused = true;
-        let lasts_us = self.random.range(10_000..1_500_000);
         self.plan(lasts_us, Event::Resume { node });
     }
 

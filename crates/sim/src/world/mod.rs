@@ -22,7 +22,7 @@ use crate::property::agreement::Agreement;
 use crate::random::Random;
 use crate::workload::Shape;
 
-pub use faults::FaultCounts;
+pub use faults::{Blow, FaultCounts, Strike};
 pub use network::Network;
 pub use node::Node;
 
@@ -31,6 +31,8 @@ use clients::Clients;
 /// Wall time, in milliseconds, at the world's time 0.
 pub const ORIGIN_MS: u64 = 1_700_000_000_000;
 
+/// Until then nothing goes wrong.
+const FAULTS_FROM_US: u64 = 3_000_000;
 const CLIENTS: u32 = 12;
 /// Of a chain, what a call of unknown fate does may come late: with more of them at once nobody could judge that.
 const CLIENTS_OF_LED: u32 = 8;
@@ -69,6 +71,8 @@ pub struct Settings {
     pub led_groups: bool,
     /// How many more objects have groups of their own, on and off, that no client asks for.
     pub crowd: u32,
+    /// What goes wrong, in place of whatever the seed stands for.
+    pub strikes: Option<Vec<Strike>>,
 }
 
 impl Settings {
@@ -101,6 +105,7 @@ impl Settings {
             lone_groups: moves_mean_ms.is_some() && seed.is_multiple_of(2),
             led_groups,
             crowd: if seed % 16 == 5 { 2_000 } else { 0 },
+            strikes: None,
         }
     }
 }
@@ -230,6 +235,7 @@ enum Event {
         client: usize,
     },
     Fault,
+    Strike(Strike),
     Move,
     Crowd,
     Restart {
@@ -408,7 +414,12 @@ impl World {
         for client in 0..world.clients.count() {
             world.plan(1_000_000, Event::Client { client });
         }
-        world.plan(3_000_000, Event::Fault);
+        match world.settings.strikes.clone() {
+            None => world.plan(FAULTS_FROM_US, Event::Fault),
+            Some(strikes) => {
+                strikes.into_iter().for_each(|strike| world.plan(FAULTS_FROM_US + strike.after_us, Event::Strike(strike)));
+            }
+        }
         world.plan(1_000_000, Event::Move);
         world.plan(1_200_000, Event::Crowd);
         world
@@ -440,6 +451,7 @@ impl World {
             Event::LookedUp { node, life, group } => self.finish_lookup(node, life, group),
             Event::Client { client } => self.wake_client(client),
             Event::Fault => self.strike(),
+            Event::Strike(strike) => self.strike_at(strike),
             Event::Move => self.move_an_object(),
             Event::Crowd => self.move_the_crowd(),
             Event::Restart { node } => self.restart_node(node),
