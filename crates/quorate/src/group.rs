@@ -6,11 +6,9 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use quorate_node::quorum::Quorum;
 use quorate_node::replica::Protocol;
-use quorate_node::root::NAMESPACE_NUMBER_MAX;
 
-use crate::client::{Client, Endpoint};
 use crate::failure::Failure;
-use crate::keys::Keys;
+use crate::keys::{Keys, Place};
 use crate::namespace::parse_quorum;
 use crate::output::say;
 
@@ -33,10 +31,7 @@ const EXAMPLES: &str = "Examples:
 #[command(disable_help_flag = true, after_help = EXAMPLES)]
 pub(crate) struct Options {
     #[command(flatten)]
-    endpoint: Endpoint,
-    /// The namespace that the keys are in
-    #[arg(short = 'n', long, global = true, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=i64::from(NAMESPACE_NUMBER_MAX)))]
-    namespace: u32,
+    place: Place,
     #[command(subcommand)]
     command: Command,
 }
@@ -102,7 +97,7 @@ struct Plan {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
-    let mut client = Client::connect_to_namespace(&options.endpoint, options.namespace)?;
+    let mut client = options.place.connect()?;
     if let Command::Move { name, members, quorum } = &options.command {
         client.ask(&move_request(name, members, *quorum))?;
         say("OK");

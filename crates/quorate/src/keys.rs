@@ -5,14 +5,31 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use quorate_node::root::NAMESPACE_NUMBER_MAX;
 use quorate_resp::Value;
 
-use crate::client::Client;
+use crate::client::{Client, Endpoint};
 use crate::failure::{Context, Failure};
 use crate::output::{complain, fields, say};
 
 /// Names in one command; a file may have any number.
 const NAMES_PER_COMMAND: usize = 10_000;
+
+/// The node that is asked, and where the keys are.
+#[derive(Debug, Args)]
+pub(crate) struct Place {
+    #[command(flatten)]
+    endpoint: Endpoint,
+    /// The namespace that the keys are in
+    #[arg(short = 'n', long, global = true, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=i64::from(NAMESPACE_NUMBER_MAX)))]
+    namespace: u32,
+}
+
+impl Place {
+    pub(crate) fn connect(&self) -> Result<Client, Failure> {
+        Client::connect_to_namespace(&self.endpoint, self.namespace)
+    }
+}
 
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]

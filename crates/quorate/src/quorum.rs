@@ -3,11 +3,10 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use quorate_node::root::{NAMESPACE_NUMBER_MAX, REGISTER_REPLICAS_MAX};
+use quorate_node::root::REGISTER_REPLICAS_MAX;
 
-use crate::client::{Client, Endpoint};
 use crate::failure::Failure;
-use crate::keys::Keys;
+use crate::keys::{Keys, Place};
 
 const EXAMPLES: &str = "Examples:
   quorate group promote hot --protocol register    a register of its own, decided on by majorities
@@ -25,10 +24,7 @@ The sizes of a namespace of registers are changed by `quorate namespace set N --
 #[command(disable_help_flag = true, after_help = EXAMPLES)]
 pub(crate) struct Options {
     #[command(flatten)]
-    endpoint: Endpoint,
-    /// The namespace that the keys are in
-    #[arg(short = 'n', long, global = true, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=i64::from(NAMESPACE_NUMBER_MAX)))]
-    namespace: u32,
+    place: Place,
     #[command(subcommand)]
     command: Command,
 }
@@ -58,7 +54,7 @@ fn size() -> clap::builder::RangedI64ValueParser<u8> {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
-    let mut client = Client::connect_to_namespace(&options.endpoint, options.namespace)?;
+    let mut client = options.place.connect()?;
     let (action, keys, sizes) = words_of(&options.command);
     keys.ask(&mut client, &action, &sizes)
 }
