@@ -13,6 +13,7 @@ use quorate_protocol::{Epoch, GroupId, Instant, NodeId, Slot, Stamp, chain, paxo
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::host::{ChainRest, ChainView};
+use crate::members::{Reconfigured, Told, Wanted};
 use crate::replica::AnyMessage;
 
 /// The layout that this release speaks.
@@ -139,6 +140,20 @@ pub enum Message<'a> {
         nonce: u64,
         views: Vec<ChainView>,
     },
+    /// Who is in a register group whose members decide, as far as the sender knows. Whoever knows more says so.
+    Members(Told),
+    /// To a member of such a group: have this decided. `nonce` names the question, in this start of the sender.
+    Reconfigure {
+        group: GroupId,
+        start: u32,
+        nonce: u64,
+        wanted: Wanted,
+    },
+    Reconfigured {
+        start: u32,
+        nonce: u64,
+        outcome: Reconfigured,
+    },
     StatusQuestion {
         nonce: u64,
     },
@@ -254,8 +269,11 @@ mod kind {
     pub(super) const REGISTER: u8 = 17;
     pub(super) const DRAIN: u8 = 18;
     pub(super) const DRAINED: u8 = 19;
-    pub(super) const VIEW_QUESTION: u8 = 20;
-    pub(super) const VIEW_ANSWER: u8 = 21;
+    pub(super) const VIEW_QUESTION: u8 = 23;
+    pub(super) const VIEW_ANSWER: u8 = 24;
+    pub(super) const MEMBERS: u8 = 20;
+    pub(super) const RECONFIGURE: u8 = 21;
+    pub(super) const RECONFIGURED: u8 = 22;
 }
 
 /// Why bytes are not a frame. The link they came by is of no use any more.
@@ -415,6 +433,23 @@ impl Message<'_> {
                 out.extend_from_slice(&part.to_le_bytes());
                 kind::SNAPSHOT_TAKEN
             }
+            Message::Members(told) => {
+                told.encode(out);
+                kind::MEMBERS
+            }
+            Message::Reconfigure { group, start, nonce, wanted } => {
+                out.extend_from_slice(&group.0.to_le_bytes());
+                out.extend_from_slice(&start.to_le_bytes());
+                out.extend_from_slice(&nonce.to_le_bytes());
+                wanted.encode(out);
+                kind::RECONFIGURE
+            }
+            Message::Reconfigured { start, nonce, outcome } => {
+                out.extend_from_slice(&start.to_le_bytes());
+                out.extend_from_slice(&nonce.to_le_bytes());
+                outcome.encode(out);
+                kind::RECONFIGURED
+            }
             Message::Silent { group, epoch } => {
                 head(group, epoch, out);
                 kind::SILENT
@@ -544,6 +579,16 @@ fn decode_body(kind: u8, body: &[u8]) -> Result<Option<Message<'_>>, Malformed> 
             let (group, epoch) = (GroupId(r.u64()?), Epoch(r.u32()?));
             Message::Replica { group, epoch, message: AnyMessage::Chain(chain::Message::decode(r)?) }
         }
+        kind::MEMBERS => Message::Members(Told::decode(r)?),
+        kind::RECONFIGURE => Message::Reconfigure {
+            group: GroupId(r.u64()?),
+            start: r.u32()?,
+            nonce: r.u64()?,
+            wanted: Wanted::decode(r)?,
+        },
+        kind::RECONFIGURED => {
+            Message::Reconfigured { start: r.u32()?, nonce: r.u64()?, outcome: Reconfigured::decode(r)? }
+        }
         kind::DRAIN => Message::Drain { group: GroupId(r.u64()?), epoch: Epoch(r.u32()?) },
         kind::DRAINED => Message::Drained { group: GroupId(r.u64()?), epoch: Epoch(r.u32()?) },
         kind::REGISTER => {
@@ -645,93 +690,4 @@ impl Bounce {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const HEADER: Header =
-        Header { node: NodeId(2), start: 3, sequence: 6, stamp: Stamp(4), wall: Stamp(8), directory: 5 };
-
-    fn frame(messages: &[Message<'_>]) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        messages.iter().for_each(|message| message.encode(&mut bytes));
-        let mut frame = Vec::new();
-        encode_frame(&HEADER, &bytes, &mut frame);
-        frame
-    }
-
-    fn every_message() -> Vec<Message<'static>> {
-        let (group, epoch) = (GroupId(9), Epoch(1));
-        vec![
-            Message::Peers(peers::Message::Heartbeat { sent_at: quorate_protocol::Instant(1) }),
-            Message::Peers(peers::Message::Grant { sent_at: quorate_protocol::Instant(1), number: 2 }),
-            Message::Request { group, epoch, access: Access::ReadQuorum, envelope: b"envelope" },
-            Message::Reply {
-                start: 1,
-                number: 2,
-                position: Position { slot: Slot(3), acknowledgers: 5 },
-                outcome: b"",
-            },
-            Message::Bounced { start: 1, number: 2, why: Bounce::NotCoordinator { coordinator: Some(NodeId(3)) } },
-            Message::Bounced { start: 1, number: 2, why: Bounce::NotCoordinator { coordinator: None } },
-            Message::Bounced { start: 1, number: 2, why: Bounce::Stopped },
-            Message::Bounced { start: 1, number: 2, why: Bounce::Silent },
-            Message::Silent { group, epoch },
-            Message::Bounced { start: 1, number: 2, why: Bounce::OutOfMemory },
-            Message::Snapshot { group, epoch, next_slot: 7, part: 1, last: true, bytes: b"part" },
-            Message::SnapshotTaken { group, epoch, next_slot: 7, part: 1 },
-            Message::ViewQuestion { nonce: 4, groups: vec![group, GroupId(10)] },
-            Message::ViewAnswer {
-                nonce: 4,
-                views: vec![ChainView {
-                    group,
-                    rest: ChainRest::Idle,
-                    epoch,
-                    received: Slot(7),
-                    decided: Slot(6),
-                    lease_us: 5,
-                }],
-            },
-            Message::StatusQuestion { nonce: 4 },
-            Message::StatusAnswer { nonce: 4, bytes: b"status" },
-        ]
-    }
-
-    #[test]
-    fn every_message_survives_a_frame() {
-        let sent = every_message();
-        let frame = frame(&sent);
-        assert_eq!(frame_length(&frame), Ok(Some(frame.len())));
-        let (header, bytes) = decode_frame(&frame).unwrap();
-        assert_eq!(header, HEADER);
-        let received: Vec<String> = messages(bytes).map(|message| format!("{:?}", message.unwrap())).collect();
-        assert_eq!(received, sent.iter().map(|message| format!("{message:?}")).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn a_flipped_bit_anywhere_is_noticed() {
-        let frame = frame(&every_message());
-        for at in LENGTH_BYTES..frame.len() {
-            let mut damaged = frame.clone();
-            damaged[at] ^= 4;
-            assert!(decode_frame(&damaged).is_err(), "byte {at}");
-        }
-    }
-
-    #[test]
-    fn a_kind_from_the_future_is_passed_over() {
-        let mut bytes = vec![200, 2, 0, 0, 0, 1, 2];
-        Message::StatusQuestion { nonce: 4 }.encode(&mut bytes);
-        let received: Vec<_> = messages(&bytes).collect();
-        assert!(matches!(received[..], [Ok(Message::StatusQuestion { nonce: 4 })]), "{received:?}");
-    }
-
-    #[test]
-    fn a_frame_is_awaited_whole_and_a_monstrous_one_refused() {
-        let frame = frame(&every_message());
-        for length in 0..frame.len() {
-            assert_eq!(frame_length(&frame[..length]), Ok(None));
-        }
-        let monstrous = ((FRAME_BYTES_MAX + 1) as u32).to_le_bytes();
-        assert_eq!(frame_length(&monstrous), Err(FrameError::TooLong(FRAME_BYTES_MAX + 1)));
-    }
-}
+mod tests;

@@ -17,6 +17,7 @@ mod hash;
 pub mod host;
 pub mod inspect;
 mod machine;
+pub mod members;
 mod number;
 mod outbox;
 mod own_groups;

@@ -55,6 +55,10 @@ pub enum Planted {
     OwnRegisterOutOfTurn,
     /// A volume gives up what own groups begin with as soon as one member has it.
     CompletedByOne,
+    /// Where members decide: a member goes that only the newest configuration does not name ...
+    MemberLeavesEarly,
+    /// ... and is born again, in an epoch of which it has forgotten what it said.
+    MemberBornAgain,
 }
 
 impl Planted {
@@ -77,6 +81,9 @@ impl Planted {
         Planted::CompletedByOne,
         Planted::ChainRestsInFlight,
     ];
+
+    /// In registers whose members decide.
+    pub const IN_SUCCESSION: [Planted; 2] = [Planted::MemberLeavesEarly, Planted::MemberBornAgain];
 
     pub const ALL: [Planted; 14] = [
         Planted::SessionForgotten,

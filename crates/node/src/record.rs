@@ -37,6 +37,14 @@ impl GroupRecord {
         record
     }
 
+    /// Of registers that stand in these configurations.
+    pub(crate) fn of_stages(group: GroupId, stages: Vec<Stage>) -> GroupRecord {
+        let newest = stages.last().map(|stage| &stage.configuration);
+        let members: Vec<u32> = newest.iter().flat_map(|newest| newest.members.iter().map(|node| node.0)).collect();
+        let epoch = newest.map_or(0, |newest| newest.epoch.0);
+        GroupRecord { group: group.0, epoch, home: members.clone(), members, joining: None, stages: Stages(stages) }
+    }
+
     pub fn member_ids(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.members.iter().copied().map(NodeId)
     }
@@ -134,4 +142,14 @@ impl GroupRecord {
     pub fn quorum(&self) -> Quorum {
         self.stages.0.last().map_or(Quorum::Majority, |stage| Quorum::of_system(stage.configuration.quorum))
     }
+}
+
+/// How far along the sequence of configurations somebody is who knows these: what is retired counts beside what is decided.
+pub(crate) fn standing(stages: &[Stage]) -> Option<(Epoch, Epoch)> {
+    Some((stages.last()?.epoch(), stages.first()?.epoch()))
+}
+
+/// Whether whoever knows these configurations of a group knows more than who knows those.
+pub(crate) fn is_ahead(stages: &[Stage], of: &[Stage]) -> bool {
+    standing(stages) > standing(of)
 }

@@ -13,7 +13,7 @@ use quorate_protocol::wire::Malformed;
 use quorate_protocol::{Epoch, GroupId, NodeId};
 use serde::{Deserialize, Serialize};
 
-use crate::quorum::Quorum;
+use crate::quorum::{Quorum, Stages};
 pub use crate::record::GroupRecord;
 use crate::replica::Protocol;
 pub use registers::check_quorum;
@@ -72,6 +72,8 @@ pub struct Settings {
     pub quorum: Quorum,
     /// Of registers: no configuration survives fewer crashes.
     pub tolerance: u8,
+    /// Of registers.
+    pub authority: Authority,
 }
 
 impl Default for Settings {
@@ -85,6 +87,7 @@ impl Default for Settings {
             protocol: Protocol::Paxos,
             quorum: Quorum::Majority,
             tolerance: 0,
+            authority: Authority::Parent,
         }
     }
 }
@@ -123,6 +126,36 @@ pub enum Groups {
     Volumes,
     /// Every object is given a group of its own when it is first written.
     Own,
+}
+
+/// Who decides the configurations of a namespace's groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Authority {
+    /// The root.
+    Parent,
+    /// The members of the one register group that the namespace is. The root's record is of those that it was made with, or of
+    /// later ones that it was told of.
+    Members,
+}
+
+impl Authority {
+    pub const ALL: [Authority; 2] = [Authority::Parent, Authority::Members];
+
+    pub const fn word(self) -> &'static str {
+        match self {
+            Authority::Parent => "parent",
+            Authority::Members => "members",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Authority> {
+        Authority::ALL.into_iter().find(|authority| authority.word().eq_ignore_ascii_case(word))
+    }
+
+    pub fn is_members(self) -> bool {
+        self == Authority::Members
+    }
 }
 
 impl Groups {
@@ -190,6 +223,8 @@ pub enum RootCommand {
     CreateNamespace {
         number: u32,
         settings: Settings,
+        /// Where members decide, those that are named; none for as many as `settings` says.
+        members: Vec<u32>,
     },
     /// Changes what can change while a namespace lives.
     SetNamespace {
@@ -229,6 +264,11 @@ pub enum RootCommand {
         group: u64,
         epoch: u32,
     },
+    /// Where members decide, what they have decided: for nodes that hear of the group from the root alone.
+    NoteMembers {
+        group: u64,
+        stages: Stages,
+    },
 }
 
 impl RootCommand {
@@ -247,7 +287,7 @@ impl RootState {
     pub fn bootstrap(mut nodes: Vec<NodeRecord>, defaults: Settings, seed: u64) -> RootState {
         nodes.sort_by_key(|node| node.id);
         let mut root = RootState { version: 1, nodes, namespaces: BTreeMap::new(), group_next: ROOT.0 + 1 };
-        root.create(0, defaults, seed);
+        root.create(0, defaults, &[], seed);
         root
     }
 
@@ -267,7 +307,9 @@ impl RootState {
     pub fn execute(&mut self, command: &RootCommand, seed: u64) -> Outcome {
         match command {
             RootCommand::Read { .. } => self.read(command),
-            RootCommand::CreateNamespace { number, settings } => self.create_namespace(*number, *settings, seed),
+            RootCommand::CreateNamespace { number, settings, members } => {
+                self.create_namespace(*number, *settings, members, seed)
+            }
             RootCommand::SetNamespace { number, reads } => {
                 let Some(namespace) = self.namespaces.get_mut(number) else { return no_such_namespace(*number) };
                 if let Some(refusal) = refused_reads(namespace.settings.protocol, *reads) {
@@ -291,6 +333,7 @@ impl RootState {
                 self.renew_registers(*group, *epoch, fence.map(Epoch))
             }
             RootCommand::RetireBefore { group, epoch } => self.retire_before(*group, *epoch),
+            RootCommand::NoteMembers { group, stages } => self.note_members(*group, stages),
             RootCommand::DropNamespace { number: 0 } => error("namespace 0 cannot be dropped: FLUSHDB empties it"),
             RootCommand::DropNamespace { number } => {
                 if self.namespaces.remove(number).is_none() {
@@ -309,10 +352,20 @@ impl RootState {
         }
     }
 
-    /// Every volume of this protocol.
+    /// Every volume of this protocol whose configurations the root decides.
     pub(crate) fn led(&self, protocol: Protocol) -> impl Iterator<Item = &GroupRecord> {
-        let namespaces = self.namespaces.values().filter(move |namespace| namespace.settings.protocol == protocol);
+        let is_led = move |settings: &Settings| settings.protocol == protocol && !settings.authority.is_members();
+        let namespaces = self.namespaces.values().filter(move |namespace| is_led(&namespace.settings));
         namespaces.flat_map(|namespace| &namespace.volumes)
+    }
+
+    pub(crate) fn has_given(&self, group: GroupId) -> bool {
+        group.0 < self.group_next
+    }
+
+    /// Whether a volume of this id was there and is not any more.
+    pub(crate) fn has_dropped(&self, group: GroupId) -> bool {
+        self.has_given(group) && !self.volumes().any(|(.., volume)| volume.group == group.0)
     }
 
     /// The volume that holds a hash slot, and its place among the namespace's volumes.
@@ -329,7 +382,7 @@ impl RootState {
             .flat_map(|(number, namespace)| namespace.volumes.iter().map(move |volume| (*number, namespace, volume)))
     }
 
-    fn create_namespace(&mut self, number: u32, settings: Settings, seed: u64) -> Outcome {
+    fn create_namespace(&mut self, number: u32, settings: Settings, members: &[u32], seed: u64) -> Outcome {
         if number > NAMESPACE_NUMBER_MAX {
             return error(&format!("a namespace is a number from 0 to {NAMESPACE_NUMBER_MAX}"));
         }
@@ -353,19 +406,20 @@ impl RootState {
         if settings.protocol != Protocol::Paxos && settings.groups == Groups::Own {
             return error("GROUPS own goes with PROTOCOL paxos");
         }
-        if let Err(refusal) = check_quorum(&settings) {
+        if let Err(refusal) = self.check_authority(&settings, members).and_then(|()| check_quorum(&settings)) {
             return Outcome::Error(refusal);
         }
         if let Some(refusal) = refused_reads(settings.protocol, settings.reads) {
             return refusal;
         }
-        self.create(number, settings, seed);
+        self.create(number, settings, members, seed);
         self.version += 1;
         Outcome::Ok
     }
 
-    /// Volume i's members are the nodes from the i-th on, around: every node coordinates as many volumes as any other.
-    fn create(&mut self, number: u32, mut settings: Settings, seed: u64) {
+    /// Volume i's members, unless they are named, are the nodes from the i-th on, around: every node coordinates as many
+    /// volumes as any other.
+    fn create(&mut self, number: u32, mut settings: Settings, named: &[u32], seed: u64) {
         settings.replicas = settings.replicas.min(self.nodes.len() as u8);
         // Nobody has a lease on a register.
         if settings.protocol.is_register() && settings.reads == Reads::Lease {
@@ -374,8 +428,10 @@ impl RootState {
         let nodes = self.nodes.len();
         let mut volumes = Vec::with_capacity(settings.volumes as usize);
         for index in 0..settings.volumes as usize {
-            let members: Vec<u32> =
-                (0..usize::from(settings.replicas)).map(|k| self.nodes[(index + k) % nodes].id).collect();
+            let members: Vec<u32> = match named {
+                [] => (0..usize::from(settings.replicas)).map(|k| self.nodes[(index + k) % nodes].id).collect(),
+                named => named.to_vec(),
+            };
             let group = GroupId(self.group_next);
             let volume = GroupRecord::new(settings.protocol, group, members, settings.quorum);
             volumes.push(volume);
@@ -453,7 +509,7 @@ mod tests {
     #[test]
     fn group_ids_are_not_used_again() {
         let mut root = cluster(3);
-        let create = RootCommand::CreateNamespace { number: 1, settings: Settings::default() };
+        let create = RootCommand::CreateNamespace { number: 1, settings: Settings::default(), members: Vec::new() };
         assert_eq!(root.execute(&create, 1), Outcome::Ok);
         let first = root.namespaces[&1].volumes[0].group;
         assert_eq!(root.execute(&RootCommand::DropNamespace { number: 1 }, 2), Outcome::Ok);
@@ -465,7 +521,8 @@ mod tests {
     fn the_limits_of_a_namespace_are_told() {
         let mut root = cluster(3);
         let refused = |root: &mut RootState, number, settings| {
-            let outcome = root.execute(&RootCommand::CreateNamespace { number, settings }, 1);
+            let create = RootCommand::CreateNamespace { number, settings, members: Vec::new() };
+            let outcome = root.execute(&create, 1);
             matches!(outcome, Outcome::Error(_))
         };
         let settings = Settings::default();

@@ -351,7 +351,11 @@ impl Run {
         let members: Vec<NodeId> = (1..=nodes).filter(|_| self.random.chance(60)).map(NodeId).collect();
         let quorum = any_quorum(&mut self.random, members.len().max(1));
         let token = self.world.next_token();
-        self.world.step(node, Event::Requested(Request::Reconfigure { token, members, quorum }));
+        let request = match self.random.chance(20) {
+            true => Request::Resize { token, quorum },
+            false => Request::Reconfigure { token, members, quorum },
+        };
+        self.world.step(node, Event::Requested(request));
     }
 
     /// The newest configuration that any replica knows, and whether quorums of its members know it as the only one.

@@ -7,7 +7,9 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use quorate_node::quorum::Quorum;
 use quorate_node::replica::Protocol;
-use quorate_node::root::{Durability, Groups, NAMESPACE_NUMBER_MAX, REGISTER_REPLICAS_MAX, Reads, VOLUMES_MAX};
+use quorate_node::root::{
+    Authority, Durability, Groups, NAMESPACE_NUMBER_MAX, REGISTER_REPLICAS_MAX, Reads, VOLUMES_MAX,
+};
 use quorate_resp::Value;
 
 use crate::client::{Client, Endpoint};
@@ -19,6 +21,8 @@ const EXAMPLES: &str = "Examples:
   quorate namespace set 1 --reads local               any member answers, a little late
   quorate namespace create 2 --protocol register --quorum grid --replicas 4
   quorate namespace set 3 --quorum 1 3                of registers: read one, write all three
+  quorate namespace create 4 --protocol register --authority members --members n1,n2,n3
+  quorate namespace move 4 --members n2,n3,n4         its members decide it, while clients use it
   quorate namespace list";
 
 /// Create, change, list and drop namespaces
@@ -65,6 +69,27 @@ enum Command {
         /// Of registers: how many crashes every configuration must survive [default: 0]
         #[arg(long, value_name = "CRASHES")]
         tolerance: Option<u8>,
+        /// Of registers: who decides on members and quorums, the cluster's root (parent) or the members of the one group that
+        /// the namespace is then [default: parent]
+        #[arg(long, value_name = "WHO", value_parser = PossibleValuesParser::new(Authority::ALL.map(Authority::word)))]
+        authority: Option<String>,
+        /// Where members decide: names of nodes, of a grid row by row [default: as many nodes as --replicas says]
+        #[arg(long, value_name = "NODE,...")]
+        members: Option<String>,
+    },
+    /// Give a namespace whose members decide other members, while clients use it
+    ///
+    /// Any member decides it with the others, whatever becomes of the cluster's root. `quorate group show KEY` tells how far it is.
+    Move {
+        /// Its number
+        number: u32,
+        /// Names of nodes, of a grid row by row
+        #[arg(long, value_name = "NODE,...")]
+        members: String,
+        /// Its quorums from then on: majority, "threshold R W", grid or "grid ROWSxCOLS" [default: what the namespace was made
+        /// with]
+        #[arg(long, value_name = "WHICH", value_parser = parse_quorum)]
+        quorum: Option<Quorum>,
     },
     /// Change what can be changed of a namespace
     #[command(group = clap::ArgGroup::new("what").required(true))]
@@ -136,7 +161,23 @@ fn request(command: &Command) -> Vec<String> {
         Command::Set { number, reads, .. } => {
             add(&["SET", &number.to_string(), "READS", reads.as_deref().unwrap_or_default()]);
         }
-        Command::Create { number, protocol, replicas, volumes, durability, reads, groups, quorum, tolerance } => {
+        Command::Move { number, members, quorum } => {
+            add(&["MOVE", &number.to_string(), "MEMBERS", members]);
+            quorum.iter().for_each(|quorum| add(&["QUORUM", &quorum.words()]));
+        }
+        Command::Create {
+            number,
+            protocol,
+            replicas,
+            volumes,
+            durability,
+            reads,
+            groups,
+            quorum,
+            tolerance,
+            authority,
+            members,
+        } => {
             add(&["CREATE", &number.to_string()]);
             let replicas = replicas.map(|number| number.to_string());
             let volumes = volumes.map(|number| number.to_string());
@@ -150,6 +191,8 @@ fn request(command: &Command) -> Vec<String> {
                 ("GROUPS", groups),
                 ("QUORUM", &quorum),
                 ("TOLERANCE", &tolerance),
+                ("AUTHORITY", authority),
+                ("MEMBERS", members),
             ];
             for (name, value) in settings {
                 if let Some(value) = value {
@@ -204,9 +247,11 @@ mod tests {
             groups: Some("own".to_owned()),
             quorum: Some(Quorum::Threshold { read: 2, write: 4 }),
             tolerance: Some(1),
+            authority: Some("members".to_owned()),
+            members: Some("n1,n2".to_owned()),
         };
         let expected = "QUORATE NAMESPACE CREATE 1 PROTOCOL chain REPLICAS 5 VOLUMES 8 DURABILITY interval READS quorum \
-                        GROUPS own QUORUM threshold 2 4 TOLERANCE 1";
+                        GROUPS own QUORUM threshold 2 4 TOLERANCE 1 AUTHORITY members MEMBERS n1,n2";
         assert_eq!(request(&full).join(" "), expected);
         let plain = Command::Create {
             number: 2,
@@ -218,12 +263,16 @@ mod tests {
             groups: None,
             quorum: None,
             tolerance: None,
+            authority: None,
+            members: None,
         };
         assert_eq!(request(&plain).join(" "), "QUORATE NAMESPACE CREATE 2");
         let set = Command::Set { number: 2, reads: Some("local".to_owned()), quorum: None };
         assert_eq!(request(&set).join(" "), "QUORATE NAMESPACE SET 2 READS local");
         let set = Command::Set { number: 2, reads: None, quorum: Some(vec![1, 3]) };
         assert_eq!(request(&set).join(" "), "QUORATE QUORUM SET NAMESPACE 2 1 3");
+        let moved = Command::Move { number: 4, members: "n2,n3".to_owned(), quorum: Some(Quorum::Majority) };
+        assert_eq!(request(&moved).join(" "), "QUORATE NAMESPACE MOVE 4 MEMBERS n2,n3 QUORUM majority");
         assert_eq!(request(&Command::Drop { number: 2, yes: true }).join(" "), "QUORATE NAMESPACE DROP 2");
     }
 

@@ -42,16 +42,18 @@ fn text(value: &Value) -> String {
         Value::Simple(text) | Value::Error(text) => text.clone(),
         Value::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         Value::Integer(number) => number.to_string(),
-        Value::Array(list) if list.iter().any(|entry| matches!(entry, Value::Map(_))) => {
-            list.iter().map(|entry| format!("\n    {}", text(entry))).collect()
+        Value::Array(list) if list.iter().any(|entry| matches!(entry, Value::Map(_) | Value::Array(_))) => {
+            list.iter().map(|entry| format!("\n    {}", on_a_line(entry))).collect()
         }
         Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join(", "),
-        Value::Map(pairs) => {
-            let pairs = pairs.iter().map(|(name, value)| format!("{} {}", text(name), text(value)));
-            pairs.collect::<Vec<_>>().join(", ")
-        }
         other => format!("{other:?}"),
     }
+}
+
+/// An entry of a list: `node n1, state idle`.
+fn on_a_line(entry: &Value) -> String {
+    let pairs = fields(entry).into_iter().map(|(name, value)| format!("{name} {value}"));
+    pairs.collect::<Vec<_>>().join(", ")
 }
 
 /// A table without lines, as other tools on a terminal print it.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use quorate_node::replica::Protocol;
+use quorate_node::root::Authority;
 use quorate_sim::run::{Report, run_seed};
 use quorate_sim::world::{Settings, Sometimes};
 
@@ -31,6 +32,9 @@ pub struct Options {
     /// How the replicas of the worlds' volumes agree
     #[arg(long, value_name = "NAME", default_value = "paxos", value_parser = parse_protocol)]
     protocol: Protocol,
+    /// Of registers: who decides on their members, who change all the time where they do it themselves
+    #[arg(long, value_name = "WHO", default_value = "parent", value_parser = parse_authority)]
+    authority: Authority,
     /// Run each seed twice and compare the traces
     #[arg(long)]
     twice: bool,
@@ -39,6 +43,10 @@ pub struct Options {
 fn parse_protocol(word: &str) -> Result<Protocol, String> {
     let words = Protocol::ALL.map(Protocol::word).join(" or ");
     Protocol::parse(word).ok_or_else(|| format!("the protocols are {words}"))
+}
+
+fn parse_authority(word: &str) -> Result<Authority, String> {
+    Authority::parse(word).ok_or_else(|| "either the parent or the members decide".to_owned())
 }
 
 fn parse_range(text: &str) -> Result<RangeInclusive<u64>, String> {
@@ -65,7 +73,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             break;
         }
-        let report = judge(options.protocol, seed, options.twice);
+        let report = judge(options, seed);
         reached.add(&report.sometimes);
         if report.failure.is_some() {
             println!("{report}");
@@ -88,20 +96,35 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     }
     println!("{passed} passed, {} failed", failed.len());
     for seed in &failed {
-        println!("replay: quorate sim --protocol {} --seed {seed}", options.protocol.word());
+        println!("replay: quorate sim {} --seed {seed}", words_of(options));
     }
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn judge(protocol: Protocol, seed: u64, twice: bool) -> Report {
-    let mut report = run_seed(Settings::of(protocol, seed));
-    if twice && report.failure.is_none() {
-        let again = run_seed(Settings::of(protocol, seed)).trace_hash;
+fn judge(options: &Options, seed: u64) -> Report {
+    let mut report = run_seed(world(options, seed));
+    if options.twice && report.failure.is_none() {
+        let again = run_seed(world(options, seed)).trace_hash;
         if again != report.trace_hash {
             report.failure = Some(format!("determinism: run again, its trace is {again:016x}"));
         }
     }
     report
+}
+
+/// What a seed stands for.
+fn world(options: &Options, seed: u64) -> Settings {
+    match options.authority {
+        Authority::Parent => Settings::of(options.protocol, seed),
+        Authority::Members => Settings::of_members(seed),
+    }
+}
+
+fn words_of(options: &Options) -> String {
+    match options.authority {
+        Authority::Parent => format!("--protocol {}", options.protocol.word()),
+        Authority::Members => "--authority members".into(),
+    }
 }
 
 #[cfg(test)]

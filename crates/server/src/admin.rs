@@ -277,11 +277,14 @@ struct Settings {
     groups: Option<String>,
     quorum: Option<String>,
     tolerance: Option<String>,
+    authority: Option<String>,
+    members: Option<String>,
 }
 
 impl Settings {
     fn words(&self) -> Vec<&str> {
         let all = [
+            ("MEMBERS", &self.members),
             ("PROTOCOL", &self.protocol),
             ("REPLICAS", &self.replicas),
             ("VOLUMES", &self.volumes),
@@ -290,6 +293,7 @@ impl Settings {
             ("GROUPS", &self.groups),
             ("QUORUM", &self.quorum),
             ("TOLERANCE", &self.tolerance),
+            ("AUTHORITY", &self.authority),
         ];
         all.into_iter().filter_map(|(name, value)| Some([name, value.as_deref()?])).flatten().collect()
     }
@@ -318,6 +322,7 @@ async fn set_namespace(
         Err(why) => return refuse(StatusCode::BAD_REQUEST, why.body_text()),
     };
     let words = match settings.quorum.as_deref() {
+        _ if settings.members.is_some() => [vec!["NAMESPACE", "MOVE", &number], settings.words()].concat(),
         Some(sizes) if settings.words().len() == 2 => {
             ["QUORUM", "SET", "NAMESPACE", &number].into_iter().chain(sizes.split_whitespace()).collect()
         }

@@ -67,6 +67,10 @@ fn every_planted_bug_is_found_and_none_where_there_is_none() {
         in_host::select(Some(planted));
         report(Settings::of_led, format!("{planted:?}"));
     }
+    for planted in in_host::Planted::IN_SUCCESSION {
+        in_host::select(Some(planted));
+        report(Settings::of_members, format!("{planted:?}"));
+    }
     in_host::select(None);
     std::panic::set_hook(told);
     assert!(missed.is_empty(), "not found within seeds {SEEDS:?}: {missed:?}");
@@ -74,6 +78,8 @@ fn every_planted_bug_is_found_and_none_where_there_is_none() {
         let healthy = SEEDS.take(20).find_map(|seed| run_seed(Settings::of(protocol, seed)).failure);
         assert_eq!(healthy, None, "a check fails without any bug planted");
     }
-    let healthy = SEEDS.take(20).find_map(|seed| run_seed(Settings::of_led(seed)).failure);
-    assert_eq!(healthy, None, "a check fails without any bug planted");
+    for world in [Settings::of_led, Settings::of_members] {
+        let healthy = SEEDS.take(20).find_map(|seed| run_seed(world(seed)).failure);
+        assert_eq!(healthy, None, "a check fails without any bug planted");
+    }
 }

@@ -51,10 +51,14 @@ fn seeds_that_once_failed_pass() {
 
 /// All of them pass, and are worlds in which much goes wrong. What they have reached.
 fn sweep(protocol: Protocol, seeds: RangeInclusive<u64>) -> Sometimes {
+    sweep_worlds(&format!("--protocol {}", protocol.word()), |seed| Settings::of(protocol, seed), seeds)
+}
+
+fn sweep_worlds(options: &str, world: impl Fn(u64) -> Settings, seeds: RangeInclusive<u64>) -> Sometimes {
     let mut reached = Sometimes::default();
     for seed in seeds {
-        let report = run_seed(Settings::of(protocol, seed));
-        assert_eq!(report.failure, None, "quorate sim --protocol {} --seed {seed}", protocol.word());
+        let report = run_seed(world(seed));
+        assert_eq!(report.failure, None, "quorate sim {options} --seed {seed}");
         assert!(report.calls >= 20_000 && report.faults.crashes >= 20 && report.faults.partitions >= 5, "{report}");
         reached.add(&report.sometimes);
     }
@@ -65,7 +69,7 @@ fn sweep(protocol: Protocol, seeds: RangeInclusive<u64>) -> Sometimes {
 fn seeds_pass_and_reach_the_rare_paths() {
     let reached = sweep(Protocol::Paxos, 1..=60);
     // Own groups that are registers end with their objects instead.
-    let elsewhere = ["a tombstone of a register was forgotten"];
+    let elsewhere = ["a tombstone of a register was forgotten", "a member came to life on the word of others"];
     for (name, count) in reached.counts() {
         assert!(count > 0 || elsewhere.contains(&name), "no seed reached: {name}");
     }
@@ -86,5 +90,13 @@ fn registers_pass_and_reach_the_rare_paths() {
     let reached = sweep(Protocol::Register, 1..=20);
     let Sometimes { registers_retired, tombstones_forgotten, answered_from_window, checkpointed, .. } = reached;
     let counts = [registers_retired, tombstones_forgotten, answered_from_window, checkpointed];
+    assert!(counts.iter().all(|&count| count > 0), "{reached:?}");
+}
+
+#[test]
+fn registers_whose_members_decide_pass_and_reach_the_rare_paths() {
+    let reached = sweep_worlds("--authority members", Settings::of_members, 1..=40);
+    let Sometimes { members_born, registers_left, registers_retired, answered_from_window, checkpointed, .. } = reached;
+    let counts = [members_born, registers_left, registers_retired, answered_from_window, checkpointed];
     assert!(counts.iter().all(|&count| count > 0), "{reached:?}");
 }

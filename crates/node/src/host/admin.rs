@@ -1,15 +1,17 @@
 //! Administrative commands, in the words of docs/commands.md.
 
 use quorate_object::{Outcome, slot_of_key};
+use quorate_protocol::{GroupId, NodeId};
 
 use super::batches::{BATCH_NAMES_MAX, GroupAction, GroupRequest};
 use super::directory::Missing;
 use super::{Answer, Failure, Host};
 use crate::admin_reply::AdminReply;
 use crate::entry::{Purpose, Target};
+use crate::members::Wanted;
 use crate::quorum::Quorum;
 use crate::replica::Protocol;
-use crate::root::{Durability, Groups, Reads, RootCommand, Settings};
+use crate::root::{Authority, Durability, Groups, REGISTER_REPLICAS_MAX, Reads, RootCommand, Settings};
 
 /// An operation whose root command was executed, and that waits until this node has heard of it.
 #[derive(Clone, Copy, Debug)]
@@ -19,12 +21,16 @@ pub(super) struct Waiting {
     pub question: u64,
 }
 
-const USAGE: &str = "ERR the commands are QUORATE NAMESPACE CREATE|SET|LIST|DROP, \
+const USAGE: &str = "ERR the commands are QUORATE NAMESPACE CREATE|SET|MOVE|LIST|DROP, \
                      QUORATE GROUP CREATE|PROMOTE|DEMOTE|MOVE|SHOW, QUORATE QUORUM SET|SHOW and QUORATE STATUS [JSON]";
 const CREATE_USAGE: &str = "ERR QUORATE NAMESPACE CREATE number [PROTOCOL paxos|chain|register] [REPLICAS n] \
                             [VOLUMES n] [DURABILITY sync|interval|memory] [READS lease|quorum|local|apportioned] \
                             [GROUPS volumes|own] [QUORUM majority | threshold R W | grid | grid ROWSxCOLS] \
-                            [TOLERANCE crashes]";
+                            [TOLERANCE crashes] [AUTHORITY parent|members] [MEMBERS node,node,...]";
+const MOVE_NAMESPACE_USAGE: &str = "ERR QUORATE NAMESPACE MOVE number MEMBERS node,node,... \
+                                    [QUORUM majority | threshold R W | grid | grid ROWSxCOLS]";
+const MOVED_BY_ROOT: &str = "ERR QUORATE NAMESPACE MOVE is for namespaces of AUTHORITY members, which are one group: \
+                             QUORATE GROUP MOVE moves a volume of registers";
 const MOVE_USAGE: &str = "ERR QUORATE GROUP MOVE key MEMBERS node,node,... \
                           [QUORUM majority | threshold R W | grid | grid ROWSxCOLS]";
 const QUORUM_USAGE: &str = "ERR QUORATE QUORUM SET key R W, or KEYS count key ... in place of key; \
@@ -33,16 +39,21 @@ const GROUP_USAGE: &str = "ERR QUORATE GROUP CREATE|PROMOTE|DEMOTE|SHOW key, or 
                            then, where it creates or promotes, [PROTOCOL paxos|chain|register] [MEMBERS node,node,...] \
                            [QUORUM majority | threshold R W | grid | grid ROWSxCOLS] and, where it creates, \
                            [VALUE value]";
+const GRID_HAS_NO_SIZES: &str = "ERR the sizes of a grid's quorums are its shape: QUORATE NAMESPACE MOVE gives the \
+                                 namespace another one";
 const SET_USAGE: &str = "ERR QUORATE NAMESPACE SET number READS lease|quorum|local|apportioned";
 
 /// What a line of words asks for.
 #[derive(Debug, PartialEq)]
 enum Request {
     Root(RootCommand),
+    Create { number: u32, settings: Settings, members: Vec<String> },
     List,
     Status { json: bool },
     Group(GroupRequest),
     Move { name: Vec<u8>, members: Vec<String>, quorum: Option<Quorum> },
+    MoveNamespace { number: u32, members: Vec<String>, quorum: Option<Quorum> },
+    SetQuorum { number: u32, quorum: Quorum },
 }
 
 impl Host {
@@ -51,6 +62,13 @@ impl Host {
         match parse(words, self.settings.defaults) {
             Err(usage) => self.answers.push((number, Answer::Admin(AdminReply::Error(usage)))),
             Ok(Request::Root(command)) => self.submit_to_root(&command, Purpose::Admin { operation: number }),
+            Ok(Request::Create { number: namespace, settings, members }) => {
+                self.submit_create(number, namespace, settings, &members);
+            }
+            Ok(Request::MoveNamespace { number: namespace, members, quorum }) => {
+                self.submit_move_namespace(number, namespace, &members, quorum);
+            }
+            Ok(Request::SetQuorum { number: namespace, quorum }) => self.submit_quorum(number, namespace, quorum),
             Ok(Request::Group(request)) => self.submit_group_request(number, namespace, request),
             Ok(Request::Move { name, members, quorum }) => self.submit_move(number, namespace, &name, &members, quorum),
             Ok(Request::Status { json }) => self.ask_for_status(number, json),
@@ -62,8 +80,83 @@ impl Host {
         }
     }
 
+    fn submit_create(&mut self, operation: u64, number: u32, settings: Settings, members: &[String]) {
+        match self.node_numbers(members) {
+            Ok(members) => {
+                let command = RootCommand::CreateNamespace { number, settings, members };
+                self.submit_to_root(&command, Purpose::Admin { operation });
+            }
+            Err(line) => self.answers.push((operation, Answer::Admin(AdminReply::Error(line)))),
+        }
+    }
+
+    /// The settings and the only group of a namespace whose members decide; none of any other.
+    fn decided_by_members(&self, namespace: u32) -> Option<(Settings, GroupId)> {
+        let namespace = self.directory.namespace(namespace)?;
+        let group = namespace.volumes.first().map(|volume| GroupId(volume.group))?;
+        namespace.settings.authority.is_members().then_some((namespace.settings, group))
+    }
+
+    /// Other members for a namespace whose members decide.
+    fn submit_move_namespace(&mut self, operation: u64, number: u32, names: &[String], quorum: Option<Quorum>) {
+        let Some((settings, group)) = self.decided_by_members(number) else {
+            let answer = match (self.directory.state(), self.directory.namespace(number)) {
+                (None, _) => Answer::Failed(Failure::Loading),
+                (_, None) => {
+                    let line = format!("ERR no namespace {number}: QUORATE NAMESPACE LIST shows those that exist");
+                    Answer::Admin(AdminReply::Error(line))
+                }
+                _ => Answer::Admin(AdminReply::Error(MOVED_BY_ROOT.into())),
+            };
+            return self.answers.push((operation, answer));
+        };
+        let quorum = quorum.unwrap_or(settings.quorum);
+        let members = self.node_numbers(names).and_then(|members| match members.len() {
+            0 => Err(MOVE_NAMESPACE_USAGE.to_owned()),
+            count if count > usize::from(REGISTER_REPLICAS_MAX) => {
+                Err(format!("ERR MEMBERS names from 1 to {REGISTER_REPLICAS_MAX} nodes of the cluster"))
+            }
+            count => quorum.check(count, settings.tolerance).map(|()| members),
+        });
+        match members {
+            Ok(members) => {
+                let quorum = quorum.system(members.len());
+                let members = members.into_iter().map(NodeId).collect();
+                self.submit_reconfiguration(operation, group, Wanted { members, quorum });
+            }
+            Err(line) => self.answers.push((operation, Answer::Admin(AdminReply::Error(line)))),
+        }
+    }
+
+    /// Other quorums for a namespace of registers, among the members that there are.
+    fn submit_quorum(&mut self, operation: u64, number: u32, quorum: Quorum) {
+        let Some((settings, group)) = self.decided_by_members(number) else {
+            let command = RootCommand::SetQuorum { number, quorum };
+            return self.submit_to_root(&command, Purpose::Admin { operation });
+        };
+        let place = self.directory.resolve(Target::Volume { namespace: number, index: 0 });
+        let Some(newest) = place.ok().and_then(|place| place.stages.last()) else {
+            return self.answers.push((operation, Answer::Failed(Failure::Loading)));
+        };
+        let count = newest.configuration.members.len();
+        let refusal = match Quorum::of_system(newest.configuration.quorum).is_grid() {
+            true => Err(GRID_HAS_NO_SIZES.to_owned()),
+            false => quorum.check(count, settings.tolerance),
+        };
+        match refusal {
+            Ok(()) => {
+                let wanted = Wanted { members: Vec::new(), quorum: quorum.system(count) };
+                self.submit_reconfiguration(operation, group, wanted);
+            }
+            Err(line) => self.answers.push((operation, Answer::Admin(AdminReply::Error(line)))),
+        }
+    }
+
     /// Other members for the group of a key's object.
     fn submit_move(&mut self, operation: u64, namespace: u32, name: &[u8], members: &[String], quorum: Option<Quorum>) {
+        if self.decided_by_members(namespace).is_some() {
+            return self.submit_move_namespace(operation, namespace, members, quorum);
+        }
         let target = Target::Slot { namespace, slot: slot_of_key(name) };
         if self.directory.resolve(target).is_ok_and(|place| !place.protocol.is_register()) {
             let (names, members) = (vec![name.to_vec()], members.to_vec());
@@ -142,8 +235,13 @@ fn parse(words: &[Vec<u8>], defaults: Settings) -> Result<Request, String> {
     }
     let number = |usage: &str| words.get(2).and_then(|word| word.parse::<u32>().ok()).ok_or(usage.to_string());
     if is(1, "CREATE") {
-        let settings = parse_settings(&words[3.min(words.len())..], defaults)?;
-        return Ok(Request::Root(RootCommand::CreateNamespace { number: number(CREATE_USAGE)?, settings }));
+        let (settings, members) = parse_settings(&words[3.min(words.len())..], defaults)?;
+        return Ok(Request::Create { number: number(CREATE_USAGE)?, settings, members });
+    }
+    if is(1, "MOVE") {
+        let number = number(MOVE_NAMESPACE_USAGE)?;
+        let (members, quorum) = parse_members(&words[3..]).ok_or(MOVE_NAMESPACE_USAGE)?;
+        return Ok(Request::MoveNamespace { number, members, quorum });
     }
     if is(1, "SET") {
         let number = number(SET_USAGE)?;
@@ -166,19 +264,24 @@ fn parse_move(words: &[Vec<u8>]) -> Result<Request, String> {
     let (name, rest) = words.split_first().ok_or_else(usage)?;
     let rest: Vec<&str> =
         rest.iter().map(|word| str::from_utf8(word)).collect::<Result<_, _>>().map_err(|_| usage())?;
-    let (Some((option, rest)), name) = (rest.split_first(), name.clone()) else { return Err(usage()) };
-    let Some((list, rest)) = rest.split_first().filter(|_| option.eq_ignore_ascii_case("MEMBERS")) else {
-        return Err(usage());
-    };
-    let members = list.split(',').map(|name| name.trim().to_owned()).collect();
+    let (members, quorum) = parse_members(&rest).ok_or_else(usage)?;
+    Ok(Request::Move { name: name.clone(), members, quorum })
+}
+
+/// `MEMBERS node,node,...`, and perhaps `QUORUM` with its words.
+fn parse_members(words: &[&str]) -> Option<(Vec<String>, Option<Quorum>)> {
+    let (option, rest) = words.split_first()?;
+    let (list, rest) = rest.split_first().filter(|_| option.eq_ignore_ascii_case("MEMBERS"))?;
     let quorum = match rest.split_first() {
         None => None,
-        Some((option, rest)) if option.eq_ignore_ascii_case("QUORUM") => {
-            Some(Quorum::parse(&rest.join(" ")).ok_or_else(usage)?)
-        }
-        Some(_) => return Err(usage()),
+        Some((option, rest)) if option.eq_ignore_ascii_case("QUORUM") => Some(Quorum::parse(&rest.join(" "))?),
+        Some(_) => return None,
     };
-    Ok(Request::Move { name, members, quorum })
+    Some((names_of(list), quorum))
+}
+
+fn names_of(list: &str) -> Vec<String> {
+    list.split(',').map(|name| name.trim().to_owned()).collect()
 }
 
 /// `SHOW key` is told as a group is.
@@ -196,7 +299,7 @@ fn parse_quorum(words: &[Vec<u8>]) -> Result<Request, String> {
     match (number(2), size(3), size(4)) {
         (Some(number), Some(read), Some(write)) if is(0, b"SET") && is(1, b"NAMESPACE") && words.len() == 5 => {
             let quorum = Quorum::Threshold { read, write };
-            Ok(Request::Root(RootCommand::SetQuorum { number, quorum }))
+            Ok(Request::SetQuorum { number, quorum })
         }
         _ if is(0, b"SET") => {
             let (names, sizes, is_batch) = take_names(&words[1..], usage)?;
@@ -255,7 +358,7 @@ fn parse_group(words: &[Vec<u8>]) -> Result<GroupRequest, String> {
         match (&option.to_ascii_uppercase()[..], &mut action) {
             (b"PROTOCOL", _) if makes => request.protocol = Protocol::parse(word()?).ok_or_else(usage)?,
             (b"MEMBERS", _) if makes => {
-                request.members = word()?.split(',').map(|name| name.trim().to_owned()).collect();
+                request.members = names_of(word()?);
             }
             (b"QUORUM", _) if makes => {
                 let words: Vec<&str> = after.iter().take(3).map_while(|word| str::from_utf8(word).ok()).collect();
@@ -271,9 +374,10 @@ fn parse_group(words: &[Vec<u8>]) -> Result<GroupRequest, String> {
     Ok(GroupRequest { action, names: names.to_vec(), is_batch, ..request })
 }
 
-fn parse_settings(words: &[&str], defaults: Settings) -> Result<Settings, String> {
-    let mut settings = defaults;
-    let mut says_quorum = false;
+/// And the members that are named.
+fn parse_settings(words: &[&str], defaults: Settings) -> Result<(Settings, Vec<String>), String> {
+    let (mut settings, mut members) = (defaults, Vec::new());
+    let (mut says_quorum, mut says_volumes, mut says_replicas) = (false, false, false);
     let usage = || CREATE_USAGE.to_string();
     let mut rest = words;
     while let Some((name, after)) = rest.split_first() {
@@ -291,8 +395,10 @@ fn parse_settings(words: &[&str], defaults: Settings) -> Result<Settings, String
                 settings.tolerance = value.parse().map_err(|_| usage())?;
             }
             "PROTOCOL" => settings.protocol = Protocol::parse(value).ok_or_else(usage)?,
-            "REPLICAS" => settings.replicas = value.parse().map_err(|_| usage())?,
-            "VOLUMES" => settings.volumes = value.parse().map_err(|_| usage())?,
+            "REPLICAS" => (settings.replicas, says_replicas) = (value.parse().map_err(|_| usage())?, true),
+            "VOLUMES" => (settings.volumes, says_volumes) = (value.parse().map_err(|_| usage())?, true),
+            "AUTHORITY" => settings.authority = Authority::parse(value).ok_or_else(usage)?,
+            "MEMBERS" => members = names_of(value),
             "DURABILITY" => settings.durability = Durability::parse(value).ok_or_else(usage)?,
             "READS" => settings.reads = Reads::parse(value).ok_or_else(usage)?,
             "GROUPS" => settings.groups = Groups::parse(value).ok_or_else(usage)?,
@@ -303,7 +409,21 @@ fn parse_settings(words: &[&str], defaults: Settings) -> Result<Settings, String
     if !settings.protocol.is_register() && !says_quorum {
         (settings.quorum, settings.tolerance) = (Quorum::Majority, 0);
     }
-    Ok(settings)
+    if !members.is_empty() {
+        let count = u8::try_from(members.len()).unwrap_or(u8::MAX);
+        if says_replicas && settings.replicas != count {
+            return Err(format!(
+                "ERR REPLICAS {} and MEMBERS, which names {count}, say different things",
+                settings.replicas
+            ));
+        }
+        settings.replicas = count;
+    }
+    // It is one group.
+    if settings.authority.is_members() && !says_volumes {
+        settings.volumes = 1;
+    }
+    Ok((settings, members))
 }
 
 fn list_namespaces(state: &crate::root::RootState) -> AdminReply {
@@ -319,6 +439,7 @@ fn list_namespaces(state: &crate::root::RootState) -> AdminReply {
             ("groups".into(), AdminReply::Text(settings.groups.word().into())),
             ("quorum".into(), AdminReply::Text(settings.quorum.words())),
             ("tolerance".into(), AdminReply::Int(i64::from(settings.tolerance))),
+            ("authority".into(), AdminReply::Text(settings.authority.word().into())),
         ])
     };
     AdminReply::List(state.namespaces.iter().map(entry).collect())
@@ -336,8 +457,8 @@ mod tests {
     #[test]
     fn namespaces_are_created_with_what_is_named_and_the_defaults() {
         let settings = Settings { replicas: 1, reads: Reads::Quorum, ..Settings::default() };
-        let create = RootCommand::CreateNamespace { number: 3, settings };
-        assert_eq!(parsed("namespace create 3 replicas 1 READS quorum"), Ok(Request::Root(create)));
+        let create = Request::Create { number: 3, settings, members: Vec::new() };
+        assert_eq!(parsed("namespace create 3 replicas 1 READS quorum"), Ok(create));
     }
 
     #[test]
@@ -349,7 +470,7 @@ mod tests {
             ..Settings::default()
         };
         let settings = |line: &str, defaults| {
-            parse_settings(&line.split_whitespace().collect::<Vec<_>>(), defaults).expect("a sound line")
+            parse_settings(&line.split_whitespace().collect::<Vec<_>>(), defaults).expect("a sound line").0
         };
         assert_eq!(
             settings("PROTOCOL paxos", of_registers),
@@ -371,9 +492,27 @@ mod tests {
         {
             assert!(parsed(line).is_err(), "{line}");
         }
-        let resize = RootCommand::SetQuorum { number: 2, quorum: Quorum::Threshold { read: 1, write: 3 } };
-        assert_eq!(parsed("QUORUM SET NAMESPACE 2 1 3"), Ok(Request::Root(resize)));
+        let resize = Request::SetQuorum { number: 2, quorum: Quorum::Threshold { read: 1, write: 3 } };
+        assert_eq!(parsed("QUORUM SET NAMESPACE 2 1 3"), Ok(resize));
         assert!(parsed("QUORUM SET NAMESPACE 2 1 300").is_err() && parsed("QUORUM SET k 1").is_err());
+    }
+
+    #[test]
+    fn a_namespace_whose_members_decide_is_one_group_of_those_that_are_named() {
+        let line = "NAMESPACE CREATE 3 PROTOCOL register AUTHORITY members MEMBERS n2,n4 QUORUM threshold 1 2";
+        let Ok(Request::Create { number: 3, settings, members }) = parsed(line) else { panic!("{:?}", parsed(line)) };
+        assert_eq!((settings.authority, settings.replicas, settings.volumes), (Authority::Members, 2, 1));
+        assert_eq!(members, ["n2", "n4"]);
+        let line = "NAMESPACE CREATE 3 PROTOCOL register AUTHORITY members VOLUMES 2 REPLICAS 4";
+        let Ok(Request::Create { settings, .. }) = parsed(line) else { panic!("{:?}", parsed(line)) };
+        assert_eq!((settings.volumes, settings.replicas), (2, 4), "the root refuses it, and says why");
+        let quorum = Some(Quorum::Square);
+        let moved = Request::MoveNamespace { number: 3, members: vec!["n1".into(), "n4".into()], quorum };
+        assert_eq!(parsed("NAMESPACE MOVE 3 MEMBERS n1,n4 QUORUM grid"), Ok(moved));
+        for line in ["MOVE", "MOVE 3", "MOVE 3 MEMBERS", "MOVE x MEMBERS n1", "CREATE 3 AUTHORITY nobody"] {
+            assert!(parsed(&format!("NAMESPACE {line}")).is_err(), "{line}");
+        }
+        assert!(parsed("NAMESPACE CREATE 3 REPLICAS 2 MEMBERS n1").is_err_and(|line| line.contains("different")));
     }
 
     #[test]

@@ -127,7 +127,8 @@ impl Terms {
     /// Whether a node may still be answering reads of a chain.
     fn binds_to(&self, parent: GroupId, node: NodeId, group: GroupId, now: Instant) -> bool {
         let given = self.given.get(&(parent, node)).filter(|given| now < given.until);
-        let is_turned = self.turning.get(&parent).is_some_and(|turning| (turning.group, turning.member) == (group, node));
+        let is_turned =
+            self.turning.get(&parent).is_some_and(|turning| (turning.group, turning.member) == (group, node));
         if is_turned && planted::is(Planted::TurnedWhileBound) {
             return false;
         }

@@ -164,6 +164,15 @@ impl Directory {
         places.iter().position(|place| place.group == volume).map(|index| index as u32)
     }
 
+    /// The members of a group have told who they are.
+    pub(super) fn follow_members(&mut self, namespace: u32, record: &GroupRecord) {
+        let places = self.places.get_mut(&namespace).into_iter().flatten();
+        if let Some(place) = places.into_iter().find(|place| place.group.0 == record.group) {
+            let hint = place.hint.filter(|node| record.members.contains(&node.0));
+            *place = Place { hint, ..Place::new(record, place.protocol, place.reads) };
+        }
+    }
+
     /// This node has no part in the group that it was believed to coordinate: the next member is asked.
     pub(super) fn distrust(&mut self, target: Target, node: NodeId) {
         let Ok(place) = self.resolve(target) else { return };
@@ -231,13 +240,16 @@ impl Host {
         self.directory.question
     }
 
-    /// A message for a group that is not here, or is in another epoch: perhaps our directory is old.
-    pub(super) fn meet_unknown_group(&mut self) {
+    /// A message for a group that is not here, or is in another epoch: perhaps our directory is old. False if it was asked for
+    /// just now.
+    pub(super) fn meet_unknown_group(&mut self) -> bool {
         let now = self.clock.now();
-        if self.unknown_group_asked_at.after_us(UNKNOWN_GROUP_PAUSE_US) <= now {
+        let is_time = self.unknown_group_asked_at.after_us(UNKNOWN_GROUP_PAUSE_US) <= now;
+        if is_time {
             self.unknown_group_asked_at = now;
             self.ask_for_directory();
         }
+        is_time
     }
 
     pub(super) fn take_directory(&mut self, answer: Answer) {
@@ -271,7 +283,8 @@ impl Host {
         let mut batch = quorate_checkpoint::Batch::new();
         batch.put_node_record(RECORD, state.encode());
         let mut births = Vec::new();
-        for (number, namespace, volume) in state.volumes() {
+        let with_parent = |namespace: &Namespace| !namespace.settings.authority.is_members();
+        for (number, namespace, volume) in state.volumes().filter(|(_, namespace, _)| with_parent(namespace)) {
             if !volume.lives_on(me, namespace.settings.protocol) || self.find(GroupId(volume.group)).is_some() {
                 continue;
             }
@@ -290,9 +303,11 @@ impl Host {
         }
         let known: std::collections::BTreeSet<u64> = state.volumes().map(|(_, _, volume)| volume.group).collect();
         let is_volume = |group: &GroupId| *group != ROOT && volume_of(*group).is_none();
-        let mut gone: Vec<GroupId> =
-            self.index.keys().copied().filter(|group| is_volume(group) && !known.contains(&group.0)).collect();
+        // Of one whose members decide this node may have heard before the root told.
+        let is_gone = |group: &GroupId| is_volume(group) && !known.contains(&group.0) && state.has_given(*group);
+        let mut gone: Vec<GroupId> = self.index.keys().copied().filter(is_gone).collect();
         gone.sort_unstable();
+        self.successions.forget_dropped(&state, &mut batch);
         let mut dropped = Vec::new();
         for volume in gone {
             // An own group lives as its volume says, and ends with it, wherever it is.
@@ -311,6 +326,7 @@ impl Host {
             self.meet_node(NodeId(node.id));
         }
         self.directory.set(state);
+        self.follow_listed();
         self.tell_registers();
         self.tell_chains();
         self.ask_for_term(ROOT);
@@ -358,7 +374,7 @@ impl Host {
     }
 
     /// Names the group's own groups that had ended and were not forgotten yet: they go with it.
-    fn drop_group(&mut self, group: GroupId, batch: &mut quorate_checkpoint::Batch) -> Vec<GroupId> {
+    pub(super) fn drop_group(&mut self, group: GroupId, batch: &mut quorate_checkpoint::Batch) -> Vec<GroupId> {
         let Some(index) = self.index.remove(&group) else { return Vec::new() };
         let removed = self.groups.remove(index as usize);
         self.forget_dropped(group, batch);

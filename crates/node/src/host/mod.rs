@@ -39,10 +39,12 @@ mod retries;
 mod routes;
 mod shown;
 mod status;
+mod succession;
 mod tombstones;
 mod transfer;
 mod unstored;
 mod upkeep;
+mod wishes;
 
 use std::collections::VecDeque;
 
@@ -74,6 +76,7 @@ use crate::planted::{self, Planted};
 use crate::replica::{AnyEffects, AnyEvent, AnyMessage};
 use crate::root::{NodeRecord, RootState, Settings};
 use crate::timers::Timers;
+use crate::volume::volume_of;
 use chains::TermAnswer;
 use quarantine::{isolate, panic_as_planned};
 
@@ -234,6 +237,8 @@ pub struct Host {
     own: own::OwnGroups,
     terms: chains::Terms,
     registers: registers::Registers,
+    successions: succession::Successions,
+    wishes: wishes::Wishes,
     here: resting::OwnHere,
     /// Groups that this node coordinates though it is not the member they were born with.
     displaced: VecDeque<(u32, GroupId)>,
@@ -315,8 +320,11 @@ pub struct Counters {
     pub registers_retired: u64,
     /// Own groups that were registers, as far as a replica here told what they ended with.
     pub registers_ended: u64,
-    /// Own groups that this node left, and that it has forgotten.
+    /// Groups of registers that this node was a member of and left: own ones that it has forgotten, and those whose members
+    /// decide.
     pub registers_left: u64,
+    /// Replicas that came to life on the word of others, where members decide.
+    pub members_born: u64,
     /// Tombstones of registers that this node has seen to being forgotten.
     pub tombstones_forgotten: u64,
     /// Reads that members of chains answered without asking.
@@ -339,6 +347,7 @@ impl Host {
         self.send_heartbeat(node);
         self.resend_operations_to(node);
         self.tell_registers_of_link(node, true);
+        self.tell_all_members(node);
     }
 
     pub fn unlinked(&mut self, node: NodeId) {
@@ -511,8 +520,14 @@ impl Host {
                     }
                 }
                 None if self.is_kept_from_birth(group) => self.tell_kept_from_birth(group, epoch),
+                None if self.point_to_members(from, group) => {}
+                None if matches!(message, AnyMessage::Register(_)) && volume_of(group).is_none() => {
+                    self.ask_for_members(from, group);
+                }
                 _ if self.keep_message(from, group, epoch, message) || self.is_sought(group) => {}
-                _ => self.meet_unknown_group(),
+                _ => {
+                    self.meet_unknown_group();
+                }
             },
             Message::Snapshot { group, epoch, next_slot, part, last, bytes } => {
                 self.handle_snapshot(from, group, epoch, transfer::Part { next_slot, part, last, bytes })
@@ -535,6 +550,11 @@ impl Host {
                 self.handle_term_answer(from, TermAnswer { parent, asked_at, number, left_us, confirmed })
             }
             Message::Drain { group, epoch } => self.handle_drain(from, group, epoch),
+            Message::Members(told) => self.handle_members(from, told),
+            Message::Reconfigure { group, start, nonce, wanted } => {
+                self.handle_reconfigure(from, group, start, nonce, wanted)
+            }
+            Message::Reconfigured { start, nonce, outcome } => self.handle_reconfigured(start, nonce, outcome),
             Message::Drained { group, epoch } => self.handle_drained(from, group, epoch),
             Message::ViewQuestion { nonce, groups } => self.handle_view_question(from, nonce, &groups),
             Message::ViewAnswer { nonce, views } => self.handle_view_answer(from, nonce, &views),

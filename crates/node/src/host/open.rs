@@ -20,6 +20,7 @@ use super::losses::{self, Losses};
 use super::quarantine::{self, decode_given_up, isolate};
 use super::replay::{Replay, Rest};
 use super::resting::read_paused;
+use super::succession::{MEMBERS, Successions};
 use super::transfer::{empty_content, restore_object};
 use super::{Counters, Fault, Forgotten, Host, HostSettings};
 use crate::clock::{HybridClock, Moment, WallClocks};
@@ -79,11 +80,13 @@ impl Host {
         let mut report = OpenReport::default();
         let mut faults = Vec::new();
         let directory = restore_directory(&settings, store, &mut report)?;
+        let successions = Successions::restore(store, &mut report.damage)?;
         let mut own = Sleeping::new(&settings, store);
         let mut groups = restore_checkpoints(&settings, store, &directory, &mut own, &mut report, &mut faults)?;
         let (wal, mut lost) = replay_log(&settings, storage, &mut groups, &mut own, &mut report, &mut faults)?;
         let damage_end = wal.report().damage.iter().map(|damage| damage.end()).max().unwrap_or_default();
         let mut host = Host::with_nothing(settings, moment, wal, directory);
+        host.successions = successions;
         let given_up = store.node_record(quarantine::RECORD)?.unwrap_or_default();
         let given_up: Vec<GroupId> = decode_given_up(&given_up).collect();
         groups.extend(given_up.iter().filter_map(|group| own.load(*group, &mut faults)));
@@ -93,8 +96,10 @@ impl Host {
             if group.state != GroupState::Quarantined {
                 group.replica.restored();
             }
+            let decides = host.successions.contains(group.id()).then_some(MEMBERS);
             if let Some(replica) = group.replica.register_mut() {
                 replica.core_mut().set_start(host.settings.start);
+                decides.into_iter().for_each(|authority| replica.core_mut().set_authority(authority));
             }
             match own.stored_in.get(&group.id()) {
                 Some(&start) => host.here.losses.judge(&mut group, start),
@@ -125,6 +130,7 @@ impl Host {
         host.start_timers();
         host.ask_for_directory();
         host.reconcile_all_own_groups();
+        host.follow_listed();
         host.tell_registers();
         host.tell_chains();
         host.run();
@@ -170,6 +176,8 @@ impl Host {
             own: super::own::OwnGroups::default(),
             terms: super::chains::Terms::default(),
             registers: super::registers::Registers::default(),
+            successions: Successions::default(),
+            wishes: super::wishes::Wishes::default(),
             here: super::resting::OwnHere::default(),
             displaced: VecDeque::new(),
             sweeps: VecDeque::new(),

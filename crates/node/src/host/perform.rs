@@ -23,6 +23,7 @@ impl Host {
         self.perform_all(index, &mut effects.register);
         self.effects = effects;
         if is_register && self.groups.contains(index as usize) {
+            self.note_succession(index);
             self.want_checkpoint(index);
             self.note_unstored(index);
         }
@@ -73,6 +74,12 @@ impl Host {
         }
         self.wal.append(group.id().0, kind, &self.scratch);
         group.lsn = self.wal.appended();
+    }
+
+    /// Whether everything that the group persisted is on disk, if it is to be there at all.
+    pub(super) fn is_on_disk(&self, index: u32) -> bool {
+        let group = &self.groups[index as usize];
+        group.durability == Durability::Memory || group.lsn <= self.wal.durable()
     }
 
     /// Whether everything that the group persisted is as durable as its namespace asks before it speaks.

@@ -101,6 +101,10 @@ pub(super) enum Waiting {
         group: GroupId,
         asker: NodeId,
     },
+    /// Where members decide: somebody wants another configuration.
+    Reconfiguration {
+        group: GroupId,
+    },
 }
 
 /// A command on all objects of a volume, answered from the names that a read quorum knows.
@@ -262,6 +266,7 @@ impl Host {
 
     /// A replica here has answered.
     pub(super) fn take_register_answer(&mut self, index: u32, answer: CoreAnswer) {
+        let Some(answer) = self.take_reconfigured(answer) else { return };
         match answer {
             CoreAnswer::Value { token, content } => self.take_value(token, &content),
             CoreAnswer::Written { token } => self.take_written(index, token),
@@ -281,6 +286,7 @@ impl Host {
             CoreAnswer::Overloaded { token } => self.turn_back(token, Bounce::Overloaded),
             CoreAnswer::Elsewhere { token, members } => {
                 let coordinator = members.iter().copied().find(|&node| !self.peers.is_suspected(node));
+                self.tell_asker(token);
                 self.turn_back(token, Bounce::NotCoordinator { coordinator });
             }
             CoreAnswer::Over { token } => self.turn_back(token, Bounce::Stopped),
@@ -299,7 +305,7 @@ impl Host {
             CoreAnswer::Final { token, versions, .. } => self.take_final_state(index, token, versions),
             CoreAnswer::Unsound { token } => self.turn_back(token, Bounce::Stopped),
             // Not asked for.
-            CoreAnswer::Reconfigured { .. } => {}
+            CoreAnswer::Reconfigured { .. } | CoreAnswer::Overtaken { .. } => {}
         }
     }
 
@@ -355,7 +361,13 @@ impl Host {
                 self.registers.ending.remove(&group);
                 return;
             }
-            Some(Waiting::Retirement { .. } | Waiting::Expiry { .. } | Waiting::Drain { .. }) | None => return,
+            Some(
+                Waiting::Retirement { .. }
+                | Waiting::Expiry { .. }
+                | Waiting::Drain { .. }
+                | Waiting::Reconfiguration { .. },
+            )
+            | None => return,
         };
         self.bounce(ticket.node, ticket.start, ticket.number, why);
     }
@@ -367,6 +379,7 @@ impl Host {
         self.registers.ending.remove(&group);
         self.registers.undecided.remove(&group);
         self.registers.collections.forget(group);
+        self.lose_wishes(group);
         self.registers.waiting.retain(|&token, waiting| {
             let (of, ticket) = match waiting {
                 Waiting::Client { group, ticket, .. } => (*group, *ticket),
@@ -375,6 +388,7 @@ impl Host {
                 | Waiting::Collection { group: of }
                 | Waiting::Expiry { group: of }
                 | Waiting::End { group: of }
+                | Waiting::Reconfiguration { group: of }
                 | Waiting::Drain { group: of, .. } => return *of != group,
             };
             if of == group {
@@ -535,7 +549,7 @@ impl Host {
     fn retire_configurations(&mut self) {
         let (me, now) = (self.settings.node, self.clock.now());
         let live = |node: &NodeId| *node == me || !self.peers.is_suspected(*node);
-        let changing: Vec<(GroupId, Epoch, usize)> = self
+        let mut changing: Vec<(GroupId, Epoch, usize)> = self
             .led(Protocol::Register)
             .filter(|record| record.is_moving())
             .filter_map(|record| {
@@ -543,6 +557,7 @@ impl Host {
                 Some((GroupId(record.group), Epoch(record.epoch), rank))
             })
             .collect();
+        changing.extend(self.between_two());
         let retiring = &mut self.registers.retiring;
         let open: BTreeMap<GroupId, Epoch> = changing.iter().map(|&(group, epoch, _)| (group, epoch)).collect();
         retiring.retain(|group, retiring| open.get(group) == Some(&retiring.epoch));
@@ -568,20 +583,29 @@ impl Host {
         }
         for (index, group) in due {
             let record = self.record_of_led(group).filter(|record| record.is_moving());
-            let Some(stages) = record.map(|record| record.stages.0.clone()) else { continue };
+            let stages = record.map(|record| record.stages.0.clone());
+            let is_known_here = self.successions.contains(group);
+            if stages.is_none() && !is_known_here {
+                continue;
+            }
             self.counters.registers_retired += 1;
             let token = self.registers.token(Waiting::Retirement { group });
             if let Some(retiring) = self.registers.retiring.get_mut(&group) {
                 retiring.token = Some(token);
             }
-            self.ask_core(index, Request::Know { stages });
+            if let Some(stages) = stages.filter(|_| !is_known_here) {
+                self.ask_core(index, Request::Know { stages });
+            }
             self.ask_core(index, Request::Retire { token });
         }
         ready.into_iter().for_each(|(group, epoch)| self.tell_ready(group, epoch));
     }
 
-    /// The parent is to decide that what was before this epoch is over.
+    /// The parent is to decide that what was before this epoch is over. Without one it is.
     fn tell_ready(&mut self, group: GroupId, epoch: Epoch) {
+        if self.successions.contains(group) {
+            return;
+        }
         let epoch = epoch.0;
         match volume_of(group) {
             None => self.submit_to_root(&RootCommand::RetireBefore { group: group.0, epoch }, Purpose::Settling),

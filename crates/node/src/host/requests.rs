@@ -71,6 +71,10 @@ impl Host {
                 self.tell_silent(index);
                 return self.bounce(from, start, number, Bounce::Silent);
             }
+            None if self.point_to_members(from, group) => {
+                let coordinator = self.other_member(group);
+                return self.bounce(from, start, number, Bounce::NotCoordinator { coordinator });
+            }
             None if self.is_kept_from_birth(group) => {
                 self.tell_kept_from_birth(group, epoch);
                 return self.bounce(from, start, number, Bounce::Silent);

@@ -261,8 +261,8 @@ impl Host {
     pub(super) fn note_quiet(&mut self, index: u32) {
         let now = self.clock.now();
         let Some(group) = self.groups.get_mut(index as usize) else { return };
-        let is_idle = group.replica.is_idle()
-            || planted::is(Planted::ChainRestsInFlight) && group.replica.protocol().is_chain();
+        let is_idle =
+            group.replica.is_idle() || planted::is(Planted::ChainRestsInFlight) && group.replica.protocol().is_chain();
         if group.rests() && is_idle && !std::mem::replace(&mut group.is_quiet, true) {
             self.here.quiet.push_back((now, index, group.configuration.group));
         }

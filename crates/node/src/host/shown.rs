@@ -63,6 +63,8 @@ pub enum ChainRest {
 pub(super) struct Views {
     asked_at: Option<Instant>,
     awaited: Vec<NodeId>,
+    /// Those that have answered, be it that they have no replica.
+    answered: Vec<NodeId>,
     of: HashMap<(GroupId, NodeId), ChainView, FixedState>,
 }
 
@@ -77,6 +79,7 @@ impl Views {
 
     fn take(&mut self, from: NodeId, views: &[ChainView]) {
         self.awaited.retain(|&node| node != from);
+        self.answered.push(from);
         self.of.extend(views.iter().map(|view| ((view.group, from), *view)));
     }
 }
@@ -226,6 +229,7 @@ impl Host {
             Protocol::Register => {
                 entries.retain(|(name, _)| name != "coordinator");
                 self.show_register(&place, here, &mut entries);
+                self.show_part(place.group, &mut entries);
             }
             Protocol::Chain => self.show_chain(&place, views, &mut entries),
             Protocol::Paxos => {}
@@ -245,19 +249,25 @@ impl Host {
         }
         let (head, tail) = (members[0], members[members.len() - 1]);
         let of = |node: NodeId| views.of.get(&(place.group, node));
+        let answers = |node: NodeId| views.answered.contains(&node);
         entries.push(("chain".into(), AdminReply::Text(drawn)));
         entries.push(("head".into(), AdminReply::Text(self.name_of(head))));
         entries.push(("tail".into(), AdminReply::Text(self.name_of(tail))));
         if let Some(view) = of(head) {
             entries.push(("in_flight".into(), AdminReply::Int(view.in_flight())));
         }
-        let positions = members.iter().copied().chain(joining).map(|node| self.show_member(node, of(node)));
+        let positions =
+            members.iter().copied().chain(joining).map(|node| self.show_member(node, answers(node), of(node)));
         entries.push(("positions".into(), AdminReply::List(positions.collect())));
     }
 
-    fn show_member(&self, node: NodeId, view: Option<&ChainView>) -> AdminReply {
+    fn show_member(&self, node: NodeId, answers: bool, view: Option<&ChainView>) -> AdminReply {
         let mut entries = vec![("node".to_owned(), AdminReply::Text(self.name_of(node)))];
-        let state = view.map_or("no answer", |view| view.rest.word());
+        let state = match view {
+            Some(view) => view.rest.word(),
+            None if answers => "no replica",
+            None => "no answer",
+        };
         entries.push(("state".to_owned(), AdminReply::Text(state.to_owned())));
         if let Some(view) = view.filter(|view| view.rest != ChainRest::Paused) {
             entries.extend([

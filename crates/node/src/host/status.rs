@@ -172,7 +172,7 @@ impl Host {
             for (index, volume) in namespace.volumes.iter().enumerate() {
                 let report = |node: u32| by_group.get(&(node, volume.group)).copied();
                 let is_ordered = namespace.settings.protocol.is_ordered();
-                status.volumes.push(volume_status(number, index as u32, volume, is_ordered, report));
+                status.volumes.push(volume_status(number, index as u32, &self.present(volume), is_ordered, report));
             }
         }
         status

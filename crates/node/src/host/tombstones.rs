@@ -26,7 +26,7 @@ use crate::hash::FixedState;
 use crate::record::GroupRecord;
 use crate::register::hash_of_key;
 use crate::replica::Protocol;
-use crate::root::{ROOT, RootCommand};
+use crate::root::{ROOT, RootCommand, RootState};
 
 /// So many tombstones are collected after a second, and fewer after [`super::HostSettings::tombstones_after_us`].
 const MANY: usize = 1_000;
@@ -218,7 +218,11 @@ impl Host {
             None => group.is_none_or(|last| volume.group > last.0),
         };
         // After the last group comes the first one.
-        let Some(volume) = self.led_by(ROOT, Protocol::Register).filter(here).find(is_next) else { return };
+        let volumes = self.directory.state().into_iter().flat_map(RootState::volumes);
+        let of_registers = volumes.filter(|(_, namespace, _)| namespace.settings.protocol.is_register());
+        let found = of_registers.map(|(.., volume)| volume).filter(here).filter(is_next);
+        let Some(volume) = found.min_by_key(|volume| volume.group) else { return };
+        let volume = self.present(volume);
         let (group, members) = (GroupId(volume.group), volume.members.len());
         let Some(place) = volume.member_ids().position(|node| node == me) else {
             return self.registers.expiries.group = Some(group);

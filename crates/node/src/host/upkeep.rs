@@ -90,6 +90,8 @@ impl Host {
         }
         self.tend_chains();
         self.tend_registers();
+        self.tend_successions();
+        self.give_up_wishes();
         self.timers.set(now.after_us(self.settings.timing.heartbeat_us), Timer::Heartbeat);
     }
 

@@ -1,10 +1,12 @@
 //! Configurations of volumes of registers, as the root decides them: one successor at a time.
 
 use quorate_object::Outcome;
-use quorate_protocol::Epoch;
+use quorate_protocol::register::are_sound;
+use quorate_protocol::{Epoch, GroupId};
 
-use super::{GroupRecord, REGISTER_REPLICAS_MAX, RootState, Settings, error, no_such_namespace};
-use crate::quorum::Quorum;
+use super::{GroupRecord, Namespace, REGISTER_REPLICAS_MAX, RootState, Settings, error, no_such_namespace};
+use crate::quorum::{Quorum, Stages};
+use crate::record::is_ahead;
 
 /// Why a namespace cannot be made with these settings, if it is for its quorums.
 pub fn check_quorum(settings: &Settings) -> Result<(), String> {
@@ -18,11 +20,55 @@ pub fn check_quorum(settings: &Settings) -> Result<(), String> {
     settings.quorum.check(usize::from(settings.replicas), settings.tolerance)
 }
 
+const DECIDED_BY_MEMBERS: &str = "the namespace's members decide that, and the node that was asked did not know it yet: try \
+                                  again";
+
 impl RootState {
+    pub(super) fn check_authority(&self, settings: &Settings, members: &[u32]) -> Result<(), String> {
+        if !settings.authority.is_members() {
+            return match members {
+                [] => Ok(()),
+                _ => {
+                    Err("ERR MEMBERS goes with AUTHORITY members: otherwise the root spreads volumes over the nodes"
+                        .into())
+                }
+            };
+        }
+        if !settings.protocol.is_register() {
+            return Err(
+                "ERR AUTHORITY members goes with PROTOCOL register: the members of other groups have a parent".into()
+            );
+        }
+        if settings.volumes != 1 {
+            return Err("ERR AUTHORITY members goes with VOLUMES 1: the namespace is one group".into());
+        }
+        let is_known = |member: &u32| self.nodes.iter().any(|node| node.id == *member);
+        let is_named_twice = members.iter().enumerate().any(|(at, member)| members[..at].contains(member));
+        match members.iter().all(is_known) && !is_named_twice {
+            true => Ok(()),
+            false => Err("ERR MEMBERS names nodes of the cluster, each once".into()),
+        }
+    }
+
+    /// What the members have told of themselves, if it is news.
+    pub(super) fn note_members(&mut self, group: u64, stages: &Stages) -> Outcome {
+        let of_members = |namespace: &&mut Namespace| namespace.settings.authority.is_members();
+        let mut volumes = self.namespaces.values_mut().filter(of_members).flat_map(|namespace| &mut namespace.volumes);
+        let found = volumes.find(|volume| volume.group == group).filter(|_| are_sound(&stages.0));
+        if let Some(volume) = found.filter(|volume| is_ahead(&stages.0, &volume.stages.0)) {
+            *volume = GroupRecord::of_stages(GroupId(group), stages.0.clone());
+            self.version += 1;
+        }
+        Outcome::Ok
+    }
+
     pub(super) fn set_quorum(&mut self, number: u32, quorum: Quorum) -> Outcome {
         let Some(namespace) = self.namespaces.get_mut(&number) else { return no_such_namespace(number) };
         if !namespace.settings.protocol.is_register() {
             return error("QUORUM is for PROTOCOL register: the others decide by majorities");
+        }
+        if namespace.settings.authority.is_members() {
+            return error(DECIDED_BY_MEMBERS);
         }
         if quorum.is_grid() || namespace.settings.quorum.is_grid() {
             return error("the sizes of a grid's quorums are its shape: QUORATE GROUP MOVE gives a group another one");
@@ -55,6 +101,9 @@ impl RootState {
         let Some((settings, volume)) = found.filter(|(settings, _)| settings.protocol.is_register()) else {
             return error("only groups of PROTOCOL register are moved so far");
         };
+        if settings.authority.is_members() {
+            return error(DECIDED_BY_MEMBERS);
+        }
         if members.is_empty() || members.len() > usize::from(REGISTER_REPLICAS_MAX) || unknown {
             return error(&format!("MEMBERS names from 1 to {REGISTER_REPLICAS_MAX} nodes of the cluster"));
         }
@@ -97,7 +146,7 @@ mod tests {
 
     use super::*;
     use crate::replica::Protocol;
-    use crate::root::{NodeRecord, ROOT, RootCommand};
+    use crate::root::{Authority, NodeRecord, ROOT, RootCommand};
 
     /// Four nodes, and one volume of registers on all of them.
     fn root(quorum: Quorum, tolerance: u8) -> RootState {
@@ -168,6 +217,46 @@ mod tests {
         let fences: Vec<u32> = volume.stages.0.iter().map(|stage| stage.fence.0).collect();
         assert_eq!((epochs(&root), fences), (vec![1, 2], vec![0, 1]));
         assert!(volume.stages.0.iter().all(|stage| !stage.moves() || stage.epoch() == Epoch(0)), "nothing moves");
+    }
+
+    #[test]
+    fn where_members_decide_the_root_only_takes_note() {
+        let mut root = root(Quorum::Majority, 0);
+        let settings = Settings {
+            protocol: Protocol::Register,
+            replicas: 2,
+            volumes: 1,
+            authority: Authority::Members,
+            ..Settings::default()
+        };
+        let create =
+            |settings, members: &[u32]| RootCommand::CreateNamespace { number: 1, settings, members: members.to_vec() };
+        let two = Settings { volumes: 2, ..settings };
+        assert!(refusal(&mut root, &create(two, &[])).contains("VOLUMES 1"));
+        let chain = Settings { protocol: Protocol::Chain, ..settings };
+        assert!(refusal(&mut root, &create(chain, &[])).contains("PROTOCOL register"));
+        let led = Settings { authority: Authority::Parent, ..settings };
+        assert!(refusal(&mut root, &create(led, &[2, 4])).contains("AUTHORITY members"));
+        assert!(refusal(&mut root, &create(settings, &[2, 2])).contains("each once"));
+        assert!(refusal(&mut root, &create(settings, &[2, 9])).contains("of the cluster"));
+        assert_eq!(root.execute(&create(settings, &[4, 2]), 1), Outcome::Ok);
+        let volume = root.namespaces[&1].volumes[0].clone();
+        assert_eq!(volume.members, [4, 2]);
+        assert!(root.led(Protocol::Register).all(|led| led.group != volume.group), "nobody leads it");
+        let moved = RootCommand::MoveRegisters { group: volume.group, members: vec![1], quorum: None };
+        assert!(refusal(&mut root, &moved).contains("members decide"));
+        let resize = RootCommand::SetQuorum { number: 1, quorum: Quorum::Threshold { read: 1, write: 2 } };
+        assert!(refusal(&mut root, &resize).contains("members decide"));
+        let mut later = volume.clone();
+        later.follow(vec![1, 3], Quorum::Majority);
+        let note = |stages: &Stages| RootCommand::NoteMembers { group: volume.group, stages: stages.clone() };
+        let version = root.version;
+        assert_eq!(root.execute(&note(&volume.stages), 1), Outcome::Ok);
+        assert_eq!(root.version, version, "it was known");
+        root.execute(&note(&later.stages), 1);
+        root.execute(&note(&volume.stages), 1);
+        let noted = &root.namespaces[&1].volumes[0];
+        assert_eq!((noted.epoch, &noted.members[..], noted.stages.0.len()), (1, &[1, 3][..], 2));
     }
 
     #[test]

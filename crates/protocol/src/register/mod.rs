@@ -31,7 +31,7 @@ pub use replica::{Pace, Register};
 pub use request::{Answer, Request, Status};
 pub use succession::{Authority, Choice, Reach};
 pub use tag::{Content, Key, Tag, Version};
-pub use view::{Stage, View};
+pub use view::{Stage, View, are_sound};
 
 /// A set of members is a `u64`.
 pub const MEMBERS_MAX: usize = 64;

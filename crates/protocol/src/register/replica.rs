@@ -110,8 +110,22 @@ impl Register {
     /// As the group was made; a group's parent decides unless this is said.
     #[must_use]
     pub fn decided_by(mut self, authority: Authority) -> Register {
-        self.succession.authority = authority;
+        self.set_authority(authority);
         self
+    }
+
+    /// As [`Register::decided_by`], before the first step.
+    pub fn set_authority(&mut self, authority: Authority) {
+        self.succession.authority = authority;
+    }
+
+    pub fn authority(&self) -> Authority {
+        self.succession.authority
+    }
+
+    /// Whether the oldest configuration is being made ready to be retired here.
+    pub fn is_retiring(&self) -> bool {
+        self.errand.as_ref().is_some_and(Errand::is_retiring)
     }
 
     /// Said before its first step, where it was made before the count was known.
@@ -311,6 +325,7 @@ impl Register {
             Request::Seal { token } => self.seal(cx, token, out),
             Request::Final { token, after } => self.tell_final(cx, token, after, out),
             Request::Reconfigure { token, members, quorum } => self.reconfigure(cx, token, members, quorum, out),
+            Request::Resize { token, quorum } => self.resize(cx, token, quorum, out),
             Request::Drain { token, epoch } => self.drains.push((token, epoch)),
             Request::Forget { token, after } => self.forget(cx, token, after, out),
         }
@@ -367,9 +382,10 @@ impl Register {
         let newest_before = self.view().newest;
         let is_news = self.known.learn(oldest, stages)?;
         // What was held here has moved on meanwhile, without this node or while it was away. It could by now be older than a
-        // tombstone that all other members have forgotten.
-        let has_moved = !self.is_member() || self.known.oldest().moved > newest_before;
-        if has_moved {
+        // tombstone that all other members have forgotten. That this node is to be a member again does not make it newer.
+        let oldest = self.known.oldest();
+        let has_moved = !oldest.configuration.contains(self.me) || oldest.moved > newest_before;
+        if is_news && has_moved {
             self.objects.clear();
         }
         if is_news {

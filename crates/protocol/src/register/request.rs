@@ -46,6 +46,11 @@ pub enum Request {
         members: Vec<NodeId>,
         quorum: QuorumSystem,
     },
+    /// Likewise, these quorums for the members that there are: if another configuration is decided first, they are others.
+    Resize {
+        token: u64,
+        quorum: QuorumSystem,
+    },
     /// Say when all operations have ended here that began before this epoch.
     Drain {
         token: u64,
@@ -108,6 +113,10 @@ pub enum Answer {
     Reconfigured {
         token: u64,
         epoch: Epoch,
+    },
+    /// Not carried out: another configuration came first, perhaps of other members.
+    Overtaken {
+        token: u64,
     },
     /// Not carried out: no sound configuration, or not for members to decide.
     Unsound {

@@ -13,7 +13,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::errand::Errand;
 use super::view::{Known, Nodes, Quorum, is_sound};
 use super::{Answer, Body, Record, Register, Stage};
 use crate::effect::{Cx, Effects};
@@ -70,6 +69,8 @@ struct Candidate {
     pub(super) retry_at: Instant,
     /// The epoch for which this was proposed last: it may have been decided.
     proposed: Option<Epoch>,
+    /// It is to succeed this epoch, or none.
+    follows: Option<Epoch>,
 }
 
 #[derive(Clone, Hash)]
@@ -159,9 +160,28 @@ impl Register {
         quorum: QuorumSystem,
         out: &mut Effects<Register>,
     ) {
+        self.begin_campaign(cx, token, members.into(), quorum, None, out);
+    }
+
+    /// The members that there are shall have these quorums.
+    pub(super) fn resize(&mut self, cx: &Cx<'_>, token: u64, quorum: QuorumSystem, out: &mut Effects<Register>) {
+        let newest = &self.known.newest().configuration;
+        let (members, follows) = (newest.members.clone(), newest.epoch);
+        self.begin_campaign(cx, token, members, quorum, Some(follows), out);
+    }
+
+    fn begin_campaign(
+        &mut self,
+        cx: &Cx<'_>,
+        token: u64,
+        members: Arc<[NodeId]>,
+        quorum: QuorumSystem,
+        follows: Option<Epoch>,
+        out: &mut Effects<Register>,
+    ) {
         let newest = &self.known.newest().configuration;
         let epoch = Epoch(newest.epoch.0 + 1);
-        let configuration = Configuration { group: newest.group, epoch, members: members.into(), quorum };
+        let configuration = Configuration { group: newest.group, epoch, members, quorum };
         let answer =
             if self.succession.authority == Authority::Parent || !is_sound(&Stage::first(configuration.clone())) {
                 Some(Answer::Unsound { token })
@@ -177,7 +197,7 @@ impl Register {
         }
         let members = configuration.members;
         let (phase, retry_at) = (Phase::Yield, Instant::MAX);
-        let candidate = Candidate { token, members, quorum, phase, answered: 0, retry_at, proposed: None };
+        let candidate = Candidate { token, members, quorum, phase, answered: 0, retry_at, proposed: None, follows };
         self.pursue(cx, candidate, out);
     }
 
@@ -205,7 +225,7 @@ impl Register {
         let token = candidate.token;
         self.succession.candidate = Some(candidate);
         // The same may be on its way already, for the host.
-        if !self.errand.as_ref().is_some_and(Errand::is_retiring) {
+        if !self.is_retiring() {
             self.retire(cx, token, out);
         }
     }
@@ -221,6 +241,10 @@ impl Register {
         if candidate.proposed.is_some_and(|epoch| epoch < oldest.epoch()) {
             // Others have gone on since. To ask for it once more might undo what they did.
             return Some(Answer::Unknown { token });
+        }
+        let newest = self.known.newest().epoch();
+        if candidate.follows.is_some_and(|epoch| epoch < newest) && candidate.proposed != Some(newest) {
+            return Some(Answer::Overtaken { token });
         }
         let members = || self.known.newest().configuration.members.to_vec();
         (is_single && !self.is_member()).then(|| Answer::Elsewhere { token, members: members() })

@@ -254,6 +254,14 @@ impl Known {
     }
 }
 
+/// Whether somebody could know these configurations of a group: one or two, the second of which succeeds the first.
+pub fn are_sound(stages: &[Stage]) -> bool {
+    let group = |stage: &Stage| stage.configuration.group;
+    matches!(stages.len(), 1 | 2)
+        && stages.is_sorted_by(|one, next| one.epoch() < next.epoch() && group(one) == group(next))
+        && stages.iter().all(is_sound)
+}
+
 pub(super) fn is_sound(stage: &Stage) -> bool {
     let members = &stage.configuration.members;
     stage.configuration.quorum.fit(members.len()).is_ok()

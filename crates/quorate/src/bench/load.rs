@@ -118,7 +118,7 @@ impl Load {
         Load { waits: true, ..self.clone() }
     }
 
-    /// The same, with so many of a hundred batches written.
+    /// The same, with so many of a hundred batches written. Latencies are those of the others.
     pub(super) fn with_writes(&self, percent: u64) -> Load {
         Load { writes_percent: percent, ..self.clone() }
     }
@@ -304,7 +304,9 @@ impl<'a> Run<'a> {
                 return Err(Failure::new("there are more replies than requests"));
             }
             let latency_us = u64::try_from((now - connection.sent_at).as_micros()).unwrap_or(LATENCY_US_MAX);
-            self.latencies_us.saturating_record_n(latency_us, replies);
+            if !connection.writes {
+                self.latencies_us.saturating_record_n(latency_us, replies);
+            }
             self.count += replies;
             self.last_reply_at = now;
             connection.unanswered -= replies;

@@ -126,7 +126,7 @@ fn measure(cluster: &Cluster, options: &Options, ways: &[(u32, &Way)], parts: &m
     }
     let of = |operation| Load::random(operation, connections, pipeline, size, keys, Duration::from_secs(seconds));
     let mixed = of(Operation::Get).with_writes(WRITES_PERCENT);
-    let loads = [("SET", of(Operation::Set)), ("GET", of(Operation::Get)), ("GET, 5% SET", mixed)];
+    let loads = [("SET", of(Operation::Set)), ("GET", of(Operation::Get)), ("GET, 5% SET, latencies of GET", mixed)];
     for (title, load) in loads {
         let part = Part { load: title.to_owned(), ways: in_turns(cluster, options.pairs, ways, &load)? };
         if !options.json {

@@ -11,8 +11,14 @@ use quorate_protocol::{GroupId, Slot};
 
 use crate::world::Node;
 
-/// Whether every replica has executed what any replica of its group has.
+/// Whether every replica has executed what any replica of its group has, and all nodes know who the members are where those
+/// decide that.
 pub fn is_converged(nodes: &[Node]) -> bool {
+    let mut newest = BTreeMap::new();
+    let mut known = nodes.iter().filter_map(Node::host).flat_map(Host::newest_epochs);
+    if !known.all(|(group, epoch)| *newest.entry(group).or_insert(epoch) == epoch) {
+        return false;
+    }
     let mut slots: BTreeMap<GroupId, Slot> = BTreeMap::new();
     nodes.iter().filter_map(Node::host).flat_map(judged).all(|group| {
         let first = *slots.entry(group.id()).or_insert(standing(group));

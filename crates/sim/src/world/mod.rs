@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use quorate_node::quorum::Quorum;
 use quorate_node::replica::Protocol;
-use quorate_node::root::{Durability, Groups, NodeRecord, Reads, Settings as NamespaceSettings};
+use quorate_node::root::{Authority, Durability, Groups, NodeRecord, Reads, Settings as NamespaceSettings};
 use quorate_protocol::{GroupId, NodeId};
 
 use crate::history::History;
@@ -48,6 +48,8 @@ pub struct Settings {
     /// Of registers.
     pub quorum: Quorum,
     pub tolerance: u8,
+    /// Of registers.
+    pub authority: Authority,
     pub reads: Reads,
     pub durability: Durability,
     pub clients: u32,
@@ -90,6 +92,7 @@ impl Settings {
             protocol: Protocol::Paxos,
             quorum: Quorum::Majority,
             tolerance: 0,
+            authority: Authority::Parent,
             reads: *random.pick(&[Reads::Lease, Reads::Lease, Reads::Lease, Reads::Quorum]),
             durability: Durability::Sync,
             clients: if led_groups { CLIENTS_OF_LED } else { CLIENTS },
@@ -157,6 +160,27 @@ impl Settings {
             crowd: 0,
             shape: Shape { registers: true, may_be_registers: true, ..shape },
             ..Settings::of_seed(seed)
+        }
+    }
+
+    /// As [`Settings::of_registers`], of one group whose members decide their successors by themselves, asked for several at
+    /// once. Some nodes are no members.
+    pub fn of_members(seed: u64) -> Settings {
+        let random = &mut Random::new(seed ^ 0x3E3B);
+        let nodes = *random.pick(&[4, 5, 5, 6]);
+        let replicas = random.range(3..u64::from(nodes)) as u8;
+        let quorum = *random.pick(&[Quorum::Majority, Quorum::Majority, Quorum::Square]);
+        let is_weak = random.chance(500);
+        Settings {
+            nodes,
+            replicas,
+            volumes: 1,
+            quorum,
+            tolerance: u8::from(!is_weak),
+            lone_groups: is_weak,
+            authority: Authority::Members,
+            moves_mean_ms: Some(*random.pick(&[150, 500, 2_000])),
+            ..Settings::of_registers(seed)
         }
     }
 
@@ -283,11 +307,12 @@ pub struct Sometimes {
     pub registers_ended: u64,
     pub registers_left: u64,
     pub tombstones_forgotten: u64,
+    pub members_born: u64,
 }
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 27] {
+    pub fn counts(&self) -> [(&'static str, u64); 28] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -314,8 +339,9 @@ impl Sometimes {
             ("a member of a chain answered a read by itself", self.read_by_member),
             ("a configuration of registers was made ready to be retired", self.registers_retired),
             ("an own group that was a register told what it ended with", self.registers_ended),
-            ("a node forgot an own group that it had left", self.registers_left),
+            ("a node forgot a group that it had left", self.registers_left),
             ("a tombstone of a register was forgotten", self.tombstones_forgotten),
+            ("a member came to life on the word of others", self.members_born),
         ]
     }
 
@@ -347,6 +373,7 @@ impl Sometimes {
         self.registers_ended += more.registers_ended;
         self.registers_left += more.registers_left;
         self.tombstones_forgotten += more.tombstones_forgotten;
+        self.members_born += more.members_born;
     }
 }
 
@@ -385,6 +412,7 @@ impl World {
             groups: settings.groups,
             quorum: settings.quorum,
             tolerance: settings.tolerance,
+            authority: settings.authority,
         };
         let nodes = (0..settings.nodes)
             .map(|at| Node::new(NodeId(at + 1), records.clone(), defaults, &settings, &mut random))
@@ -417,7 +445,9 @@ impl World {
         match world.settings.strikes.clone() {
             None => world.plan(FAULTS_FROM_US, Event::Fault),
             Some(strikes) => {
-                strikes.into_iter().for_each(|strike| world.plan(FAULTS_FROM_US + strike.after_us, Event::Strike(strike)));
+                strikes
+                    .into_iter()
+                    .for_each(|strike| world.plan(FAULTS_FROM_US + strike.after_us, Event::Strike(strike)));
             }
         }
         world.plan(1_000_000, Event::Move);

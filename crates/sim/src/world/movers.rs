@@ -15,6 +15,13 @@ impl World {
         let Some(mean_ms) = self.settings.moves_mean_ms else {
             return self.plan(1_000_000, Event::Move);
         };
+        if self.settings.authority.is_members() {
+            // Often at several nodes at once.
+            let together = self.random.range(1..4);
+            (0..together).for_each(|_| self.reconfigure());
+            let next_us = self.random.delay(mean_ms * 1000);
+            return self.plan(next_us.max(1), Event::Move);
+        }
         if self.settings.protocol == Protocol::Register {
             self.change_registers();
             let next_us = self.random.delay(mean_ms * 1000);
@@ -68,16 +75,41 @@ impl World {
         }
     }
 
+    /// Some node, perhaps no member, is asked for other members of the namespace, or for other quorums.
+    fn reconfigure(&mut self) {
+        let members = self.some_nodes();
+        let count = u64::from(self.settings.nodes);
+        let quorum = *self.random.pick(&["", "QUORUM majority", "QUORUM grid"]);
+        let replicas = self.random.range(1..count + 1);
+        let write = self.random.range(1..replicas + 1);
+        let read = replicas + 1 - write;
+        let line = match self.random.chance(150) {
+            true => format!("QUORUM SET NAMESPACE 0 {read} {write}"),
+            false => format!("NAMESPACE MOVE 0 MEMBERS {} {quorum}", members.join(",")),
+        };
+        let node = self.random.below(count) as usize;
+        if self.nodes[node].is_up() {
+            self.call_admin(node, line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect());
+        }
+    }
+
+    /// Some nodes, in some order.
+    fn some_nodes(&mut self) -> Vec<String> {
+        let count = u64::from(self.settings.nodes);
+        let mut nodes: Vec<String> = (1..=count).map(|node| format!("n{node}")).collect();
+        for at in (1..nodes.len()).rev() {
+            let other = self.random.below(at as u64 + 1) as usize;
+            nodes.swap(at, other);
+        }
+        nodes.truncate(self.random.range(1..count + 1) as usize);
+        nodes
+    }
+
     /// Some node is asked for other quorums, or for other members of some object's volume. What is unsound or too weak is
     /// refused.
     fn change_registers(&mut self) {
         let count = u64::from(self.settings.nodes);
-        let mut members: Vec<String> = (1..=count).map(|node| format!("n{node}")).collect();
-        for at in (1..members.len()).rev() {
-            let other = self.random.below(at as u64 + 1) as usize;
-            members.swap(at, other);
-        }
-        members.truncate(self.random.range(1..count + 1) as usize);
+        let members = self.some_nodes();
         let name = Object(self.random.below(u64::from(self.settings.shape.objects)) as u16);
         // As small as they may be.
         let replicas = u64::from(self.settings.replicas);

@@ -221,6 +221,7 @@ fn seen_by(host: &Host) -> Sometimes {
         registers_ended: counters.registers_ended,
         registers_left: counters.registers_left,
         tombstones_forgotten: counters.tombstones_forgotten,
+        members_born: counters.members_born,
         ..Sometimes::default()
     }
 }

@@ -501,7 +501,7 @@ impl World {
                 self.reconfigured_count += 1;
                 return;
             }
-            Answer::GivenUp { .. } | Answer::Unsound { .. } => return,
+            Answer::GivenUp { .. } | Answer::Unsound { .. } | Answer::Overtaken { .. } => return,
         };
         self.answers.push(answer);
         // A retry is answered again; a call has returned once.

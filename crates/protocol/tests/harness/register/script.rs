@@ -108,6 +108,11 @@ impl RegisterScript {
                 let (token, quorum) = (world.next_token(), quorum(rest, members.len()));
                 world.step(node(id), Event::Requested(Request::Reconfigure { token, members, quorum }));
             }
+            ["resize", id, ref rest @ ..] => {
+                let (token, members) = (world.next_token(), world.parent.stages[0].configuration.members.len());
+                let quorum = quorum(rest, members);
+                world.step(node(id), Event::Requested(Request::Resize { token, quorum }));
+            }
             ["bear", id] => world.bear(node(id)),
             ["know", id] => world.know(node(id)),
             ["retire", id] => {

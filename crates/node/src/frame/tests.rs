@@ -1,0 +1,95 @@
+use quorate_protocol::Configuration;
+use quorate_protocol::quorum::QuorumSystem;
+
+use super::*;
+use crate::quorum::Stages;
+
+const HEADER: Header = Header { node: NodeId(2), start: 3, sequence: 6, stamp: Stamp(4), wall: Stamp(8), directory: 5 };
+
+fn frame(messages: &[Message<'_>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    messages.iter().for_each(|message| message.encode(&mut bytes));
+    let mut frame = Vec::new();
+    encode_frame(&HEADER, &bytes, &mut frame);
+    frame
+}
+
+fn every_message() -> Vec<Message<'static>> {
+    let (group, epoch) = (GroupId(9), Epoch(1));
+    let members = [NodeId(1), NodeId(4)];
+    let quorum = QuorumSystem::Threshold { read: 1, write: 2 };
+    let stage = register::Stage::first(Configuration { group, epoch, members: members.into(), quorum });
+    let told = Told { namespace: 3, hash_key: [7; 16], stages: Stages(vec![stage]), ..Told::question(group) };
+    let wanted = Wanted { members: members.to_vec(), quorum };
+    vec![
+        Message::Peers(peers::Message::Heartbeat { sent_at: quorate_protocol::Instant(1) }),
+        Message::Peers(peers::Message::Grant { sent_at: quorate_protocol::Instant(1), number: 2 }),
+        Message::Request { group, epoch, access: Access::ReadQuorum, envelope: b"envelope" },
+        Message::Reply { start: 1, number: 2, position: Position { slot: Slot(3), acknowledgers: 5 }, outcome: b"" },
+        Message::Bounced { start: 1, number: 2, why: Bounce::NotCoordinator { coordinator: Some(NodeId(3)) } },
+        Message::Bounced { start: 1, number: 2, why: Bounce::NotCoordinator { coordinator: None } },
+        Message::Bounced { start: 1, number: 2, why: Bounce::Stopped },
+        Message::Bounced { start: 1, number: 2, why: Bounce::Silent },
+        Message::Silent { group, epoch },
+        Message::Bounced { start: 1, number: 2, why: Bounce::OutOfMemory },
+        Message::Snapshot { group, epoch, next_slot: 7, part: 1, last: true, bytes: b"part" },
+        Message::SnapshotTaken { group, epoch, next_slot: 7, part: 1 },
+        Message::Members(told),
+        Message::Reconfigure { group, start: 2, nonce: 3, wanted },
+        Message::Reconfigured { start: 2, nonce: 3, outcome: Reconfigured::Decided },
+        Message::Reconfigured { start: 2, nonce: 3, outcome: Reconfigured::Refused("no".into()) },
+        Message::ViewQuestion { nonce: 4, groups: vec![group, GroupId(10)] },
+        Message::ViewAnswer {
+            nonce: 4,
+            views: vec![ChainView {
+                group,
+                rest: ChainRest::Idle,
+                epoch,
+                received: Slot(7),
+                decided: Slot(6),
+                lease_us: 5,
+            }],
+        },
+        Message::StatusQuestion { nonce: 4 },
+        Message::StatusAnswer { nonce: 4, bytes: b"status" },
+    ]
+}
+
+#[test]
+fn every_message_survives_a_frame() {
+    let sent = every_message();
+    let frame = frame(&sent);
+    assert_eq!(frame_length(&frame), Ok(Some(frame.len())));
+    let (header, bytes) = decode_frame(&frame).unwrap();
+    assert_eq!(header, HEADER);
+    let received: Vec<String> = messages(bytes).map(|message| format!("{:?}", message.unwrap())).collect();
+    assert_eq!(received, sent.iter().map(|message| format!("{message:?}")).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_flipped_bit_anywhere_is_noticed() {
+    let frame = frame(&every_message());
+    for at in LENGTH_BYTES..frame.len() {
+        let mut damaged = frame.clone();
+        damaged[at] ^= 4;
+        assert!(decode_frame(&damaged).is_err(), "byte {at}");
+    }
+}
+
+#[test]
+fn a_kind_from_the_future_is_passed_over() {
+    let mut bytes = vec![200, 2, 0, 0, 0, 1, 2];
+    Message::StatusQuestion { nonce: 4 }.encode(&mut bytes);
+    let received: Vec<_> = messages(&bytes).collect();
+    assert!(matches!(received[..], [Ok(Message::StatusQuestion { nonce: 4 })]), "{received:?}");
+}
+
+#[test]
+fn a_frame_is_awaited_whole_and_a_monstrous_one_refused() {
+    let frame = frame(&every_message());
+    for length in 0..frame.len() {
+        assert_eq!(frame_length(&frame[..length]), Ok(None));
+    }
+    let monstrous = ((FRAME_BYTES_MAX + 1) as u32).to_le_bytes();
+    assert_eq!(frame_length(&monstrous), Err(FrameError::TooLong(FRAME_BYTES_MAX + 1)));
+}
