@@ -491,6 +491,11 @@ impl Host {
         if self.terms.turning.get(&parent).is_some_and(|turning| self.goes_on_turning(parent, turning)) {
             return;
         }
+        // A node that has just started does not know for how long others have been well.
+        if now < self.started_at.after_us(self.settings.turn_after_us) {
+            self.terms.turning.remove(&parent);
+            return;
+        }
         let turned = self
             .due_of(parent)
             .filter(|record| record.members.len() >= TURNED_MEMBERS_MIN && self.is_well(parent, record))
