@@ -28,6 +28,8 @@ pub struct RegisterReplica {
     unsaved: BTreeSet<Key>,
     /// The store has versions that are gone here.
     whole: bool,
+    /// What was asked under tokens up to this one was asked of another replica, which is gone.
+    asked_before: u64,
 }
 
 /// What a checkpoint says of a replica, but for its versions.
@@ -67,7 +69,7 @@ impl RegisterReplica {
         let first = epoch << NUMBERS_PER_EPOCH_LOG2;
         let mut core = Register::new(stages, me, 0, PACE);
         core.number_from(first);
-        RegisterReplica { me, core, next_record: Slot(first), unsaved: BTreeSet::new(), whole: false }
+        RegisterReplica { me, core, next_record: Slot(first), unsaved: BTreeSet::new(), whole: false, asked_before: 0 }
     }
 
     /// The replica of an own group: the log has its birth in the place of record 0.
@@ -83,6 +85,15 @@ impl RegisterReplica {
         let record = Record::Held { key, version: Version { tag, renewed: Epoch(0), content } };
         self.note(&record);
         self.core.restore(record);
+    }
+
+    /// It is born while its node runs, after so many tokens were given out.
+    pub(crate) fn set_asked_before(&mut self, token: u64) {
+        self.asked_before = token;
+    }
+
+    pub(crate) fn was_asked_before(&self, token: u64) -> bool {
+        token <= self.asked_before
     }
 
     pub fn core(&self) -> &Register {

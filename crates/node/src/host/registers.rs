@@ -227,7 +227,16 @@ impl Host {
                 self.ask_core(index, Request::Read { token, key, deadline });
             }
             Some(Asked::Write(content)) => {
+                let is_lost = |token| {
+                    let replica = self.groups[index as usize].replica.register();
+                    replica.is_some_and(|replica| replica.was_asked_before(token))
+                };
                 let token = match self.registers.writes.get(&ticket) {
+                    // What a replica that was given up here has made of it, nobody knows.
+                    Some(&(token, _)) if is_lost(token) => {
+                        let why = Bounce::Uncertain { coordinator: None };
+                        return self.bounce(ticket.node, ticket.start, ticket.number, why);
+                    }
                     Some(&(token, _)) => {
                         self.counters.answered_from_window += 1;
                         self.registers.waiting.insert(token, client());
@@ -510,6 +519,7 @@ impl Host {
             None => RegisterReplica::new(stages, me),
         };
         replica.core_mut().set_start(self.settings.start);
+        replica.set_asked_before(self.registers.token_count);
         AnyReplica::Register(Box::new(replica))
     }
 
