@@ -84,6 +84,7 @@ impl ChainScript {
             ["handover", id, to] => world.propose(node(id), Proposal::HandOver { to: node(to) }),
             ["sync", id] => world.sync(node(id)),
             ["checkpoint", id] => world.checkpoint(node(id)),
+            ["rest", id] => world.rest_and_wake(node(id)),
             ["crash", id] => world.crash(node(id), 0),
             ["restart", id] => world.restart(node(id)),
             ["isolate", id] => world.isolate(node(id)),
