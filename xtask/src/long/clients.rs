@@ -10,14 +10,19 @@ use super::{Failure, Options};
 
 pub(crate) fn run(root: &Path, options: &mut Options) -> Result<(), Failure> {
     options.finish()?;
+    run_ignored(root, "libraries", "a library did not find what it expects")
+}
+
+/// The tests of clusters with names like this that do not run with the others.
+pub(super) fn run_ignored(root: &Path, name: &str, failed: &str) -> Result<(), Failure> {
     let status = Command::new("cargo")
-        .args(["test", "--locked", "-p", "quorate", "--test", "cluster", "libraries"])
+        .args(["test", "--locked", "-p", "quorate", "--test", "cluster", name])
         .args(["--", "--ignored", "--nocapture"])
         .current_dir(root)
         .status();
     match status {
         Ok(status) if status.success() => Ok(()),
-        Ok(_) => Err("a library did not find what it expects".into()),
+        Ok(_) => Err(failed.into()),
         Err(error) => Err(format!("cannot start cargo: {error}")),
     }
 }

@@ -21,7 +21,7 @@ struct Job {
     run: fn(&Path, &mut Options) -> Result<(), Failure>,
 }
 
-const JOBS: [Job; 6] = [
+const JOBS: [Job; 7] = [
     Job {
         name: "checkpoints",
         options: "[--groups 1000000]",
@@ -58,7 +58,18 @@ const JOBS: [Job; 6] = [
         about: "cut the power of a node's disk under load, and look for what was acknowledged (root)",
         run: power_cuts::run,
     },
+    Job {
+        name: "registers",
+        options: "",
+        about: "grids of 16 and 25 nodes under load, of which as many are killed as they survive",
+        run: registers,
+    },
 ];
+
+fn registers(root: &Path, options: &mut Options) -> Result<(), Failure> {
+    options.finish()?;
+    clients::run_ignored(root, "nodes_in_a_grid", "a client was told of an error, or waited for too long")
+}
 
 pub(crate) fn run(root: &Path, words: &[&str]) -> ExitCode {
     let Some((job, words)) = words.split_first().and_then(|(name, rest)| Some((find(name)?, rest))) else {

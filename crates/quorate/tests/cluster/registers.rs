@@ -162,20 +162,21 @@ fn a_member_of_a_grid_that_stood_still_is_not_missed_and_answers_nothing_old() {
     assert!(without < GAP_MAX, "a client had no success for {without:?}, and for {quiet:?} before");
 }
 
-#[test]
-fn nine_nodes_in_a_grid_do_not_miss_two_that_are_killed() {
-    const NODES: usize = 9;
+/// A square of so many rows, of which as many nodes are killed as it survives whichever they are.
+fn a_square_does_not_miss_those_that_are_killed(name: &str, side: usize) {
     const NAMESPACE: u32 = 1;
+    let (node_count, tolerated) = (side * side, side - 1);
     let mut random = Random::announced();
-    let mut cluster = Cluster::started("register-nine", NODES);
+    let mut cluster = Cluster::started(name, node_count);
     let line = format!(
-        "QUORATE NAMESPACE CREATE {NAMESPACE} PROTOCOL register REPLICAS 9 VOLUMES 4 QUORUM grid 3x3 TOLERANCE 2"
+        "QUORATE NAMESPACE CREATE {NAMESPACE} PROTOCOL register REPLICAS {node_count} VOLUMES 4 QUORUM grid {side}x{side} \
+         TOLERANCE {tolerated}"
     );
     until("the namespace is made", || ask(&mut cluster.client(0), &line) == Value::Okay);
-    let mut victims: Vec<usize> = (0..NODES).collect();
+    let mut victims: Vec<usize> = (0..node_count).collect();
     random.shuffle(&mut victims);
-    victims.truncate(2);
-    for index in 0..NODES {
+    victims.truncate(tolerated);
+    for index in 0..node_count {
         let mut client = cluster.client(index);
         let select = format!("SELECT {NAMESPACE}");
         until("the node knows the namespace", || ask(&mut client, &select) == Value::Okay);
@@ -183,6 +184,23 @@ fn nine_nodes_in_a_grid_do_not_miss_two_that_are_killed() {
     }
     kill_and_restart(&mut cluster, NAMESPACE, &victims, &mut random);
     cluster.stop_all();
+}
+
+#[test]
+fn nine_nodes_in_a_grid_do_not_miss_two_that_are_killed() {
+    a_square_does_not_miss_those_that_are_killed("register-nine", 3);
+}
+
+#[test]
+#[ignore = "many processes: cargo xtask long registers"]
+fn sixteen_nodes_in_a_grid_do_not_miss_three_that_are_killed() {
+    a_square_does_not_miss_those_that_are_killed("register-sixteen", 4);
+}
+
+#[test]
+#[ignore = "many processes: cargo xtask long registers"]
+fn twenty_five_nodes_in_a_grid_do_not_miss_four_that_are_killed() {
+    a_square_does_not_miss_those_that_are_killed("register-twenty-five", 5);
 }
 
 #[test]
