@@ -18,7 +18,7 @@ fn a_seed_run_twice_gives_the_same_trace() {
 }
 
 /// Seeds that once failed, with what they showed. The general sweep would find the same again, later.
-const ONCE_FAILED: [(u64, &str); 21] = [
+const ONCE_FAILED: [(u64, &str); 22] = [
     (6, "a read left at once although the one before it waited for a write"),
     (11, "likewise"),
     (13, "likewise"),
@@ -40,6 +40,10 @@ const ONCE_FAILED: [(u64, &str); 21] = [
     (54, "what a group logged after it woke was taken for released with what it had logged before"),
     (73, "a group that was paused was said to be silent because its volume's replica was"),
     (133, "a member born late that was stopped then did not ask the others for what they had executed"),
+    (
+        344,
+        "the last member of an own chain came to know of it once the other had been left out, and nobody began with its object",
+    ),
 ];
 
 #[test]

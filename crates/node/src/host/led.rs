@@ -159,22 +159,22 @@ impl Host {
     }
 
     /// What a replica of a led group is born as on this node; `None` if there is to be none. A member of a chain that has nothing
-    /// to begin with has missed its birth: it is left out, and may join.
+    /// to begin with has missed its birth: it is left out, and may join. One that comes to it late, whoever has been left out
+    /// since, may begin with what the volume has kept: nothing was decided without it.
     pub(super) fn led_replica(&self, protocol: Protocol, record: &GroupRecord, state: &Frozen) -> Option<AnyReplica> {
         let me = self.settings.node;
-        if !record.lives_on(me, protocol) {
-            return None;
-        }
         match protocol {
             Protocol::Paxos => None,
-            Protocol::Chain if record.epoch == 0 && state.object.is_none() => None,
             Protocol::Chain => {
-                let next_slot = if record.epoch == 0 { Slot(1) } else { Slot(0) };
-                let time = if record.epoch == 0 { state.time() } else { Stamp(0) };
+                let (next_slot, time) = match record.members.contains(&me.0) {
+                    true => (Slot(1), state.object.as_ref().map(|_| state.time())?),
+                    false if record.joining == Some(me.0) => (Slot(0), Stamp(0)),
+                    false => return None,
+                };
                 let membership = Arc::new(record.membership());
                 Some(AnyReplica::Chain(Box::new(Chain::born(membership, me, next_slot, time))))
             }
-            Protocol::Register => Some(self.register_replica(record)),
+            Protocol::Register => record.lives_on(me, protocol).then(|| self.register_replica(record)),
         }
     }
 }
