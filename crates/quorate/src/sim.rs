@@ -1,14 +1,15 @@
 //! `quorate sim`: runs seeds of the deterministic simulator.
 
 use std::io::Write;
-use std::ops::RangeInclusive;
+use std::num::NonZeroUsize;
+use std::ops::{ControlFlow, RangeInclusive};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use quorate_node::replica::Protocol;
 use quorate_node::root::Authority;
-use quorate_sim::run::{Report, run_seed};
+use quorate_sim::run::{self, Report, run_seed, run_worlds};
 use quorate_sim::world::{Settings, Sometimes};
 
 use crate::failure::Failure;
@@ -29,6 +30,9 @@ pub struct Options {
     /// Stop beginning new seeds after this many minutes
     #[arg(long, value_name = "MINUTES")]
     minutes: Option<u64>,
+    /// Run so many seeds at once [default: as many as there are cores]
+    #[arg(long, value_name = "NUMBER")]
+    jobs: Option<NonZeroUsize>,
     /// How the replicas of the worlds' volumes agree
     #[arg(long, value_name = "NAME", default_value = "paxos", value_parser = parse_protocol)]
     protocol: Protocol,
@@ -69,42 +73,47 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let deadline = options.minutes.map(|minutes| Instant::now() + Duration::from_secs(minutes * 60));
     let (mut passed, mut failed) = (0, Vec::new());
     let mut reached = Sometimes::default();
-    for seed in seeds {
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            break;
-        }
-        let report = judge(options, seed);
-        reached.add(&report.sometimes);
-        if report.failure.is_some() {
-            println!("{report}");
-            failed.push(seed);
-        } else {
-            passed += 1;
-            if options.seed.is_some() {
+    let in_time = || deadline.is_none_or(|deadline| Instant::now() < deadline);
+    let worlds = seeds.take_while(|_| in_time()).map(|seed| world(options, seed));
+    run_worlds(
+        worlds,
+        options.jobs.unwrap_or_else(run::threads),
+        |world| judge(options, world),
+        |report| {
+            reached.add(&report.sometimes);
+            if report.failure.is_some() {
                 println!("{report}");
+                failed.push(report.seed);
+            } else {
+                passed += 1;
+                if options.seed.is_some() {
+                    println!("{report}");
+                }
             }
-        }
-        if (passed + failed.len()) % 100 == 0 {
-            eprint!("\r{passed} passed, {} failed", failed.len());
-            let _ = std::io::stderr().flush();
-        }
-    }
+            if (passed + failed.len()) % 100 == 0 {
+                eprint!("\r{passed} passed, {} failed", failed.len());
+                let _ = std::io::stderr().flush();
+            }
+            ControlFlow::Continue(())
+        },
+    );
     eprint!("\r");
     println!("reached, over all seeds:");
     for (name, count) in reached.counts() {
         println!("  {count:>9}  {name}");
     }
     println!("{passed} passed, {} failed", failed.len());
+    failed.sort_unstable();
     for seed in &failed {
         println!("replay: quorate sim {} --seed {seed}", words_of(options));
     }
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn judge(options: &Options, seed: u64) -> Report {
-    let mut report = run_seed(world(options, seed));
+fn judge(options: &Options, world: Settings) -> Report {
+    let mut report = run_seed(world.clone());
     if options.twice && report.failure.is_none() {
-        let again = run_seed(world(options, seed)).trace_hash;
+        let again = run_seed(world).trace_hash;
         if again != report.trace_hash {
             report.failure = Some(format!("determinism: run again, its trace is {again:016x}"));
         }

@@ -1,7 +1,12 @@
 //! One seed from its first event to its verdict.
 
 use std::fmt;
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, mpsc};
+use std::thread;
 
 use quorate_node::replica::Protocol;
 
@@ -72,6 +77,42 @@ pub fn run_seed(settings: Settings) -> Report {
             failure: Some(text),
         }
     })
+}
+
+/// Runs worlds on so many threads, begun in their order, until `each` has heard enough. It hears of them as they end.
+pub fn run_worlds(
+    worlds: impl Iterator<Item = Settings> + Send,
+    threads: NonZeroUsize,
+    run: impl Fn(Settings) -> Report + Sync,
+    mut each: impl FnMut(Report) -> ControlFlow<()>,
+) {
+    let worlds = Mutex::new(worlds.fuse());
+    let is_enough = AtomicBool::new(false);
+    let next = || worlds.lock().expect("taking the next world does not panic").next();
+    thread::scope(|scope| {
+        let (tell, told) = mpsc::channel();
+        for _ in 0..threads.get() {
+            let (tell, next, run, is_enough) = (tell.clone(), &next, &run, &is_enough);
+            scope.spawn(move || {
+                while !is_enough.load(Ordering::Relaxed)
+                    && let Some(world) = next()
+                    && tell.send(run(world)).is_ok()
+                {}
+            });
+        }
+        drop(tell);
+        for report in told {
+            if each(report).is_break() {
+                is_enough.store(true, Ordering::Relaxed);
+                break;
+            }
+        }
+    });
+}
+
+/// As many threads as there are cores.
+pub fn threads() -> NonZeroUsize {
+    thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
 fn judge(world: &World, at_rest: bool) -> Option<String> {

@@ -95,6 +95,11 @@ impl Workload {
             .collect()
     }
 
+    /// What a client that only reads sends next.
+    pub fn next_read(&mut self) -> Call {
+        Call { object: self.pick_object(), action: Action::Get }
+    }
+
     /// A read of every object, for the end of a run.
     pub fn last_reads(&self) -> Vec<Call> {
         (0..self.shape.objects).map(|object| Call { object: Object(object), action: Action::Get }).collect()

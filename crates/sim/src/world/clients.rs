@@ -10,6 +10,7 @@ use crate::workload::{Workload, fate};
 
 pub struct Clients {
     workload: Workload,
+    readers: usize,
     random: Random,
     list: Vec<Client>,
     connections: u32,
@@ -49,11 +50,24 @@ impl Clients {
             .collect();
         let workload = Workload::new(random.next_u64(), settings.shape);
         let connections = settings.clients;
-        Clients { workload, random, list, connections, sent: 0, answered: 0, last_reads: None }
+        Clients {
+            workload,
+            readers: settings.readers as usize,
+            random,
+            list,
+            connections,
+            sent: 0,
+            answered: 0,
+            last_reads: None,
+        }
     }
 
     pub fn count(&self) -> usize {
         self.list.len()
+    }
+
+    fn next_calls(&mut self, which: usize, now_ms: i64) -> Vec<Call> {
+        if which < self.readers { vec![self.workload.next_read()] } else { self.workload.next_calls(now_ms) }
     }
 
     pub fn is_done(&self) -> bool {
@@ -178,7 +192,7 @@ impl World {
         if !self.nodes[node].is_up() {
             return self.plan(50_000, super::Event::Client { client: which });
         }
-        for call in self.clients.workload.next_calls((ORIGIN_MS + self.now_us / 1000) as i64) {
+        for call in self.clients.next_calls(which, (ORIGIN_MS + self.now_us / 1000) as i64) {
             self.send_call(which, node, call);
         }
     }

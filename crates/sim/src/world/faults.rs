@@ -46,6 +46,8 @@ impl Blow {
 }
 
 const BLOW_LASTS_US: u64 = 2_000_000;
+/// About as long as a member may answer reads without hearing from its parent.
+pub(super) const CUT_LASTS_US: u64 = 600_000;
 
 /// Before the next wall clock is set wrong, all are right for this long.
 const WALLS_RIGHT_US: u64 = 2_500_000;
@@ -99,12 +101,27 @@ impl World {
         match blow {
             Blow::Crash | Blow::PowerCut => self.crash_for(node, blow == Blow::PowerCut, BLOW_LASTS_US),
             Blow::Pause => self.pause_for(node, BLOW_LASTS_US),
-            Blow::Isolate => {
-                self.faults.partitions += 1;
-                self.isolate(node);
-                self.plan(BLOW_LASTS_US, Event::Heal);
-            }
+            Blow::Isolate => self.cut_off(node, BLOW_LASTS_US),
         }
+    }
+
+    /// A node has proposed other members of a chain. Whoever is cut off from it just then learns of them last.
+    pub(super) fn cut_at_change(&mut self, proposer: usize) {
+        let odds = self.settings.cuts_at_changes;
+        if odds == 0 || self.healing || !self.random.chance(odds) {
+            return;
+        }
+        let node = self.pick_node();
+        if node != proposer {
+            let delay_us = self.random.range(0..5_000);
+            self.plan(delay_us, Event::CutOff { node });
+        }
+    }
+
+    pub(super) fn cut_off(&mut self, node: usize, lasts_us: u64) {
+        self.faults.partitions += 1;
+        self.isolate(node);
+        self.plan(lasts_us, Event::Heal);
     }
 
     fn isolate(&mut self, alone: usize) {

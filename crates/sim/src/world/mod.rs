@@ -53,6 +53,8 @@ pub struct Settings {
     pub reads: Reads,
     pub durability: Durability,
     pub clients: u32,
+    /// So many of the clients only read: they go on where writes wait.
+    pub readers: u32,
     pub shape: Shape,
     /// Calls after which the faults are healed.
     pub calls: u64,
@@ -73,6 +75,8 @@ pub struct Settings {
     pub led_groups: bool,
     /// How many more objects have groups of their own, on and off, that no client asks for.
     pub crowd: u32,
+    /// How often, in a thousand, a node is cut off from the others just when the members of a chain change.
+    pub cuts_at_changes: u64,
     /// What goes wrong, in place of whatever the seed stands for.
     pub strikes: Option<Vec<Strike>>,
 }
@@ -96,6 +100,7 @@ impl Settings {
             reads: *random.pick(&[Reads::Lease, Reads::Lease, Reads::Lease, Reads::Quorum]),
             durability: Durability::Sync,
             clients: if led_groups { CLIENTS_OF_LED } else { CLIENTS },
+            readers: 0,
             shape: Shape { may_be_registers: led_groups, ..Shape::default() },
             calls: 20_000,
             crashes_min: 20,
@@ -108,6 +113,7 @@ impl Settings {
             lone_groups: moves_mean_ms.is_some() && seed.is_multiple_of(2),
             led_groups,
             crowd: if seed % 16 == 5 { 2_000 } else { 0 },
+            cuts_at_changes: 0,
             strikes: None,
         }
     }
@@ -118,6 +124,7 @@ impl Settings {
     pub fn of_chains(seed: u64) -> Settings {
         let random = &mut Random::new(seed ^ 0xC4A1);
         let reads = *random.pick(&[Reads::Lease, Reads::Apportioned, Reads::Apportioned, Reads::Quorum]);
+        let cuts_at_changes = *random.pick(&[0, 500]);
         Settings {
             protocol: Protocol::Chain,
             reads,
@@ -128,6 +135,8 @@ impl Settings {
             clients: CLIENTS,
             shape: Shape::default(),
             crowd: 0,
+            readers: if cuts_at_changes > 0 { CLIENTS / 2 } else { 0 },
+            cuts_at_changes,
             ..Settings::of_seed(seed)
         }
     }
@@ -260,6 +269,9 @@ enum Event {
     },
     Fault,
     Strike(Strike),
+    CutOff {
+        node: usize,
+    },
     Move,
     Crowd,
     Restart {
@@ -482,6 +494,7 @@ impl World {
             Event::Client { client } => self.wake_client(client),
             Event::Fault => self.strike(),
             Event::Strike(strike) => self.strike_at(strike),
+            Event::CutOff { node } => self.cut_off(node, faults::CUT_LASTS_US),
             Event::Move => self.move_an_object(),
             Event::Crowd => self.move_the_crowd(),
             Event::Restart { node } => self.restart_node(node),

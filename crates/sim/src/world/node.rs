@@ -401,6 +401,7 @@ impl World {
         }
         let Some(mut host) = node.host.take() else { return };
         self.turns += 1;
+        let changes = host.counters().chains_changed;
         host.begin(node.clock.read(now_us));
         for input in std::mem::take(&mut node.inbox) {
             match input {
@@ -431,6 +432,7 @@ impl World {
             node.lost.log_segment_removed += 1;
         }
         let strikes = node.doomed && flush.is_some();
+        let is_changing = host.counters().chains_changed > changes;
         if let Some(submission) = flush {
             let delay_us =
                 if node.random.chance(60) { node.random.range(1_000..30_000) } else { node.random.range(60..1_500) };
@@ -439,6 +441,9 @@ impl World {
         self.finish_turn(at, host);
         if strikes {
             self.crash(at, true);
+        }
+        if is_changing {
+            self.cut_at_change(at);
         }
     }
 
