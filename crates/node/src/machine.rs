@@ -46,6 +46,12 @@ pub enum Verdict {
     Away(Vec<u8>),
 }
 
+impl Verdict {
+    pub fn is_executed(&self) -> bool {
+        matches!(self, Verdict::Executed(_) | Verdict::Again(_))
+    }
+}
+
 /// What a read was answered.
 #[derive(Debug, PartialEq)]
 pub enum ReadAnswer {

@@ -177,6 +177,7 @@ impl Machine {
         let number = record.number;
         self.write_record(name, Record { stopping: true, ..record });
         self.children.get_or_insert_default().stopping.insert(number, name.to_vec());
+        self.changes.stopping.push(number);
     }
 
     /// An own group's record is another one.

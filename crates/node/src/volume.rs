@@ -248,6 +248,8 @@ pub struct Changes {
     pub births: Vec<Birth>,
     /// Own groups whose record is another one.
     pub changed: Vec<(Vec<u8>, Record)>,
+    /// Own groups whose last command is asked for from now on.
+    pub stopping: Vec<u64>,
     pub deaths: Vec<Death>,
 }
 
@@ -262,7 +264,7 @@ pub struct Death {
 
 impl Changes {
     pub fn is_empty(&self) -> bool {
-        self.births.is_empty() && self.changed.is_empty() && self.deaths.is_empty()
+        self.births.is_empty() && self.changed.is_empty() && self.stopping.is_empty() && self.deaths.is_empty()
     }
 }
 

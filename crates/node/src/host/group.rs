@@ -183,6 +183,14 @@ impl Group {
         self.machine = Machine::new(empty_content(self.id(), self.hash_key));
     }
 
+    /// An own group whose object is deleted is about to end. What it has executed is answered once its volume has that, and
+    /// the name is free again: until then the volume lists it.
+    pub(super) fn is_object_gone(&self) -> bool {
+        self.own.is_some()
+            && !self.replica.protocol().is_register()
+            && self.machine.objects().is_some_and(|objects| objects.count() == 0)
+    }
+
     /// Whether it may come to rest, and is stored as one record then.
     pub(super) fn rests(&self) -> bool {
         self.own.is_some() && !self.replica.protocol().is_register()

@@ -23,6 +23,7 @@ mod dispatch;
 mod flush;
 mod grid;
 mod group;
+mod held;
 mod led;
 mod losses;
 mod open;
@@ -180,6 +181,7 @@ enum Timer {
     Status { nonce: u64 },
     Views { batch: u64 },
     Settle,
+    Retire,
     Rest,
     Directory,
     Heartbeat,
@@ -230,8 +232,9 @@ pub struct Host {
     gathered: Vec<u32>,
     /// What was executed, if somebody observes: a hash of each value.
     executed: Vec<(GroupId, quorate_protocol::Slot, u64)>,
-    /// Commands of local operations that were applied in this step.
-    applied: Vec<(u64, quorate_protocol::Slot, crate::machine::Verdict)>,
+    held_answers: std::collections::BTreeMap<GroupId, Vec<held::HeldAnswer>>,
+    /// What has become of the commands of the slot that is being applied.
+    verdicts: Vec<(crate::envelope::Ticket, crate::machine::Verdict)>,
     catch_ups: Vec<(u32, NodeId, quorate_protocol::Slot)>,
     transfers: transfer::Transfers,
     own: own::OwnGroups,

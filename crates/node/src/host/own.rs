@@ -118,6 +118,9 @@ impl Host {
         for (name, record) in changes.changed {
             self.follow_led(volume, &name, record);
         }
+        if self.groups[volume as usize].replica.is_coordinating() {
+            changes.stopping.iter().for_each(|&number| self.ask_to_stop(volume, number));
+        }
         for Death { number, last } in changes.deaths {
             let group = own_group(id, number);
             self.decide_undecided(group, &last);
@@ -332,6 +335,7 @@ impl Host {
             return;
         }
         self.counters.own_groups_ended += 1;
+        self.release_answers(group);
         self.lose_register(group, Bounce::UnknownGroup);
         self.transfers.forget(group);
         self.silence_told.remove(&group);
@@ -432,7 +436,7 @@ impl Host {
                 self.own.unsettled.remove(&volume);
             } else if self.groups[volume as usize].replica.is_coordinating() {
                 self.complete_births(volume);
-                self.ask_to_stop(volume);
+                self.ask_all_to_stop(volume);
             }
         }
         // Of volumes that another node coordinates by now, nothing comes back.
@@ -495,46 +499,47 @@ impl Host {
         }
     }
 
+    /// Own groups of the volume that have not ended yet, and were not asked to stop, or some time ago.
+    fn ask_all_to_stop(&mut self, volume: u32) {
+        let Some(children) = self.groups[volume as usize].machine.children() else { return };
+        let numbers: Vec<u64> = children.stopping.keys().take(STOPPING_SEEN_MAX).copied().collect();
+        numbers.into_iter().for_each(|number| self.ask_to_stop(volume, number));
+    }
+
     /// First whoever is believed to coordinate the group is asked, and then, with emphasis, all of its members.
-    fn ask_to_stop(&mut self, volume: u32) {
+    fn ask_to_stop(&mut self, volume: u32, number: u64) {
         let now = self.clock.now();
-        for (record, members) in self.about_to_stop(volume) {
-            let group = own_group(self.groups[volume as usize].id(), record.number);
-            let epoch = record.led().map_or(BIRTH_EPOCH, |led| Epoch(led.epoch));
-            let times = match self.own.asked.get(&group) {
-                Some((at, _)) if at.after_us(STOP_AGAIN_US) > now => continue,
-                Some((_, times)) => *times,
-                None if self.own.asked.len() >= STOPPING_AT_ONCE => continue,
-                None => 0,
-            };
-            self.own.asked.insert(group, (now, times + 1));
-            let insist = times > 0;
-            let here = self.find(group).and_then(|index| self.groups[index as usize].replica.coordinator());
-            let first = here.unwrap_or(members[0]);
-            for &member in members.iter().filter(|&&member| insist || member == first) {
-                if member == self.settings.node {
-                    self.handle_stop_group(group, epoch, insist);
-                } else {
-                    self.outbox.send(member, &Message::StopGroup { group, epoch, insist });
-                }
+        let group = own_group(self.groups[volume as usize].id(), number);
+        let times = match self.own.asked.get(&group) {
+            Some((at, _)) if at.after_us(STOP_AGAIN_US) > now => return,
+            Some((_, times)) => *times,
+            None if self.own.asked.len() >= STOPPING_AT_ONCE => return,
+            None => 0,
+        };
+        let Some((record, members)) = self.about_to_stop(volume, number) else { return };
+        self.own.asked.insert(group, (now, times + 1));
+        let epoch = record.led().map_or(BIRTH_EPOCH, |led| Epoch(led.epoch));
+        let insist = times > 0;
+        let here = self.find(group).and_then(|index| self.groups[index as usize].replica.coordinator());
+        let first = here.unwrap_or(members[0]);
+        for &member in members.iter().filter(|&&member| insist || member == first) {
+            if member == self.settings.node {
+                self.handle_stop_group(group, epoch, insist);
+            } else {
+                self.outbox.send(member, &Message::StopGroup { group, epoch, insist });
             }
         }
     }
 
-    /// The records of some of the volume's own groups whose last command is asked for, with their members.
-    fn about_to_stop(&self, volume: u32) -> Vec<(Record, Vec<NodeId>)> {
+    /// The record of an own group that is to stop now, and its members.
+    fn about_to_stop(&self, volume: u32, number: u64) -> Option<(Record, Vec<NodeId>)> {
         let group = &self.groups[volume as usize];
-        let (Some(children), Some(objects)) = (group.machine.children(), group.machine.objects()) else {
-            return Vec::new();
-        };
-        let record_of = |(number, name): (&u64, &Vec<u8>)| {
-            let record = objects.away(name).and_then(|bytes| Record::decode(bytes).ok())?;
-            let members = record.member_ids(&group.configuration.members);
-            // A successor that is decided comes first: what is sealed does not move.
-            let is_settled = record.led().is_none_or(|led| !led.is_moving());
-            (record.number == *number && is_settled).then_some((record, members))
-        };
-        children.stopping.iter().take(STOPPING_SEEN_MAX).filter_map(record_of).collect()
+        let name = group.machine.children()?.stopping.get(&number)?;
+        let record = Record::decode(group.machine.objects()?.away(name)?).ok()?;
+        let members = record.member_ids(&group.configuration.members);
+        // A successor that is decided comes first: what is sealed does not move.
+        let is_settled = record.led().is_none_or(|led| !led.is_moving());
+        (record.number == number && is_settled).then_some((record, members))
     }
 
     pub(super) fn handle_stop_group(&mut self, group: GroupId, epoch: Epoch, insist: bool) {
@@ -555,24 +560,30 @@ impl Host {
 
     /// After a slot of an own group: the volume has to know if the object is deleted, or the group has stopped.
     pub(super) fn follow_own(&mut self, index: u32, value: &Value) {
+        // The replica may know that it is stopped some slots before the machine has executed the last one.
+        if !matches!(value.content, Content::Stop(_)) {
+            return self.retire_if_gone(index);
+        }
+        let group = &mut self.groups[index as usize];
+        if let Some(own) = &mut group.own
+            && group.state == GroupState::Alive
+            && group.replica.is_coordinating()
+        {
+            own.told_at = Instant(0);
+            self.tell_final_state(index);
+        }
+    }
+
+    pub(super) fn retire_if_gone(&mut self, index: u32) {
         let group = &self.groups[index as usize];
         let Some(own) = group.own() else { return };
         if !group.is_alive() || !group.replica.is_coordinating() {
             return;
         }
-        // The replica may know that it is stopped some slots before the machine has executed the last one.
-        if matches!(value.content, Content::Stop(_)) {
-            if let Some(own) = &mut self.groups[index as usize].own {
-                own.told_at = Instant(0);
-            }
-            return self.tell_final_state(index);
+        if group.is_object_gone() && !group.replica.is_stopped() && self.is_time_to_tell(index) {
+            let (number, name) = (own.number, own.name.to_vec());
+            self.tell_volume(index, &VolumeCommand::Retire { number, name });
         }
-        let has_object = group.machine.objects().is_some_and(|objects| objects.count() > 0);
-        if has_object || group.replica.is_stopped() || !self.is_time_to_tell(index) {
-            return;
-        }
-        let (number, name) = (own.number, own.name.to_vec());
-        self.tell_volume(index, &VolumeCommand::Retire { number, name });
     }
 
     fn tell_final_state(&mut self, index: u32) {

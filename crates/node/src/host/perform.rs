@@ -1,11 +1,13 @@
 //! Performing a replica's effects, in their order.
 
+use quorate_object::Outcome;
 use quorate_protocol::wire::Wire;
 use quorate_protocol::{After, Effect, Effects, Event, GroupId, Proposal, Refusal, Value, paxos};
 use quorate_wal::Kind;
 
+use super::held::HeldAnswer;
 use super::quarantine::{PanicIn, isolate, panic_as_planned};
-use super::{Answer, Failure, GroupState, Host, Timer};
+use super::{GroupState, Host, Timer};
 use crate::changes::Done;
 use crate::envelope::{Envelope, Ticket};
 use crate::frame::{Bounce, Message, Position, encode_reply};
@@ -155,42 +157,12 @@ impl Host {
         }
         let (coordinating, group_id) = (group.replica.answers(), group.id());
         let is_chain = group.replica.protocol() == Protocol::Chain;
-        let (me, start) = (self.settings.node, self.settings.start);
-        let (outbox, applied, counters) = (&mut self.outbox, &mut self.applied, &mut self.counters);
-        let each = |ticket: Ticket, verdict| {
-            counters.commands_applied += 1;
-            counters.answered_from_window += u64::from(matches!(verdict, Verdict::Again(_)));
-            counters.out_of_order += u64::from(matches!(verdict, Verdict::OutOfOrder));
-            if ticket.node == me {
-                // Of a command that overtook, the coordinator tells: it is counted once as not executed.
-                let is_executed = matches!(verdict, Verdict::Executed(_) | Verdict::Again(_));
-                if ticket.start == start && (coordinating || is_executed) {
-                    applied.push((ticket.number, slot, verdict));
-                }
-            } else if coordinating && let Some(lane) = outbox.lane(ticket.node) {
-                match bounce_of(&verdict) {
-                    None if matches!(verdict, Verdict::Away(_)) => {
-                        if let Verdict::Away(record) = &verdict {
-                            let (start, number) = (ticket.start, ticket.number);
-                            Message::Away { start, number, volume: group_id, record }.encode(lane);
-                        }
-                    }
-                    None => {
-                        if let Verdict::Executed(outcome) | Verdict::Again(outcome) = &verdict {
-                            encode_reply(ticket.start, ticket.number, position, outcome, lane);
-                        }
-                    }
-                    Some(why) => {
-                        Message::Bounced { start: ticket.start, number: ticket.number, why }.encode(lane);
-                    }
-                }
-            }
-        };
-        let machine = &mut group.machine;
+        let (machine, mut verdicts) = (&mut group.machine, std::mem::take(&mut self.verdicts));
         let executed = isolate(|| {
             if panics {
                 panic_as_planned();
             }
+            let each = |ticket: Ticket, verdict| verdicts.push((ticket, verdict));
             match is_chain {
                 true => machine.apply_changes(value, each),
                 false => machine.apply(slot, value, each),
@@ -198,13 +170,25 @@ impl Host {
         });
         if let Err(words) = executed {
             // Whoever takes over executes the slot again, and answers.
-            self.applied.clear();
             return self.quarantine(index, "executing a slot", words);
         }
         debug_assert!(slot < group.replica.next_slot(), "{group_id:?} applies {slot:?} before it is passed");
+        let is_object_gone = group.is_object_gone();
         self.follow_changes(index, slot);
         self.watch_children(index);
-        self.finish_applied(group_id);
+        if !is_object_gone {
+            self.release_answers(group_id);
+        }
+        for (ticket, verdict) in verdicts.drain(..) {
+            self.counters.commands_applied += 1;
+            self.counters.answered_from_window += u64::from(matches!(verdict, Verdict::Again(_)));
+            self.counters.out_of_order += u64::from(matches!(verdict, Verdict::OutOfOrder));
+            // Of a command that was not executed, the coordinator tells: one that overtook is counted once.
+            if coordinating || ticket.node == self.settings.node && verdict.is_executed() {
+                self.tell_verdict(group_id, position, ticket, verdict, is_object_gone);
+            }
+        }
+        self.verdicts = verdicts;
         self.arm_timers_after_apply(index);
         self.answer_due_reads(index);
         self.follow_own(index, value);
@@ -213,23 +197,43 @@ impl Host {
         }
     }
 
-    /// Answers the operations of this node's own clients that were just applied.
-    fn finish_applied(&mut self, group: GroupId) {
-        let mut applied = std::mem::take(&mut self.applied);
-        for (number, slot, verdict) in applied.drain(..) {
-            match verdict {
-                Verdict::Executed(outcome) | Verdict::Again(outcome) => self.complete_at(number, slot, outcome),
-                Verdict::Expired => self.complete(number, Answer::Failed(Failure::Timeout)),
-                Verdict::Away(record) => self.handle_away(number, group, &record),
-                Verdict::OutOfOrder | Verdict::Full => {
-                    let (me, start) = (self.settings.node, self.settings.start);
-                    if let Some(why) = bounce_of(&verdict) {
-                        self.handle_bounced(me, start, number, why);
-                    }
-                }
+    fn tell_verdict(
+        &mut self,
+        group: GroupId,
+        position: Position,
+        ticket: Ticket,
+        verdict: Verdict,
+        is_object_gone: bool,
+    ) {
+        let Ticket { node, start, number } = ticket;
+        match verdict {
+            Verdict::Executed(outcome) | Verdict::Again(outcome) if is_object_gone => {
+                self.hold_answer(group, HeldAnswer { ticket, position, outcome, since: self.clock.now() });
             }
+            Verdict::Executed(outcome) | Verdict::Again(outcome) => self.answer_ticket(ticket, position, outcome),
+            Verdict::Away(record) if node == self.settings.node && start == self.settings.start => {
+                self.handle_away(number, group, &record);
+            }
+            Verdict::Away(record) if node == self.settings.node => drop(record),
+            Verdict::Away(record) => {
+                self.outbox.send(node, &Message::Away { start, number, volume: group, record: &record });
+            }
+            Verdict::Expired => self.bounce(node, start, number, Bounce::Expired),
+            Verdict::OutOfOrder => self.bounce(node, start, number, Bounce::OutOfOrder),
+            Verdict::Full => self.bounce(node, start, number, Bounce::Uncertain { coordinator: None }),
         }
-        self.applied = applied;
+    }
+
+    /// Answers a command that was executed here, or a read.
+    pub(super) fn answer_ticket(&mut self, ticket: Ticket, position: Position, outcome: Outcome) {
+        let Ticket { node, start, number } = ticket;
+        if node != self.settings.node {
+            if let Some(lane) = self.outbox.lane(node) {
+                encode_reply(start, number, position, &outcome, lane);
+            }
+        } else if start == self.settings.start {
+            self.complete_at(number, position.slot, outcome);
+        }
     }
 
     fn refuse(&mut self, index: u32, proposal: &Proposal, why: Refusal) {
@@ -271,13 +275,4 @@ fn hash_of(value: &Value) -> u64 {
     let mut bytes = Vec::new();
     value.encode(&mut bytes);
     xxhash_rust::xxh3::xxh3_64(&bytes)
-}
-
-fn bounce_of(verdict: &Verdict) -> Option<Bounce> {
-    match verdict {
-        Verdict::Executed(_) | Verdict::Again(_) | Verdict::Away(_) => None,
-        Verdict::Expired => Some(Bounce::Expired),
-        Verdict::OutOfOrder => Some(Bounce::OutOfOrder),
-        Verdict::Full => Some(Bounce::Uncertain { coordinator: None }),
-    }
 }

@@ -10,13 +10,13 @@ use quorate_protocol::quorum::QuorumSystem;
 use quorate_protocol::register::{Answer as CoreAnswer, Content, Key, Request, Stage, Tag};
 use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId, Stamp};
 
-use super::Host;
 use super::directory::Place;
 use super::routes::{NoRoute, OwnPlace, Route};
 use super::tombstones::{Collections, Expiries};
+use super::{Host, Timer};
 use crate::entry::{Purpose, Target};
 use crate::envelope::{Envelope, Ticket};
-use crate::frame::{Access, Bounce, Position, encode_reply};
+use crate::frame::{Access, Bounce, Position};
 use crate::hash::FixedState;
 use crate::machine::malformed;
 use crate::pace::RoundTrips;
@@ -61,6 +61,8 @@ pub(super) struct Registers {
     round_trips: RoundTrips,
     /// Groups between two configurations, by the newer one's epoch, and when this node makes the older one ready to be retired.
     retiring: HashMap<GroupId, Retiring, FixedState>,
+    /// They are looked after in the next turn.
+    retires_soon: bool,
 }
 
 struct Retiring {
@@ -206,7 +208,7 @@ impl Host {
         let group = &self.groups[index as usize];
         let id = group.id();
         let Ok(command) = Command::decode(envelope.command) else {
-            return self.reply_from_register(ticket, malformed());
+            return self.answer_ticket(ticket, Position::default(), malformed());
         };
         let Some(name) = command.key() else { return self.list_register(index, envelope, &command) };
         let Some(objects) = group.machine.objects() else { return };
@@ -261,18 +263,6 @@ impl Host {
         self.plan(index, Event::Requested(AnyRequest::Register(request)));
     }
 
-    fn reply_from_register(&mut self, ticket: Ticket, outcome: Outcome) {
-        let Ticket { node, start, number } = ticket;
-        let position = Position::default();
-        if node != self.settings.node {
-            if let Some(lane) = self.outbox.lane(node) {
-                encode_reply(start, number, position, &outcome, lane);
-            }
-        } else if start == self.settings.start {
-            self.complete_at(number, position.slot, outcome);
-        }
-    }
-
     /// A replica here has answered.
     pub(super) fn take_register_answer(&mut self, index: u32, answer: CoreAnswer) {
         let Some(answer) = self.take_reconfigured(answer) else { return };
@@ -325,7 +315,7 @@ impl Host {
         self.registers.round_trips.note(asked_at, self.clock.now());
         self.settle_write(index, ticket);
         let outcome = Command::decode(&command).map_or_else(|_| malformed(), |command| written(&command));
-        self.reply_from_register(ticket, outcome);
+        self.answer_ticket(ticket, Position::default(), outcome);
         self.look_whether_deleted(index);
     }
 
@@ -352,7 +342,7 @@ impl Host {
             Ok(command) => read(&command, content, now),
             Err(_) => malformed(),
         };
-        self.reply_from_register(ticket, outcome);
+        self.answer_ticket(ticket, Position::default(), outcome);
     }
 
     /// What was asked was not carried out, or nobody knows.
@@ -424,10 +414,10 @@ impl Host {
                 (after, (*count as usize).clamp(PAGE_KEYS_MIN, PAGE_KEYS))
             }
             Command::Keys { pattern } if pattern.len() > glob::PATTERN_BYTES_MAX => {
-                return self.reply_from_register(ticket, pattern_too_long());
+                return self.answer_ticket(ticket, Position::default(), pattern_too_long());
             }
             Command::Count | Command::Keys { .. } => (None, PAGE_KEYS),
-            _ => return self.reply_from_register(ticket, malformed()),
+            _ => return self.answer_ticket(ticket, Position::default(), malformed()),
         };
         let group = self.groups[index as usize].id();
         let command = envelope.command.to_vec();
@@ -443,7 +433,7 @@ impl Host {
         match command {
             Command::Scan { from, pattern, type_name, .. } => {
                 let outcome = scanned(from, pattern, type_name, &keys, next.as_ref());
-                return self.reply_from_register(listing.ticket, outcome);
+                return self.answer_ticket(listing.ticket, Position::default(), outcome);
             }
             Command::Keys { pattern } => {
                 for name in keys.iter().map(name_of_key).filter(|name| glob::matches(pattern, name)) {
@@ -468,7 +458,7 @@ impl Host {
             Command::Keys { .. } => Outcome::Keys(listing.names),
             _ => Outcome::Int(listing.count),
         };
-        self.reply_from_register(listing.ticket, outcome);
+        self.answer_ticket(listing.ticket, Position::default(), outcome);
     }
 }
 
@@ -507,6 +497,9 @@ impl Host {
         let group = &self.groups[index as usize];
         let replica = group.replica.register().filter(|_| group.is_alive());
         if replica.is_some_and(|replica| replica.core().stages() != &stages[..]) {
+            if stages.len() > 1 && !std::mem::replace(&mut self.registers.retires_soon, true) {
+                self.timers.set(self.clock.now(), Timer::Retire);
+            }
             self.ask_core(index, Request::Know { stages });
         }
     }
@@ -535,6 +528,12 @@ impl Host {
         if !is_linked {
             lost.into_iter().for_each(|index| self.plan(index, Event::Suspected(node)));
         }
+    }
+
+    /// Groups here have come to be between two configurations: whoever asked for that need not wait for a heartbeat.
+    pub(super) fn retire_timer_fired(&mut self) {
+        self.registers.retires_soon = false;
+        self.retire_configurations();
     }
 
     /// Each heartbeat: configurations are made ready to be retired, and what nobody asks for any more is forgotten.

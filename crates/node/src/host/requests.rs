@@ -4,10 +4,11 @@ use quorate_object::Command;
 use quorate_protocol::effect::ReadMode;
 use quorate_protocol::{Epoch, Event, GroupId, NodeId, Payload, Proposal, Stamp};
 
+use super::held::HeldAnswer;
 use super::{GroupState, Host};
 use crate::clock::WALLS_APART_MAX_MS;
 use crate::envelope::{ENVELOPE_BYTES_MAX, Envelope, Ticket};
-use crate::frame::{Access, Bounce, Message, Position, encode_reply};
+use crate::frame::{Access, Bounce, Message, Position};
 use crate::machine::{Content, ReadAnswer};
 use crate::planted::{self, Planted};
 use crate::volume::VolumeCommand;
@@ -237,13 +238,12 @@ impl Host {
         };
         let position = Position { slot, acknowledgers: 0 };
         self.counters.reads_leased += u64::from(read.access == Access::ReadLease);
-        let Ticket { node, start, number } = read.ticket;
-        if node != self.settings.node {
-            if let Some(lane) = self.outbox.lane(node) {
-                encode_reply(start, number, position, &outcome, lane);
-            }
-        } else if start == self.settings.start {
-            self.complete_at(number, position.slot, outcome);
+        if group.is_object_gone() {
+            let (group, since) = (group.id(), self.clock.now());
+            self.hold_answer(group, HeldAnswer { ticket: read.ticket, position, outcome, since });
+            self.retire_if_gone(index);
+        } else {
+            self.answer_ticket(read.ticket, position, outcome);
         }
         true
     }

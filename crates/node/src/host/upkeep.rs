@@ -54,12 +54,14 @@ impl Host {
                 Timer::Heartbeat => self.beat(),
                 Timer::Directory => self.ask_for_directory(),
                 Timer::Settle => self.settle(),
+                Timer::Retire => self.retire_timer_fired(),
                 Timer::Rest => self.rest_timer_fired(),
                 Timer::Status { nonce } => self.try_finish_status(nonce, true),
                 Timer::Views { batch } => self.views_timer_fired(batch),
                 Timer::Resend => {
                     self.resend_silent();
                     self.return_old_mail();
+                    self.release_old_answers();
                     self.transfers.give_up_silent(now);
                     self.timers.set(now.after_us(RESEND_CHECK_US), Timer::Resend);
                 }

@@ -174,3 +174,52 @@ fn every_key_of_a_namespace_can_have_a_group_of_its_own() {
     assert_eq!(incr_all(&mut client, &names)[99..101], [1, 3]);
     cluster.down();
 }
+
+#[test]
+fn who_was_told_that_an_object_is_gone_finds_its_name_in_no_listing() {
+    let mut cluster = Cluster::started("own-gone", 3);
+    let mut client = cluster.client(0);
+    redis::cmd("QUORATE").arg(&["NAMESPACE", "CREATE", "5", "GROUPS", "own"]).exec(&mut client).expect("created");
+    let [mut client, mut other] = [0, 1].map(|index| {
+        let mut client = cluster.client(index);
+        until("the namespace is known", || redis::cmd("SELECT").arg(5).exec(&mut client).is_ok());
+        client
+    });
+    let assert_empty = |client: &mut Connection| {
+        let (count, keys): (u64, Vec<String>) =
+            redis::pipe().cmd("DBSIZE").cmd("KEYS").arg("*").query(client).expect("listed");
+        assert!(count == 0 && keys.is_empty(), "{count}, {keys:?}");
+    };
+    for round in 0..60 {
+        let key = format!("k{round}");
+        redis::cmd("SET").arg(&[&key, "v"]).exec(&mut client).expect("stored");
+        match round % 3 {
+            0 => redis::cmd("DEL").arg(&key).exec(&mut client).expect("deleted"),
+            1 => redis::cmd("GETDEL").arg(&key).exec(&mut other).expect("deleted"),
+            _ => {
+                redis::cmd("PEXPIRE").arg(&[&key, "3"]).exec(&mut client).expect("set");
+                let is_gone = |client: &mut Connection| {
+                    let value: Option<String> = redis::cmd("GET").arg(&key).query(client).expect("read");
+                    value.is_none()
+                };
+                until("it has expired", || is_gone(&mut other));
+            }
+        }
+        assert_empty(&mut other);
+        // What is deleted and written anew in one go is there.
+        let answers: (String, u64, String, u64) = redis::pipe()
+            .cmd("SET")
+            .arg(&[&key, "1"])
+            .cmd("DEL")
+            .arg(&key)
+            .cmd("SET")
+            .arg(&[&key, "2"])
+            .cmd("DEL")
+            .arg(&key)
+            .query(&mut client)
+            .expect("served");
+        assert_eq!(answers, ("OK".into(), 1, "OK".into(), 1));
+        assert_empty(&mut client);
+    }
+    cluster.down();
+}

@@ -21,7 +21,7 @@ use crate::random::Random;
 
 /// Namespaces 0, 1 and 2 exist in both: what clients see does not depend on how objects are replicated.
 const DATABASES: u32 = 3;
-const SETTINGS: [(u32, &str); 2] = [(1, "PROTOCOL chain READS apportioned VOLUMES 4"), (2, "VOLUMES 4")];
+const SETTINGS: [(u32, &str); 2] = [(1, "PROTOCOL chain READS apportioned VOLUMES 4"), (2, "VOLUMES 4 GROUPS own")];
 /// Commands in each version of the protocol, unless `QUORATE_COMMANDS` says otherwise.
 const COMMANDS: usize = 5000;
 const SEED: u64 = 20_261_122;
