@@ -2,6 +2,7 @@
 //! the test fails; then the directory stays, for whoever looks for the reason.
 
 use std::fs::{File, OpenOptions};
+use std::io::{Write, stderr};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -11,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use quorate_node::status::Status;
 use redis::{Connection, RedisResult};
+
+use crate::network::{self, Network};
 
 /// Time enough for whatever must happen at all, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -33,6 +36,8 @@ pub(crate) struct Cluster {
     up: Option<Child>,
     /// Nodes that were started by hand.
     by_hand: Vec<Option<Child>>,
+    /// Where they are, if not all on this machine's loopback.
+    network: Option<Network>,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -49,7 +54,34 @@ impl Cluster {
         let scratch = std::env::temp_dir().join(format!("quorate-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&scratch).expect("a directory of its own");
         let by_hand = (0..node_count).map(|_| None).collect();
-        Cluster { scratch, ports: Ports::free(node_count as u16), up: None, by_hand, _turn: turn }
+        Cluster { scratch, ports: Ports::free(node_count as u16), up: None, by_hand, network: None, _turn: turn }
+    }
+
+    /// All nodes are up, started by hand, each in a network namespace of its own. None, and a word of it, where there may be
+    /// no such thing.
+    pub(crate) fn started_apart(name: &str, node_count: usize) -> Option<Cluster> {
+        let network = match Network::make(node_count) {
+            Ok(network) => network,
+            Err(reason) => {
+                // Not by a macro for printing, of which nothing is shown where a test passes; and in one piece.
+                let word = format!("\nSKIPPED: {name}: no node can be cut off here: {reason}\n");
+                let _ = stderr().write_all(word.as_bytes());
+                return None;
+            }
+        };
+        let mut cluster = Cluster::new(name, node_count);
+        for (index, configuration) in network.configurations().iter().enumerate() {
+            let directory = cluster.node_directory(index);
+            std::fs::create_dir_all(&directory).expect("a directory of its own");
+            std::fs::write(directory.join("node.toml"), configuration.to_toml()).expect("writable");
+        }
+        cluster.network = Some(network);
+        cluster.start_all_by_hand();
+        Some(cluster)
+    }
+
+    pub(crate) fn network(&self) -> &Network {
+        self.network.as_ref().expect("the nodes are apart")
     }
 
     /// All nodes are up.
@@ -135,6 +167,11 @@ impl Cluster {
         let words: Vec<&str> = wrapper.iter().copied().chain([env!("CARGO_BIN_EXE_quorate")]).collect();
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).arg("node").arg("--config").arg(directory.join("node.toml")).stdin(Stdio::null());
+        if let Some(network) = &self.network {
+            let namespace = network.namespace(index);
+            // SAFETY: the closure makes one plain system call, which is allowed between fork and exec.
+            unsafe { command.pre_exec(move || network::enter(namespace)) };
+        }
         self.by_hand[index] = Some(spawn(&mut command, &directory.join("log")));
     }
 
@@ -191,11 +228,18 @@ impl Cluster {
     }
 
     pub(crate) fn try_client(&self, index: usize) -> RedisResult<Connection> {
-        connect(self.address(index))
+        match &self.network {
+            Some(network) => network.at(index, || connect(self.address(index))),
+            None => connect(self.address(index)),
+        }
     }
 
+    /// Where the node's clients find it; if the nodes are apart, those that are where it is.
     pub(crate) fn address(&self, index: usize) -> (&'static str, u16) {
-        ("127.0.0.1", self.ports.client + index as u16)
+        match &self.network {
+            Some(network) => network.client_address(index),
+            None => ("127.0.0.1", self.ports.client + index as u16),
+        }
     }
 
     /// What some node that answers knows of the cluster.

@@ -16,7 +16,7 @@ use quorate_sim::check::{Bounds, linearizability};
 use quorate_sim::history::{self, Action, Answer, CallId, Fate, History, Object};
 use redis::{Connection, RedisResult, Value};
 
-use crate::nodes::{Cluster, connect, until};
+use crate::nodes::{Cluster, until};
 use crate::random::Random;
 
 const CLIENTS_PER_NODE: usize = 3;
@@ -140,7 +140,7 @@ impl RegisterLoad {
     }
 
     fn client(&self, cluster: &Cluster, at: usize, random: &mut Random) -> RedisResult<Client> {
-        let mut connection = connect(cluster.address(at))?;
+        let mut connection = cluster.try_client(at)?;
         redis::cmd("SELECT").arg(self.namespace).query::<()>(&mut connection)?;
         let number = {
             let mut books = books(&self.books);

@@ -9,18 +9,17 @@ use redis::{Connection, Value};
 
 use crate::nodes::{Cluster, until};
 use crate::random::Random;
-use crate::register_load::{Client, End, RegisterLoad, free_keys, rising_key};
+use crate::register_changes::{Changes, create_namespace};
+use crate::register_load::{Client, End, RegisterLoad, free_keys};
 
 /// How long clients are watched, with all nodes and without some.
-const WATCHED: Duration = Duration::from_millis(1_500);
+pub(crate) const WATCHED: Duration = Duration::from_millis(1_500);
 /// What all volumes need for their first answers.
 const WARMED_AFTER: Duration = Duration::from_millis(500);
 /// No client at a live node may be without a success for so long.
 const GAP_MAX: Duration = Duration::from_secs(1);
-/// A change of quorums or members must be over so soon, on all nodes.
-const CHANGED_WITHIN: Duration = Duration::from_secs(8);
 /// How long clients go on between two changes.
-const BETWEEN_CHANGES: Duration = Duration::from_millis(300);
+pub(crate) const BETWEEN_CHANGES: Duration = Duration::from_millis(300);
 /// How often volumes are moved.
 const MOVES: usize = 8;
 /// How often something changes while a node goes.
@@ -32,11 +31,9 @@ const BUSY: Duration = Duration::from_secs(4);
 const READS_AFTER: usize = 20;
 /// Questions that a node finds when it goes on.
 const ASKERS: usize = 4;
-/// Enough that every volume has one of them.
-const KEYS_SHOWN: usize = 700;
 
 const NODES: usize = 4;
-const SQUARE_COLUMNS: [[usize; 2]; 2] = [[0, 2], [1, 3]];
+pub(crate) const SQUARE_COLUMNS: [[usize; 2]; 2] = [[0, 2], [1, 3]];
 
 /// A cluster whose namespace 0 is of registers on all nodes.
 fn started(name: &str, node_count: usize, quorum: &str) -> Cluster {
@@ -52,7 +49,7 @@ pub(crate) fn others(node_count: usize, without: &[usize]) -> Vec<usize> {
 }
 
 /// The longest gap of a client while it is watched, in a cluster that has just begun.
-fn watched(load: &RegisterLoad) -> Duration {
+pub(crate) fn watched(load: &RegisterLoad) -> Duration {
     thread::sleep(WARMED_AFTER);
     load.watch();
     thread::sleep(WATCHED);
@@ -60,7 +57,7 @@ fn watched(load: &RegisterLoad) -> Duration {
     load.longest_gap()
 }
 
-fn not_done(ends: &[End]) -> usize {
+pub(crate) fn not_done(ends: &[End]) -> usize {
     ends.iter().filter(|end| **end != End::Done).count()
 }
 
@@ -162,26 +159,23 @@ fn a_member_of_a_grid_that_stood_still_is_not_missed_and_answers_nothing_old() {
     assert!(without < GAP_MAX, "a client had no success for {without:?}, and for {quiet:?} before");
 }
 
+/// Of squares.
+const NAMESPACE: u32 = 1;
+const SQUARE_VOLUMES: usize = 4;
+
 /// A square of so many rows, of which as many nodes are killed as it survives whichever they are.
 fn a_square_does_not_miss_those_that_are_killed(name: &str, side: usize) {
-    const NAMESPACE: u32 = 1;
     let (node_count, tolerated) = (side * side, side - 1);
     let mut random = Random::announced();
     let mut cluster = Cluster::started(name, node_count);
-    let line = format!(
-        "QUORATE NAMESPACE CREATE {NAMESPACE} PROTOCOL register REPLICAS {node_count} VOLUMES 4 QUORUM grid {side}x{side} \
-         TOLERANCE {tolerated}"
+    create_namespace(
+        &cluster,
+        NAMESPACE,
+        &format!("VOLUMES {SQUARE_VOLUMES} QUORUM grid {side}x{side} TOLERANCE {tolerated}"),
     );
-    until("the namespace is made", || ask(&mut cluster.client(0), &line) == Value::Okay);
     let mut victims: Vec<usize> = (0..node_count).collect();
     random.shuffle(&mut victims);
     victims.truncate(tolerated);
-    for index in 0..node_count {
-        let mut client = cluster.client(index);
-        let select = format!("SELECT {NAMESPACE}");
-        until("the node knows the namespace", || ask(&mut client, &select) == Value::Okay);
-        until("the node serves the namespace", || ask(&mut client, "SET first x") == Value::Okay);
-    }
     kill_and_restart(&mut cluster, NAMESPACE, &victims, &mut random);
     cluster.stop_all();
 }
@@ -209,14 +203,14 @@ fn quorums_and_members_change_and_no_client_takes_notice() {
     let mut cluster = started("register-change", NODES, "majority");
     let all = others(NODES, &[]);
     let mut load = RegisterLoad::start(&cluster, 0, &all, &mut random);
-    let keys = key_of_each_volume(&cluster);
-    let mut changes = Changes::default();
+    let mut changes = Changes::of(0);
+    let keys = changes.key_of_each_volume(&cluster);
     let quiet = watched(&load);
     load.watch();
     for (read, write) in [(1, 4), (4, 1), (2, 3), (3, 2), (1, 4), (3, 3)] {
         let node = random.below(NODES as u64) as usize;
         let sent_at = Instant::now();
-        resize(&mut cluster.client(node), (read, write));
+        changes.resize(&cluster, node, (read, write));
         changes.wait(&cluster, &all, &keys, |_| format!("threshold {read} {write}"), sent_at);
         thread::sleep(BETWEEN_CHANGES);
         load.assert_unharmed();
@@ -225,7 +219,7 @@ fn quorums_and_members_change_and_no_client_takes_notice() {
     let (resized_longest, resized_count) = (std::mem::take(&mut changes.longest), std::mem::take(&mut changes.count));
     load.watch();
     // Volumes of keys that all clients write.
-    let moved = one_of_each_volume(&cluster, &free_keys().collect::<Vec<_>>());
+    let moved = changes.one_of_each_volume(&cluster, &free_keys().collect::<Vec<_>>());
     for round in 1..=MOVES {
         let sent_at = Instant::now();
         let mut quorums = BTreeMap::new();
@@ -242,7 +236,7 @@ fn quorums_and_members_change_and_no_client_takes_notice() {
                 1 => format!("threshold 1 {count}"),
                 _ => "majority".to_owned(),
             };
-            move_to(&mut cluster.client(node), key, &members, &quorum);
+            changes.move_to(&cluster, node, key, &members, &quorum);
             quorums.insert(key.clone(), quorum);
         }
         changes.wait(&cluster, &all, &moved, |key| quorums[key].clone(), sent_at);
@@ -278,10 +272,11 @@ fn quorums_and_members_change_while_a_node_is_killed_or_stands_still() {
     let (all, victim) = (others(NODES, &[]), random.below(NODES as u64) as usize);
     let live = others(NODES, &[victim]);
     let mut load = RegisterLoad::start(&cluster, 0, &live, &mut random);
-    let keys = key_of_each_volume(&cluster);
-    let moved = one_of_each_volume(&cluster, &free_keys().collect::<Vec<_>>());
+    let mut changes = Changes::of(0);
+    let keys = changes.key_of_each_volume(&cluster);
+    let moved = changes.one_of_each_volume(&cluster, &free_keys().collect::<Vec<_>>());
     let quiet = watched(&load);
-    let (mut changes, mut is_in, mut stops) = (Changes::default(), true, random.below(2) == 0);
+    let (mut is_in, mut stops) = (true, random.below(2) == 0);
     load.watch();
     for round in 0..ROUNDS {
         let node = live[random.below(live.len() as u64) as usize];
@@ -291,13 +286,13 @@ fn quorums_and_members_change_while_a_node_is_killed_or_stands_still() {
             let mut members = if is_in { all.clone() } else { live.clone() };
             for key in &moved {
                 random.shuffle(&mut members);
-                move_to(&mut cluster.client(node), key, &members, "majority");
+                changes.move_to(&cluster, node, key, &members, "majority");
             }
             (&moved, "majority".to_owned())
         } else {
             // The groups of three are without the node that goes.
             let (read, write) = if is_in { (3, 2) } else { (2, 3) };
-            resize(&mut cluster.client(node), (read, write));
+            changes.resize(&cluster, node, (read, write));
             (&keys, format!("threshold {read} {write}"))
         };
         thread::sleep(Duration::from_millis(random.below(60)));
@@ -316,7 +311,7 @@ fn quorums_and_members_change_while_a_node_is_killed_or_stands_still() {
             cluster.start_by_hand(victim);
         }
         load.read_all(&cluster, victim, &mut random);
-        Changes::default().wait(&cluster, &all, changed, |_| quorum.clone(), back_at);
+        Changes::of(0).wait(&cluster, &all, changed, |_| quorum.clone(), back_at);
         stops = !stops;
     }
     println!(
@@ -331,59 +326,6 @@ fn quorums_and_members_change_while_a_node_is_killed_or_stands_still() {
     );
     load.stop();
     load.check(&cluster, all.into_iter(), &mut random);
-}
-
-fn resize(client: &mut Connection, (read, write): (usize, usize)) {
-    let line = format!("QUORATE QUORUM SET NAMESPACE 0 {read} {write}");
-    assert_eq!(ask(client, &line), Value::Okay, "{line}");
-}
-
-fn move_to(client: &mut Connection, key: &str, members: &[usize], quorum: &str) {
-    let line = format!("QUORATE GROUP MOVE {key} MEMBERS {} QUORUM {quorum}", names(members).join(","));
-    assert_eq!(ask(client, &line), Value::Okay, "{line}");
-}
-
-#[derive(Default)]
-struct Changes {
-    longest: Duration,
-    count: usize,
-}
-
-impl Changes {
-    /// Returns when these nodes know of nothing but these quorums for the volumes of these keys.
-    fn wait(
-        &mut self,
-        cluster: &Cluster,
-        nodes: &[usize],
-        keys: &[String],
-        quorum: impl Fn(&str) -> String,
-        sent_at: Instant,
-    ) {
-        for &index in nodes {
-            let mut client = cluster.client(index);
-            let mut moving = keys.to_vec();
-            until("the change is over", || {
-                let shown = show(&mut client, &moving);
-                let is_over = |key: &str, fields: &BTreeMap<String, Value>| {
-                    !fields.contains_key("moving") && fields.get("quorum").and_then(text) == Some(quorum(key))
-                };
-                let mut shown = shown.iter();
-                moving.retain(|key| !is_over(key, shown.next().expect("each is shown")));
-                let waited = sent_at.elapsed();
-                assert!(
-                    moving.is_empty() || waited < CHANGED_WITHIN,
-                    "after {waited:?}, n{} shows of {} of {} groups that they change, such as {:?}",
-                    index + 1,
-                    moving.len(),
-                    keys.len(),
-                    show(&mut client, &moving[..1])
-                );
-                moving.is_empty()
-            });
-        }
-        self.longest = self.longest.max(sent_at.elapsed());
-        self.count += 1;
-    }
 }
 
 /// What `QUORATE GROUP SHOW` tells of each key.
@@ -405,27 +347,6 @@ pub(crate) fn show(client: &mut Connection, keys: &[String]) -> Vec<BTreeMap<Str
 
 pub(crate) fn text(value: &Value) -> Option<String> {
     redis::from_redis_value(value.clone()).ok()
-}
-
-/// The first of these keys that is in it, for each volume.
-fn one_of_each_volume(cluster: &Cluster, keys: &[String]) -> Vec<String> {
-    let shown = show(&mut cluster.client(0), keys);
-    let mut found: BTreeMap<Option<String>, String> = BTreeMap::new();
-    for (key, fields) in keys.iter().zip(shown) {
-        found.entry(fields.get("volume").and_then(text)).or_insert_with(|| key.clone());
-    }
-    found.into_values().collect()
-}
-
-fn key_of_each_volume(cluster: &Cluster) -> Vec<String> {
-    until("all nodes know their groups", || {
-        let shown = |index| ask(&mut cluster.client(index), "QUORATE GROUP SHOW key");
-        (0..cluster.node_count()).all(|index| matches!(shown(index), Value::Array(_)))
-    });
-    let keys: Vec<String> = (0..KEYS_SHOWN).map(rising_key).collect();
-    let found = one_of_each_volume(cluster, &keys);
-    assert_eq!(found.len(), cluster.status().namespaces[0].volumes as usize, "a key of every volume");
-    found
 }
 
 #[test]
@@ -482,7 +403,7 @@ fn without_a_whole_column_writes_are_refused_in_time_and_go_on_afterwards() {
 }
 
 /// What all of them are told, which must be soon.
-fn answers_in_time(askers: &mut [Client], mut choose: impl FnMut(usize, &mut Client)) -> Vec<End> {
+pub(crate) fn answers_in_time(askers: &mut [Client], mut choose: impl FnMut(usize, &mut Client)) -> Vec<End> {
     let sent_at = Instant::now();
     for (number, asker) in askers.iter_mut().enumerate() {
         choose(number, asker);
