@@ -17,13 +17,18 @@ const KEYS_SHOWN: usize = 700;
 
 pub(crate) struct Changes {
     namespace: u32,
+    within: Duration,
     pub(crate) longest: Duration,
     pub(crate) count: usize,
 }
 
 impl Changes {
     pub(crate) fn of(namespace: u32) -> Changes {
-        Changes { namespace, longest: Duration::ZERO, count: 0 }
+        Changes { namespace, within: CHANGED_WITHIN, longest: Duration::ZERO, count: 0 }
+    }
+
+    pub(crate) fn within(self, within: Duration) -> Changes {
+        Changes { within, ..self }
     }
 
     pub(crate) fn resize(&self, cluster: &Cluster, node: usize, (read, write): (usize, usize)) {
@@ -57,7 +62,7 @@ impl Changes {
                 moving.retain(|key| !is_over(key, shown.next().expect("each is shown")));
                 let waited = sent_at.elapsed();
                 assert!(
-                    moving.is_empty() || waited < CHANGED_WITHIN,
+                    moving.is_empty() || waited < self.within,
                     "after {waited:?}, n{} shows of {} of {} groups that they change, such as {:?}",
                     index + 1,
                     moving.len(),

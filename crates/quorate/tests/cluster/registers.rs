@@ -9,7 +9,7 @@ use redis::{Connection, Value};
 
 use crate::nodes::{Cluster, until};
 use crate::random::Random;
-use crate::register_changes::{Changes, create_namespace};
+use crate::register_changes::{Changes, Namespace, create_namespace};
 use crate::register_load::{Client, End, RegisterLoad, free_keys};
 
 /// How long clients are watched, with all nodes and without some.
@@ -20,6 +20,9 @@ const WARMED_AFTER: Duration = Duration::from_millis(500);
 const GAP_MAX: Duration = Duration::from_secs(1);
 /// How long clients go on between two changes.
 pub(crate) const BETWEEN_CHANGES: Duration = Duration::from_millis(300);
+/// The same where there are far more nodes than processors.
+const MANY_CHANGED_WITHIN: Duration = Duration::from_secs(50);
+const MANY_GAP_MAX: Duration = Duration::from_secs(5);
 /// How often volumes are moved.
 const MOVES: usize = 8;
 /// How often something changes while a node goes.
@@ -195,6 +198,61 @@ fn sixteen_nodes_in_a_grid_do_not_miss_three_that_are_killed() {
 #[ignore = "many processes: cargo xtask long registers"]
 fn twenty_five_nodes_in_a_grid_do_not_miss_four_that_are_killed() {
     a_square_does_not_miss_those_that_are_killed("register-twenty-five", 5);
+}
+
+/// Members of a square of so many rows, and sizes of as many members, change under load, with far more nodes than processors.
+fn many_change_and_no_client_takes_notice(name: &str, side: usize) {
+    let node_count = side * side;
+    let mut random = Random::announced();
+    let mut cluster = Cluster::started(name, node_count);
+    let all = others(node_count, &[]);
+    let grid = format!("grid {side}x{side}");
+    create_namespace(&cluster, NAMESPACE, &format!("VOLUMES {SQUARE_VOLUMES} QUORUM {grid}"));
+    let changes = || Changes::of(NAMESPACE).within(MANY_CHANGED_WITHIN);
+    let mut namespace = Namespace::start(&cluster, changes(), &all, &mut random);
+    namespace.load.watch();
+    let smaller = side - 1;
+    for _ in 0..ROUNDS {
+        let mut members = all.clone();
+        random.shuffle(&mut members);
+        let some = [
+            (node_count - 1, "majority".to_owned()),
+            (smaller * smaller, format!("grid {smaller}x{smaller}")),
+            (node_count, grid.clone()),
+        ];
+        for (count, quorum) in some {
+            namespace.move_to(&cluster, &all, &members[..count], &quorum, &mut random);
+            thread::sleep(BETWEEN_CHANGES);
+            namespace.load.assert_unharmed();
+        }
+    }
+    namespace.end(&cluster, MANY_GAP_MAX, &grid, &mut random);
+    let drop = format!("QUORATE NAMESPACE DROP {NAMESPACE}");
+    assert_eq!(ask(&mut cluster.client(0), &drop), Value::Okay);
+    create_namespace(&cluster, NAMESPACE, &format!("VOLUMES {SQUARE_VOLUMES} QUORUM majority"));
+    let mut namespace = Namespace::start(&cluster, changes(), &all, &mut random);
+    namespace.load.watch();
+    let half = node_count / 2 + 1;
+    let sizes = [(1, node_count), (half, half), (node_count, 1), (side, node_count + 1 - side), (half, half)];
+    for sizes in sizes {
+        namespace.resize(&cluster, &all, sizes, &mut random);
+        thread::sleep(BETWEEN_CHANGES);
+        namespace.load.assert_unharmed();
+    }
+    namespace.end(&cluster, MANY_GAP_MAX, &format!("thresholds of {node_count}"), &mut random);
+    cluster.stop_all();
+}
+
+#[test]
+#[ignore = "many processes: cargo xtask long registers"]
+fn sixteen_nodes_in_a_grid_change_and_no_client_takes_notice() {
+    many_change_and_no_client_takes_notice("register-change-sixteen", 4);
+}
+
+#[test]
+#[ignore = "many processes: cargo xtask long registers"]
+fn twenty_five_nodes_in_a_grid_change_and_no_client_takes_notice() {
+    many_change_and_no_client_takes_notice("register-change-twenty-five", 5);
 }
 
 #[test]
