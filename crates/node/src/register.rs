@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use quorate_object::{Access, Command, Condition, Expiry, Objects, Outcome, SetAnswer, read_value};
-use quorate_protocol::register::{Content, Key, Record, Register, Stage, Tag, Version};
+use quorate_protocol::register::{Body, Content, Key, Record, Register, Stage, Tag, Version};
 use quorate_protocol::wire::{Malformed, Reader, Wire};
 use quorate_protocol::{Epoch, NodeId, Payload, Replica, Slot, Stamp};
 
@@ -30,6 +30,31 @@ pub struct RegisterReplica {
     whole: bool,
     /// What was asked under tokens up to this one was asked of another replica, which is gone.
     asked_before: u64,
+}
+
+/// What replicas of registers here have said to those of other nodes, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RegisterMessages {
+    pub query: u64,
+    pub found: u64,
+    pub store: u64,
+    pub stored: u64,
+    pub confirm: u64,
+    pub other: u64,
+}
+
+impl RegisterMessages {
+    pub(crate) fn note(&mut self, body: &Body) {
+        let count = match body {
+            Body::Query { .. } => &mut self.query,
+            Body::Found { .. } => &mut self.found,
+            Body::Store { .. } => &mut self.store,
+            Body::Stored { .. } => &mut self.stored,
+            Body::Confirm { .. } => &mut self.confirm,
+            _ => &mut self.other,
+        };
+        *count += 1;
+    }
 }
 
 /// What a checkpoint says of a replica, but for its versions.

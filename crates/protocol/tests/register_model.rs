@@ -272,10 +272,10 @@ impl Group {
 fn answered(state: &mut State, answer: Answer) {
     let (token, returned) = match answer {
         Answer::Written { token } => (token, RegisterRet::WriteOk),
-        Answer::Value { token, content: Content::Value { bytes, .. } } => {
+        Answer::Value { token, content: Content::Value { bytes, .. }, .. } => {
             (token, RegisterRet::ReadOk(char::from(bytes[0])))
         }
-        Answer::Value { token, content: Content::Tombstone } => (token, RegisterRet::ReadOk('-')),
+        Answer::Value { token, content: Content::Tombstone, .. } => (token, RegisterRet::ReadOk('-')),
         // The client never hears of it: it may have happened, and nothing comes after it.
         _ => return,
     };

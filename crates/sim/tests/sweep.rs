@@ -99,6 +99,9 @@ fn registers_pass_and_reach_the_rare_paths() {
     let Sometimes { registers_retired, tombstones_forgotten, answered_from_window, checkpointed, .. } = reached;
     let counts = [registers_retired, tombstones_forgotten, answered_from_window, checkpointed];
     assert!(counts.iter().all(|&count| count > 0), "{reached:?}");
+    let Sometimes { register_read_in_one_round, register_read_in_more_rounds, .. } = reached;
+    assert!(register_read_in_one_round > register_read_in_more_rounds, "{reached:?}");
+    assert!(register_read_in_more_rounds > 0, "{reached:?}");
 }
 
 #[test]

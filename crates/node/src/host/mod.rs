@@ -330,6 +330,10 @@ pub struct Counters {
     pub members_born: u64,
     /// Tombstones of registers that this node has seen to being forgotten.
     pub tombstones_forgotten: u64,
+    /// Reads of registers for which replicas here asked members once, and those for which they asked again or stored first.
+    pub register_reads_one_round: u64,
+    pub register_reads_more_rounds: u64,
+    pub register_messages: crate::register::RegisterMessages,
     /// Reads that members of chains answered without asking.
     pub reads_clean: u64,
 }

@@ -118,6 +118,9 @@ impl Host {
             return;
         }
         self.counters.messages_sent += 1;
+        if let AnyMessage::Register(message) = &message {
+            self.counters.register_messages.note(&message.body);
+        }
         let lsn = group.lsn.max(group.births_lsn);
         let message = Message::Replica { group: group.id(), epoch: group.configuration.epoch, message };
         if wait {

@@ -267,7 +267,7 @@ impl Host {
     pub(super) fn take_register_answer(&mut self, index: u32, answer: CoreAnswer) {
         let Some(answer) = self.take_reconfigured(answer) else { return };
         match answer {
-            CoreAnswer::Value { token, content } => self.take_value(token, &content),
+            CoreAnswer::Value { token, content, rounds } => self.take_value(token, &content, rounds),
             CoreAnswer::Written { token } => self.take_written(index, token),
             CoreAnswer::Listed { token, keys, next } => self.take_page(index, token, keys, next),
             CoreAnswer::Retirable { token, epoch } => {
@@ -332,10 +332,14 @@ impl Host {
         }
     }
 
-    fn take_value(&mut self, token: u64, content: &Content) {
+    fn take_value(&mut self, token: u64, content: &Content, rounds: u32) {
         let waiting = self.registers.waiting.remove(&token);
         let Some(Waiting::Client { ticket, command, asked_at, .. }) = waiting else { return };
         self.registers.round_trips.note(asked_at, self.clock.now());
+        match rounds {
+            0 | 1 => self.counters.register_reads_one_round += 1,
+            _ => self.counters.register_reads_more_rounds += 1,
+        }
         let now = self.clock.stamp();
         let outcome = match Command::decode(&command) {
             Ok(command) if asked(&command).is_none() => Outcome::Error(NOT_IN_ONE_STEP.into()),

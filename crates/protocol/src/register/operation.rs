@@ -7,7 +7,7 @@ use core::mem;
 
 use super::listing::Listing;
 use super::view::{Known, Nodes, Quorum};
-use super::{Answer, Body, Content, Key, Register, Round, Tag, Version};
+use super::{Answer, Body, Content, Key, Message, Register, Round, Tag, Version};
 use crate::effect::{Cx, Effects};
 use crate::id::{Epoch, Instant, NodeId};
 use crate::planted::{self, Planted};
@@ -26,6 +26,8 @@ pub(super) struct Operation {
     asked: Nodes,
     pub(super) answered: Nodes,
     breadth: Breadth,
+    /// How often members were asked, in all phases.
+    rounds: u32,
     /// When more members are asked, or the same again.
     next_at: Instant,
 }
@@ -85,6 +87,7 @@ impl Operation {
             asked: 0,
             answered: 0,
             breadth: Breadth::Preferred,
+            rounds: 0,
             next_at: Instant(0),
         }
     }
@@ -198,6 +201,7 @@ impl Register {
 
     fn ask(&self, operation: &mut Operation, round: Round, whom: Nodes, out: &mut Effects<Register>) {
         operation.asked |= whom;
+        operation.rounds += u32::from(whom != 0);
         for node in self.known.members_of(whom) {
             self.send(node, operation.body(round), out);
         }
@@ -236,9 +240,12 @@ impl Register {
 
     /// The member has caught up with this view: what it was asked before then it dropped.
     pub(super) fn ask_again(&mut self, node: NodeId, out: &mut Effects<Register>) {
-        let bit = self.known.bit(node);
-        for (&round, operation) in self.operations.iter().filter(|(_, operation)| operation.is_waiting_for(bit)) {
-            self.send(node, operation.body(round), out);
+        let (bit, view) = (self.known.bit(node), self.view());
+        for (&round, operation) in &mut self.operations {
+            if operation.is_waiting_for(bit) {
+                operation.rounds += 1;
+                out.send(node, Message { view, body: operation.body(round) });
+            }
         }
     }
 
@@ -312,7 +319,8 @@ impl Register {
         out: &mut Effects<Register>,
     ) {
         let Some(content) = tally.content.clone() else {
-            return self.end(&operation, Some(Answer::Value { token, content: Content::Tombstone }), out);
+            let rounds = operation.rounds;
+            return self.end(&operation, Some(Answer::Value { token, content: Content::Tombstone, rounds }), out);
         };
         if content.is_expired(cx.stamp) {
             // A version of its own: nobody who finds it can find the value again.
@@ -321,12 +329,12 @@ impl Register {
                 true => Tag { counter: tally.tag.counter + 1, ..tally.tag },
             };
             let version = Version { tag, renewed: self.renewed_by(tally.renewed), content: Content::Tombstone };
-            let answer = Some(Answer::Value { token, content: Content::Tombstone });
+            let answer = Some(Answer::Value { token, content: Content::Tombstone, rounds: operation.rounds });
             return self.store(cx, operation, version, answer, 0, out);
         }
         let settled = tally.is_settled(&self.known) || planted::is(Planted::RegisterNoWriteBack);
         let version = Version { tag: tally.tag, renewed: self.renewed_by(tally.renewed), content };
-        let answer = Answer::Value { token, content: version.content.clone() };
+        let answer = Answer::Value { token, content: version.content.clone(), rounds: operation.rounds };
         if !settled {
             return self.write_back(cx, operation, version, Some(answer), &tally, out);
         }
@@ -409,9 +417,12 @@ impl Register {
         cx: &Cx<'_>,
         operation: &Operation,
         version: &Version,
-        answer: Option<Answer>,
+        mut answer: Option<Answer>,
         out: &mut Effects<Register>,
     ) {
+        if let Some(Answer::Value { rounds, .. }) = &mut answer {
+            *rounds = operation.rounds;
+        }
         if self.known.single().is_some() {
             for node in self.known.members_of(operation.answered) {
                 self.send(node, Body::Confirm { key: operation.key.clone(), tag: version.tag }, out);

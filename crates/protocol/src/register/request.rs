@@ -79,6 +79,9 @@ pub enum Answer {
     Value {
         token: u64,
         content: Content,
+        /// How often members were asked: once, unless the value had to be stored first, or more of them had to be asked, or the
+        /// same again.
+        rounds: u32,
     },
     Written {
         token: u64,

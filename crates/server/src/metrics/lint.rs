@@ -89,6 +89,17 @@ fn histograms_are_cumulative_and_end_with_their_count() {
 const RULES: &str = include_str!("../../../../packaging/prometheus/quorate.rules.yml");
 
 #[test]
+fn reads_of_registers_are_told_by_their_rounds() {
+    let mut figures = Figures::default();
+    (figures.host.register_reads_one_round, figures.host.register_reads_more_rounds) = (19, 1);
+    let text = figures.render();
+    let families = families(&text);
+    let series = |rounds: &str| format!("quorate_register_reads_total{{rounds=\"{rounds}\"}}");
+    let (one, more) = (series("one"), series("more"));
+    assert_eq!(families["quorate_register_reads_total"].samples, [(one.as_str(), 19.0), (more.as_str(), 1.0)]);
+}
+
+#[test]
 fn every_alarm_has_a_page_and_watches_what_there_is() {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let index = std::fs::read_to_string(repository.join("docs/operations/alarms/README.md")).expect("readable");

@@ -9,6 +9,7 @@ mod process;
 mod text;
 
 use quorate_front::{Counts, Failure, Histogram, Kind};
+use quorate_node::register::RegisterMessages;
 use quorate_node::{Counters, OwnCounts};
 use quorate_wal::{SegmentStatistics, Statistics};
 
@@ -169,6 +170,26 @@ impl Figures {
             "Groups of one object that were woken, by where they were.",
             "from",
             [("memory", host.woken_from_memory), ("store", host.woken_from_store)],
+        );
+        text.counters(
+            "quorate_register_reads_total",
+            "Reads of registers that this node carried out, by how often members were asked: once, or again, to store the value first included.",
+            "rounds",
+            [("one", host.register_reads_one_round), ("more", host.register_reads_more_rounds)],
+        );
+        let RegisterMessages { query, found, store, stored, confirm, other } = host.register_messages;
+        text.counters(
+            "quorate_register_messages_sent_total",
+            "Messages of registers' replicas to those of other nodes, by what they say.",
+            "kind",
+            [
+                ("query", query),
+                ("found", found),
+                ("store", store),
+                ("stored", stored),
+                ("confirm", confirm),
+                ("other", other),
+            ],
         );
         let counters = [
             (

@@ -315,6 +315,8 @@ pub struct Sometimes {
     pub chains_changed: u64,
     pub chains_turned: u64,
     pub read_by_member: u64,
+    pub register_read_in_one_round: u64,
+    pub register_read_in_more_rounds: u64,
     pub registers_retired: u64,
     pub registers_ended: u64,
     pub registers_left: u64,
@@ -324,7 +326,7 @@ pub struct Sometimes {
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 28] {
+    pub fn counts(&self) -> [(&'static str, u64); 30] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -349,6 +351,8 @@ impl Sometimes {
             ("a chain was changed", self.chains_changed),
             ("a member of a chain was moved behind the tail", self.chains_turned),
             ("a member of a chain answered a read by itself", self.read_by_member),
+            ("a register was read in one round", self.register_read_in_one_round),
+            ("a register was read in more than one round", self.register_read_in_more_rounds),
             ("a configuration of registers was made ready to be retired", self.registers_retired),
             ("an own group that was a register told what it ended with", self.registers_ended),
             ("a node forgot a group that it had left", self.registers_left),
@@ -381,6 +385,8 @@ impl Sometimes {
         self.chains_changed += more.chains_changed;
         self.chains_turned += more.chains_turned;
         self.read_by_member += more.read_by_member;
+        self.register_read_in_one_round += more.register_read_in_one_round;
+        self.register_read_in_more_rounds += more.register_read_in_more_rounds;
         self.registers_retired += more.registers_retired;
         self.registers_ended += more.registers_ended;
         self.registers_left += more.registers_left;

@@ -217,6 +217,8 @@ fn seen_by(host: &Host) -> Sometimes {
         chains_changed: counters.chains_changed,
         chains_turned: counters.chains_turned,
         read_by_member: counters.reads_clean,
+        register_read_in_one_round: counters.register_reads_one_round,
+        register_read_in_more_rounds: counters.register_reads_more_rounds,
         registers_retired: counters.registers_retired,
         registers_ended: counters.registers_ended,
         registers_left: counters.registers_left,

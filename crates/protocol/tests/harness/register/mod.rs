@@ -446,7 +446,7 @@ impl World {
         let moment = self.next_moment();
         let stamp = self.stamp();
         let (token, outcome) = match &answer {
-            Answer::Value { token, content } => {
+            Answer::Value { token, content, .. } => {
                 let value = match content {
                     Content::Value { bytes, .. } => Some(String::from_utf8(bytes.to_vec()).expect("text")),
                     Content::Tombstone => None,
