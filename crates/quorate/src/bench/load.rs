@@ -39,7 +39,7 @@ pub(super) struct Load {
     /// Each write is followed by Redis's WAIT for two replicas.
     waits: bool,
     /// Of a hundred batches of reads, so many are writes.
-    writes_percent: u64,
+    pub(super) writes_percent: u64,
     until: Until,
     order: Order,
 }

@@ -75,6 +75,9 @@ pub(crate) struct Options {
     /// Which operations
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "set,get")]
     ops: Vec<Operation>,
+    /// Of a hundred requests of a GET, so many are SETs; latencies are those of the others
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, conflicts_with = "against", value_parser = clap::value_parser!(u64).range(0..100))]
+    writes: u64,
     /// Seconds of each measurement, after a warm-up of a fifth of that
     #[arg(long, value_name = "S", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
@@ -192,6 +195,10 @@ fn loads(options: &Options) -> Vec<(Load, bool)> {
             for &pipeline in &pipelines {
                 for &connections in &connection_counts {
                     let load = Load::random(operation, connections, pipeline, size, options.keys, measured);
+                    let load = match operation {
+                        Operation::Get => load.with_writes(options.writes),
+                        Operation::Set => load,
+                    };
                     loads.push((load.in_namespace(options.namespace), true));
                 }
             }
@@ -272,6 +279,13 @@ mod tests {
         let loads = loads(&options);
         assert_eq!(loads.iter().filter(|(_, is_measured)| *is_measured).count(), 8);
         assert_eq!(loads.iter().position(|(_, is_measured)| !is_measured), Some(4), "filled before the first read");
+    }
+
+    #[test]
+    fn writes_are_mixed_into_measured_reads_and_nothing_else() {
+        let loads = loads(&parse("bench --ops set,get --writes 5"));
+        let percents: Vec<u64> = loads.iter().map(|(load, _)| load.writes_percent).collect();
+        assert_eq!(percents, [0, 0, 5], "a SET, the keys, a GET");
     }
 
     #[test]
