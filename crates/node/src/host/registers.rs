@@ -68,6 +68,8 @@ pub(super) struct Registers {
 struct Retiring {
     /// Of the newer configuration.
     epoch: Epoch,
+    /// How many live members there were before this node.
+    rank: usize,
     due_at: Instant,
     /// The errand that the replica here has, or had.
     token: Option<u64>,
@@ -580,8 +582,12 @@ impl Host {
                 break;
             }
             let first_at = now.after_us(rank as u64 * RETIRE_PATIENCE_US);
-            let first = Retiring { epoch, due_at: first_at, token: None, is_ready: false };
+            let first = Retiring { epoch, rank, due_at: first_at, token: None, is_ready: false };
             let entry = retiring.entry(group).or_insert(first);
+            // Members before this one are suspected since.
+            if rank < entry.rank {
+                (entry.rank, entry.due_at) = (rank, entry.due_at.min(first_at));
+            }
             // Whoever is asked again begins again: not while it is at it.
             let is_at_it = entry.token.is_some_and(|token| self.registers.waiting.contains_key(&token));
             let Some(&index) = self.index.get(&group) else { continue };
