@@ -61,5 +61,5 @@ pub(super) fn run(load: &Load, endpoints: &[String], processes: &Processes) -> R
         errors: counted.errors,
     };
     let error = (counted.errors > 0).then(|| "etcd refused some puts".to_owned());
-    Ok(Measured { row, seconds: counted.seconds, key_next: 0, error })
+    Ok(Measured { row, seconds: counted.seconds, longest_us: None, key_next: 0, error })
 }

@@ -65,6 +65,8 @@ pub(super) struct Measured {
     pub(super) row: Row,
     /// How long it took.
     pub(super) seconds: f64,
+    /// The longest that a connection was without an answer, if that is known.
+    pub(super) longest_us: Option<u64>,
     /// Where somebody goes on who takes the keys in turn.
     pub(super) key_next: u64,
     /// The first error that the server answered with.
@@ -184,6 +186,7 @@ struct Run<'a> {
     random: u64,
     buffer: Vec<u8>,
     latencies_us: Histogram<u64>,
+    longest_us: u64,
     counting_since: Instant,
     /// Replies.
     count: u64,
@@ -239,6 +242,7 @@ impl<'a> Run<'a> {
             random: 0x2545_f491_4f6c_dd1d,
             buffer: vec![0; READ_BYTES],
             latencies_us,
+            longest_us: 0,
             counting_since: now,
             count: 0,
             errors_before: 0,
@@ -304,6 +308,7 @@ impl<'a> Run<'a> {
                 return Err(Failure::new("there are more replies than requests"));
             }
             let latency_us = u64::try_from((now - connection.sent_at).as_micros()).unwrap_or(LATENCY_US_MAX);
+            self.longest_us = self.longest_us.max(latency_us);
             if !connection.writes {
                 self.latencies_us.saturating_record_n(latency_us, replies);
             }
@@ -348,6 +353,7 @@ impl<'a> Run<'a> {
 
     fn begin_counting(&mut self) {
         self.latencies_us.reset();
+        self.longest_us = 0;
         self.count = 0;
         self.errors_before = self.errors();
         self.counting_since = Instant::now();
@@ -377,7 +383,10 @@ impl<'a> Run<'a> {
             Order::InTurn(next) => next % self.load.keys,
             Order::Random(_) => 0,
         };
-        Measured { row, seconds: elapsed_s, key_next, error }
+        let unanswered = self.connections.iter().filter(|connection| connection.unanswered > 0);
+        let waiting_us = unanswered.map(|connection| connection.sent_at.elapsed().as_micros() as u64).max();
+        let longest_us = self.longest_us.max(waiting_us.unwrap_or(0));
+        Measured { row, seconds: elapsed_s, longest_us: Some(longest_us), key_next, error }
     }
 }
 

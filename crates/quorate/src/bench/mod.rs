@@ -12,6 +12,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use quorate_node::status::{NodeState, Status};
 use serde::Serialize;
 
+mod changes;
 mod cluster;
 mod cpu;
 mod etcd;
@@ -44,6 +45,7 @@ const EXAMPLES: &str = "Examples:
   quorate bench --ops set --seconds 1 --against redis+wait=127.0.0.1:6380,127.0.0.1:6381,127.0.0.1:6382
                                                            both in turns: 20 pairs, ratios with intervals
   quorate bench protocols --help                           volumes of each protocol in turns: CPU, messages, load of members
+  quorate bench changes --help                             quorum sizes and members of registers change under load
   quorate bench groups --help                              what very many groups of their own cost";
 
 /// Measure SET and GET: throughput, latency, and CPU per operation of the servers
@@ -111,6 +113,7 @@ pub(crate) struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Changes(changes::Options),
     Groups(groups::Options),
     Protocols(protocols::Options),
 }
@@ -139,6 +142,7 @@ struct Row {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let done = match &options.command {
+        Some(Command::Changes(changes)) => Some(changes::run(&options.endpoint, changes)),
         Some(Command::Groups(groups)) => Some(groups::run(&options.endpoint, groups)),
         Some(Command::Protocols(protocols)) => Some(protocols::run(&options.endpoint, protocols)),
         None => None,

@@ -209,7 +209,9 @@ mod tests {
             cpu_us_per_operation: None,
             errors: 0,
         };
-        assert!(served("redis+wait", Measured { row, seconds: 1.0, key_next: 0, error: None }).is_err());
+        assert!(
+            served("redis+wait", Measured { row, seconds: 1.0, longest_us: None, key_next: 0, error: None }).is_err()
+        );
     }
 
     #[test]

@@ -485,3 +485,24 @@ pub(crate) fn ask(client: &mut Connection, line: &str) -> Value {
     let sent = client.send_packed_command(&command.get_packed_command());
     sent.and_then(|()| client.recv_response()).unwrap_or_else(|error| panic!("{line}: {error}"))
 }
+
+#[test]
+fn a_benchmark_tells_how_long_changes_take_and_clients_wait() {
+    let mut cluster = Cluster::started("register-bench", 3);
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_quorate"));
+    let port = cluster.address(1).1.to_string();
+    command.args(["bench", "changes", "--port", &port, "--connections", "6", "--keys", "100"]);
+    let output = command.args(["--seconds", "1", "--pairs", "1", "--json"]).output().expect("started");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let rows: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).expect("JSON");
+    let changed: Vec<&str> = rows.iter().filter_map(|row| row["changed"].as_str()).collect();
+    assert_eq!(changed, ["sizes", "members"]);
+    for row in &rows {
+        assert!(row["changes_under_load"].as_u64().is_some_and(|count| count > 0), "{row}");
+        for figure in ["idle_ms", "loaded_ms", "latency_p99_ms", "quiet_gap_ms", "changing_gap_ms"] {
+            assert!(row[figure]["median"].as_f64().is_some_and(|ms| ms > 0.0), "{figure}: {row}");
+        }
+    }
+    assert_eq!(cluster.status().namespaces.len(), 1, "its namespaces are dropped");
+    cluster.down();
+}
