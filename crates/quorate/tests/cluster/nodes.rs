@@ -310,7 +310,7 @@ impl Drop for Cluster {
 
 impl Ports {
     /// Ports that nobody uses now, below those that the system gives to clients.
-    fn free(node_count: u16) -> Ports {
+    pub(crate) fn free(node_count: u16) -> Ports {
         const BLOCK: u16 = 8;
         let first = std::process::id() as u16;
         for number in 0..BLOCKS {

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -134,14 +135,19 @@ impl Drop for Nodes {
     }
 }
 
-/// Ports that were free a moment ago; held all at once, so that none comes twice.
+/// Below the ports that the system gives to clients: one of those could be taken before its node listens.
+const PORTS: Range<u16> = 12_000..32_000;
+static PORTS_TRIED: AtomicU32 = AtomicU32::new(0);
+
+/// Ports that nobody uses now, none of them twice.
 fn free_ports(count: usize) -> Vec<Listen> {
-    let listeners: Vec<TcpListener> =
-        (0..3 * count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port")).collect();
-    let address = |index: usize| listeners[index].local_addr().expect("it is bound");
-    let listen =
-        |node: usize| Listen { client: address(3 * node), peer: address(3 * node + 1), admin: address(3 * node + 2) };
-    (0..count).map(listen).collect()
+    let tried = || {
+        let number = std::process::id().wrapping_mul(97).wrapping_add(PORTS_TRIED.fetch_add(1, Ordering::Relaxed));
+        SocketAddr::from((Ipv4Addr::LOCALHOST, PORTS.start + (number % PORTS.len() as u32) as u16))
+    };
+    let mut free = std::iter::repeat_with(tried).filter(|address| TcpListener::bind(address).is_ok());
+    let mut next = || free.next().expect("it does not end");
+    (0..count).map(|_| Listen { client: next(), peer: next(), admin: next() }).collect()
 }
 
 pub struct Client {

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::step::Step;
-use crate::nodes::until;
+use crate::nodes::{Ports, until};
 
 /// How long a reply may take before it is missing.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(20);
@@ -32,7 +32,7 @@ impl Redis {
         let program = String::from_utf8(output.stdout).expect("a path");
         let scratch = std::env::temp_dir().join(format!("quorate-redis-{}", std::process::id()));
         std::fs::create_dir_all(&scratch).expect("a directory of its own");
-        let port = free_port();
+        let port = Ports::free(1).client;
         let log = File::create(scratch.join("log")).expect("writable");
         let child = Command::new(program.trim())
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--dir"])
@@ -55,11 +55,6 @@ impl Drop for Redis {
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.scratch);
     }
-}
-
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    listener.local_addr().expect("bound").port()
 }
 
 pub(crate) struct Peer {
