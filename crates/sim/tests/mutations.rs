@@ -10,7 +10,7 @@ use quorate_protocol::planted as in_protocol;
 use quorate_sim::run::{self, run_seed, run_worlds};
 use quorate_sim::world::Settings;
 
-/// Worlds allocate all the time: three times as many seeds in the same time.
+/// Worlds allocate all the time, and the program runs them with this one, too.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -7,7 +7,7 @@ use quorate_node::root::Reads;
 use quorate_sim::run::run_seed;
 use quorate_sim::world::{Blow, Settings, Strike};
 
-/// Worlds allocate all the time: three times as many seeds in the same time.
+/// Worlds allocate all the time, and the program runs them with this one, too.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -6,7 +6,7 @@ use quorate_node::replica::Protocol;
 use quorate_sim::run::run_seed;
 use quorate_sim::world::{Settings, Sometimes};
 
-/// Worlds allocate all the time: three times as many seeds in the same time.
+/// Worlds allocate all the time, and the program runs them with this one, too.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

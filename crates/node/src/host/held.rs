@@ -10,8 +10,8 @@ use super::Host;
 use crate::envelope::Ticket;
 use crate::frame::Position;
 
-/// An answer waits no longer than this, well below the time after which an operation is sent again: if the volume is slow, or has
-/// lost its quorum, it is the listing that is late.
+/// An answer that has waited for so long is given when the host next looks, still before its operation is sent again: if the volume
+/// is slow, or has lost its quorum, it is the listing that is late.
 const HELD_MAX_US: u64 = 500_000;
 
 pub(super) struct HeldAnswer {

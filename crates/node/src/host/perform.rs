@@ -214,13 +214,12 @@ impl Host {
                 self.hold_answer(group, HeldAnswer { ticket, position, outcome, since: self.clock.now() });
             }
             Verdict::Executed(outcome) | Verdict::Again(outcome) => self.answer_ticket(ticket, position, outcome),
-            Verdict::Away(record) if node == self.settings.node && start == self.settings.start => {
-                self.handle_away(number, group, &record);
-            }
-            Verdict::Away(record) if node == self.settings.node => drop(record),
-            Verdict::Away(record) => {
+            Verdict::Away(record) if node != self.settings.node => {
                 self.outbox.send(node, &Message::Away { start, number, volume: group, record: &record });
             }
+            Verdict::Away(record) if start == self.settings.start => self.handle_away(number, group, &record),
+            // An earlier start of this node asked.
+            Verdict::Away(_) => {}
             Verdict::Expired => self.bounce(node, start, number, Bounce::Expired),
             Verdict::OutOfOrder => self.bounce(node, start, number, Bounce::OutOfOrder),
             Verdict::Full => self.bounce(node, start, number, Bounce::Uncertain { coordinator: None }),

@@ -97,10 +97,11 @@ pub(super) fn run(endpoint: &Endpoint, options: &Options) -> Result<(), Failure>
         Ok(())
     });
     let dropped = cluster.made().into_iter().map(|number| cluster.drop_namespace(number)).fold(Ok(()), Result::and);
-    if options.json {
-        say(serde_json::to_string_pretty(&figures).context("cannot print the measurements")?);
-    } else if !figures.is_empty() {
-        print(&figures, options);
+    if !figures.is_empty() {
+        match options.json {
+            true => say(serde_json::to_string_pretty(&figures).context("cannot print the measurements")?),
+            false => print(&figures, options),
+        }
     }
     measured.and(dropped)
 }
