@@ -9,7 +9,7 @@ use quorate_protocol::wire::Reader;
 use crate::machine::{Content, Machine, malformed};
 use crate::planted::{self, Planted};
 use crate::quorum::Quorum;
-use crate::record::GroupRecord;
+use crate::record::{GroupRecord, STILL_CHANGING};
 use crate::replica::Protocol;
 use crate::results::{Results, name_tag};
 use crate::volume::{Birth, Changes, Children, Death, Frozen, NAMES_MAX, OwnRecord, Plan, Record, VolumeCommand};
@@ -222,13 +222,12 @@ impl Machine {
     fn move_register(&mut self, name: &[u8], members: Option<&[u32]>, quorum: Option<Quorum>) -> Result<(), String> {
         const NOT_A_REGISTER: &str = "ERR the key has no group of its own of PROTOCOL register, whose members and \
                                       quorums could be changed: QUORATE GROUP PROMOTE key PROTOCOL register makes one";
-        const MOVING: &str = "ERR the group is still being moved: try again once QUORATE GROUP SHOW shows one epoch";
         let mut record = self.record_of(name).ok_or(NOT_A_REGISTER)?;
         let OwnRecord::Led { protocol: Protocol::Register, record: led } = &mut record.place else {
             return Err(NOT_A_REGISTER.into());
         };
         if led.is_moving() || record.stopping {
-            return Err(MOVING.into());
+            return Err(STILL_CHANGING.into());
         }
         let quorum = quorum.unwrap_or(led.quorum());
         if members.is_none() && (led.quorum().is_grid() || quorum.is_grid()) {

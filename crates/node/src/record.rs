@@ -10,6 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::quorum::{Quorum, Stages};
 use crate::replica::Protocol;
 
+/// Why a parent decides no change now. Whoever asked for it asks again until it is time.
+pub(crate) const STILL_CHANGING: &str = "ERR not done: an earlier change has not come to its end. Is a quorum of the members \
+                                         alive? QUORATE GROUP SHOW shows both epochs";
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GroupRecord {
     pub group: u64,

@@ -122,7 +122,7 @@ impl Host {
             Ok(members) => {
                 let quorum = quorum.system(members.len());
                 let members = members.into_iter().map(NodeId).collect();
-                self.submit_reconfiguration(operation, group, Wanted { members, quorum });
+                self.submit_reconfiguration(operation, group, Wanted::Members { members, quorum });
             }
             Err(line) => self.answers.push((operation, Answer::Admin(AdminReply::Error(line)))),
         }
@@ -131,8 +131,7 @@ impl Host {
     /// Other quorums for a namespace of registers, among the members that there are.
     fn submit_quorum(&mut self, operation: u64, number: u32, quorum: Quorum) {
         let Some((settings, group)) = self.decided_by_members(number) else {
-            let command = RootCommand::SetQuorum { number, quorum };
-            return self.submit_to_root(&command, Purpose::Admin { operation });
+            return self.submit_change(operation, RootCommand::SetQuorum { number, quorum });
         };
         let place = self.directory.resolve(Target::Volume { namespace: number, index: 0 });
         let Some(newest) = place.ok().and_then(|place| place.stages.last()) else {
@@ -145,8 +144,7 @@ impl Host {
         };
         match refusal {
             Ok(()) => {
-                let wanted = Wanted { members: Vec::new(), quorum: quorum.system(count) };
-                self.submit_reconfiguration(operation, group, wanted);
+                self.submit_reconfiguration(operation, group, Wanted::Quorum(quorum.system(count)));
             }
             Err(line) => self.answers.push((operation, Answer::Admin(AdminReply::Error(line)))),
         }
@@ -171,11 +169,14 @@ impl Host {
             (_, Err(line)) => return self.answers.push((operation, Answer::Admin(AdminReply::Error(line)))),
             (Ok(place), Ok(members)) => RootCommand::MoveRegisters { group: place.group.0, members, quorum },
         };
-        self.submit_to_root(&command, Purpose::Admin { operation });
+        self.submit_change(operation, command);
     }
 
     /// The root has executed a command, or not. A change is told as done once this node follows it.
     pub(super) fn finish_admin(&mut self, operation: u64, answer: Answer) {
+        if self.postpone_change(operation, &answer) {
+            return;
+        }
         match answer {
             Answer::Outcome(Outcome::Error(text)) => {
                 self.answers.push((operation, Answer::Admin(AdminReply::Error(text))));

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use quorate_object::{NAME_BYTES_MAX, Outcome, slot_of_key};
 use quorate_protocol::NodeId;
 
+use super::postponed::Patience;
 use super::shown::{Shown, Views};
-use super::{Answer, Failure, Host};
+use super::{Answer, Failure, Host, Timer};
 use crate::admin_reply::AdminReply;
 use crate::entry::{Purpose, Target};
 use crate::quorum::Quorum;
+use crate::record::STILL_CHANGING;
 use crate::replica::Protocol;
 use crate::root::MEMBERS_MAX;
 use crate::volume::{NAMES_MAX, Plan, VolumeCommand};
@@ -84,6 +86,7 @@ struct Batch {
 struct Part {
     volume: u32,
     at: Vec<usize>,
+    patience: Patience,
 }
 
 impl Host {
@@ -128,9 +131,10 @@ impl Host {
                 Err(line) => replies[at] = AdminReply::Error(line),
             }
         }
+        let patience = self.patience();
         let parts = by_volume.into_iter().flat_map(|(volume, at)| {
             let chunks: Vec<Vec<usize>> = at.chunks(NAMES_MAX).map(<[usize]>::to_vec).collect();
-            chunks.into_iter().map(move |at| Part { volume, at })
+            chunks.into_iter().map(move |at| Part { volume, at, patience })
         });
         // All of them are open before the first is asked for: a volume may answer at once.
         let parts: BTreeMap<u32, Part> = (0..).zip(parts).collect();
@@ -198,13 +202,13 @@ impl Host {
         nodes.iter().find(|record| record.id == node.0).map(|record| &record.name[..])
     }
 
-    fn submit_part(&mut self, number: u64, part: u32) {
+    pub(super) fn submit_part(&mut self, number: u64, part: u32) {
         let Some(batch) = self.batches_open.open.get(&number) else { return };
         let Some(content) = batch.parts.get(&part) else { return };
         let names: Vec<Vec<u8>> = content.at.iter().map(|&at| batch.request.names[at].clone()).collect();
-        let Ok(place) = self.directory.resolve(Target::Volume { namespace: batch.namespace, index: content.volume })
-        else {
-            return;
+        let target = Target::Volume { namespace: batch.namespace, index: content.volume };
+        let Ok(place) = self.directory.resolve(target) else {
+            return self.take_part(number, part, Answer::Failed(Failure::NoNamespace));
         };
         let plan = || Plan {
             protocol: batch.request.protocol,
@@ -223,14 +227,13 @@ impl Host {
                 VolumeCommand::Move { names, members: members.cloned(), quorum: batch.request.quorum }
             }
         };
-        let target = Target::Volume { namespace: batch.namespace, index: content.volume };
         self.submit_to_volume(target, &command, Purpose::Batch { batch: number, part });
     }
 
     /// A volume has answered for the names that it was asked about.
     pub(super) fn take_part(&mut self, number: u64, part: u32, answer: Answer) {
         let Some(batch) = self.batches_open.open.get_mut(&number) else { return };
-        let Some(Part { volume, at }) = batch.parts.remove(&part) else { return };
+        let Some(Part { volume, at, mut patience }) = batch.parts.remove(&part) else { return };
         let lines: Vec<AdminReply> = match answer {
             Answer::Outcome(Outcome::Keys(lines)) if lines.len() == at.len() => {
                 if batch.request.action == GroupAction::Show {
@@ -243,8 +246,16 @@ impl Host {
             Answer::Failed(failure) => vec![AdminReply::Failed(failure); at.len()],
             _ => vec![AdminReply::Error("ERR the volume's node is of another version".into()); at.len()],
         };
+        let mut still_changing = Vec::new();
         for (at, line) in at.into_iter().zip(lines) {
+            if matches!(&line, AdminReply::Error(line) if line == STILL_CHANGING) {
+                still_changing.push(at);
+            }
             batch.replies[at] = line;
+        }
+        if let Some(again_at) = patience.again_at(self.clock.now()).filter(|_| !still_changing.is_empty()) {
+            batch.parts.insert(part, Part { volume, at: still_changing, patience });
+            self.timers.set(again_at, Timer::Part { batch: number, part });
         }
         self.finish_batch(number);
     }

@@ -30,6 +30,7 @@ mod open;
 mod own;
 mod own_registers;
 mod perform;
+mod postponed;
 mod quarantine;
 mod registers;
 mod relief;
@@ -180,6 +181,8 @@ enum Timer {
     Retry { number: u64 },
     Status { nonce: u64 },
     Views { batch: u64 },
+    Part { batch: u64, part: u32 },
+    Change { operation: u64 },
     Settle,
     Retire,
     Rest,
@@ -218,6 +221,7 @@ pub struct Host {
     unknown_group_asked_at: Instant,
     admins: Vec<admin::Waiting>,
     batches_open: batches::Batches,
+    changes: postponed::Changes,
     flushes: flush::Flushes,
     questions: status::Questions,
     reads: Slab<requests::Read>,
@@ -232,6 +236,7 @@ pub struct Host {
     gathered: Vec<u32>,
     /// What was executed, if somebody observes: a hash of each value.
     executed: Vec<(GroupId, quorate_protocol::Slot, u64)>,
+    /// Of own groups whose object is gone and that have not ended yet.
     held_answers: std::collections::BTreeMap<GroupId, Vec<held::HeldAnswer>>,
     /// What has become of the commands of the slot that is being applied.
     verdicts: Vec<(crate::envelope::Ticket, crate::machine::Verdict)>,

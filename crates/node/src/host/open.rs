@@ -159,6 +159,7 @@ impl Host {
             internals: Operations::new(INTERNAL | 1),
             admins: Vec::new(),
             batches_open: super::batches::Batches::default(),
+            changes: super::postponed::Changes::default(),
             flushes: super::flush::Flushes::default(),
             questions: super::status::Questions::default(),
             reads: Slab::new(),

@@ -58,6 +58,8 @@ impl Host {
                 Timer::Rest => self.rest_timer_fired(),
                 Timer::Status { nonce } => self.try_finish_status(nonce, true),
                 Timer::Views { batch } => self.views_timer_fired(batch),
+                Timer::Part { batch, part } => self.submit_part(batch, part),
+                Timer::Change { operation } => self.change_again(operation),
                 Timer::Resend => {
                     self.resend_silent();
                     self.return_old_mail();

@@ -6,7 +6,7 @@ use quorate_protocol::{Epoch, GroupId};
 
 use super::{GroupRecord, Namespace, REGISTER_REPLICAS_MAX, RootState, Settings, error, no_such_namespace};
 use crate::quorum::{Quorum, Stages};
-use crate::record::is_ahead;
+use crate::record::{STILL_CHANGING, is_ahead};
 
 /// Why a namespace cannot be made with these settings, if it is for its quorums.
 pub fn check_quorum(settings: &Settings) -> Result<(), String> {
@@ -75,9 +75,7 @@ impl RootState {
         }
         for volume in &namespace.volumes {
             if volume.is_moving() {
-                return error(
-                    "the namespace is still being changed: try again once QUORATE QUORUM SHOW shows one epoch",
-                );
+                return Outcome::Error(STILL_CHANGING.into());
             }
             if let Err(refusal) = quorum.check(volume.members.len(), namespace.settings.tolerance) {
                 return Outcome::Error(refusal);
@@ -108,7 +106,7 @@ impl RootState {
             return error(&format!("MEMBERS names from 1 to {REGISTER_REPLICAS_MAX} nodes of the cluster"));
         }
         if volume.is_moving() {
-            return error("the group is still being moved: try again once QUORATE GROUP SHOW shows one epoch");
+            return Outcome::Error(STILL_CHANGING.into());
         }
         let quorum = quorum.unwrap_or(settings.quorum);
         if let Err(refusal) = quorum.check(members.len(), settings.tolerance) {
@@ -186,7 +184,7 @@ mod tests {
         let resize = |read, write| RootCommand::SetQuorum { number: 0, quorum: Quorum::Threshold { read, write } };
         assert_eq!(root.execute(&resize(1, 4), 1), Outcome::Ok);
         assert_eq!(epochs(&root), [0, 1]);
-        assert!(refusal(&mut root, &resize(4, 1)).contains("try again"));
+        assert_eq!(refusal(&mut root, &resize(4, 1)), STILL_CHANGING);
         let retire = |epoch| RootCommand::RetireBefore { group, epoch };
         root.execute(&retire(2), 1);
         assert_eq!(epochs(&root), [0, 1], "of no epoch that there is");

@@ -36,20 +36,10 @@ fn started(name: &str, node_count: usize) -> Cluster {
     cluster
 }
 
-/// The same words of `QUORATE` for all keys, until each is answered OK: what is still being moved is asked for again.
+/// The same words of `QUORATE` for all keys, one change after the other.
 fn for_all(client: &mut Connection, command: &str, keys: &[String], options: &str) {
-    let mut left = keys.to_vec();
-    until("each key has been changed", || {
-        let line = format!("QUORATE {command} KEYS {} {} {options}", left.len(), left.join(" "));
-        let Value::Array(answers) = ask(client, line.trim_end()) else { panic!("no list of answers") };
-        let mut answers = answers.iter();
-        left.retain(|key| match answers.next() {
-            Some(Value::Okay) => false,
-            Some(Value::ServerError(error)) if error.to_string().contains("still being moved") => true,
-            other => panic!("{command} {options} of {key}: {other:?}"),
-        });
-        left.is_empty()
-    });
+    let line = format!("QUORATE {command} KEYS {} {} {options}", keys.len(), keys.join(" "));
+    assert_eq!(ask(client, line.trim_end()), Value::Array(vec![Value::Okay; keys.len()]), "{line}");
 }
 
 /// Returns when all these nodes know of nothing but this quorum for these keys.
@@ -322,14 +312,10 @@ fn own_registers_change_sizes_and_members_and_no_client_takes_notice() {
     cluster.stop_all();
 }
 
-/// Asks again while the group is still being moved.
+/// After the change that is under way.
 fn move_to(client: &mut Connection, key: &str, members: &[usize], quorum: &str) {
     let line = format!("QUORATE GROUP MOVE {key} MEMBERS {} QUORUM {quorum}", names(members).join(","));
-    until("the group is moved", || match ask(client, &line) {
-        Value::Okay => true,
-        Value::ServerError(error) if error.to_string().contains("still being moved") => false,
-        other => panic!("{line}: {other:?}"),
-    });
+    assert_eq!(ask(client, &line), Value::Okay, "{line}");
 }
 
 #[test]
