@@ -3,7 +3,7 @@
 use quorate_protocol::quorum::QuorumSystem;
 use quorate_protocol::register::{Stage, are_sound};
 use quorate_protocol::wire::{Malformed, Reader, Wire};
-use quorate_protocol::{GroupId, NodeId};
+use quorate_protocol::{Epoch, GroupId, NodeId};
 use serde::{Deserialize, Serialize};
 
 use crate::quorum::Stages;
@@ -76,30 +76,63 @@ impl Told {
 
 /// Another configuration, as it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// None for those that there are.
-    pub members: Vec<NodeId>,
-    pub quorum: QuorumSystem,
+pub enum Wanted {
+    Members {
+        members: Vec<NodeId>,
+        quorum: QuorumSystem,
+    },
+    /// Of the members that there are.
+    Quorum(QuorumSystem),
+    /// The same once more, right after this epoch: what began before is to end. With a fence, all members have drained up to it.
+    Renewal {
+        epoch: Epoch,
+        fence: Epoch,
+    },
 }
 
 impl Wanted {
     /// Whether this is it.
     pub(crate) fn is(&self, stage: &Stage) -> bool {
         let configuration = &stage.configuration;
-        (self.members.is_empty() || configuration.members[..] == self.members[..])
-            && configuration.quorum == self.quorum
+        match self {
+            Wanted::Members { members, quorum } => {
+                configuration.members[..] == members[..] && configuration.quorum == *quorum
+            }
+            Wanted::Quorum(quorum) => configuration.quorum == *quorum,
+            Wanted::Renewal { epoch, fence } => configuration.epoch > *epoch && stage.fence >= *fence,
+        }
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.push(self.members.len() as u8);
-        self.members.iter().for_each(|node| node.encode(out));
-        self.quorum.encode(out);
+        match self {
+            Wanted::Members { members, quorum } => {
+                out.extend([0, members.len() as u8]);
+                members.iter().for_each(|node| node.encode(out));
+                quorum.encode(out);
+            }
+            Wanted::Quorum(quorum) => {
+                out.push(1);
+                quorum.encode(out);
+            }
+            Wanted::Renewal { epoch, fence } => {
+                out.push(2);
+                epoch.encode(out);
+                fence.encode(out);
+            }
+        }
     }
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Wanted, Malformed> {
-        let count = reader.u8()?;
-        let members = (0..count).map(|_| NodeId::decode(reader)).collect::<Result<_, _>>()?;
-        Ok(Wanted { members, quorum: QuorumSystem::decode(reader)? })
+        Ok(match reader.u8()? {
+            0 => {
+                let count = reader.u8()?;
+                let members = (0..count).map(|_| NodeId::decode(reader)).collect::<Result<_, _>>()?;
+                Wanted::Members { members, quorum: QuorumSystem::decode(reader)? }
+            }
+            1 => Wanted::Quorum(QuorumSystem::decode(reader)?),
+            2 => Wanted::Renewal { epoch: Epoch::decode(reader)?, fence: Epoch::decode(reader)? },
+            tag => return Err(Malformed::UnknownTag { of: "wanted configuration", tag }),
+        })
     }
 }
 

@@ -258,7 +258,7 @@ fn noise_breaks_nothing() {
 
 fn choice(number: u32, epoch: u32, members: &[u32]) -> Choice {
     let configuration = configuration(epoch, members, QuorumSystem::Majority);
-    Choice { ballot: Ballot { number, node: N2 }, configuration }
+    Choice { ballot: Ballot { number, node: N2 }, configuration, fence: Epoch(0) }
 }
 
 /// What is said of a successor where a parent decides, of any but the next one, by others than the candidate, or unsoundly.

@@ -173,7 +173,7 @@ const STAGE_BYTES: &str = "07000000000000000900000001020202000000020000000100000
 const CONFIGURATION_BYTES: &str = "070000000000000009000000010202020000000200000001000000";
 
 fn choice() -> register::Choice {
-    register::Choice { ballot: BALLOT, configuration: stage().configuration }
+    register::Choice { ballot: BALLOT, configuration: stage().configuration, fence: Epoch(5) }
 }
 
 fn key() -> register::Key {

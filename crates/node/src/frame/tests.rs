@@ -20,7 +20,8 @@ fn every_message() -> Vec<Message<'static>> {
     let quorum = QuorumSystem::Threshold { read: 1, write: 2 };
     let stage = register::Stage::first(Configuration { group, epoch, members: members.into(), quorum });
     let told = Told { namespace: 3, hash_key: [7; 16], stages: Stages(vec![stage]), ..Told::question(group) };
-    let wanted = Wanted { members: members.to_vec(), quorum };
+    let wanted = Wanted::Members { members: members.to_vec(), quorum };
+    let reconfigure = |wanted| Message::Reconfigure { group, start: 2, nonce: 3, wanted };
     vec![
         Message::Peers(peers::Message::Heartbeat { sent_at: quorate_protocol::Instant(1) }),
         Message::Peers(peers::Message::Grant { sent_at: quorate_protocol::Instant(1), number: 2 }),
@@ -35,7 +36,9 @@ fn every_message() -> Vec<Message<'static>> {
         Message::Snapshot { group, epoch, next_slot: 7, part: 1, last: true, bytes: b"part" },
         Message::SnapshotTaken { group, epoch, next_slot: 7, part: 1 },
         Message::Members(told),
-        Message::Reconfigure { group, start: 2, nonce: 3, wanted },
+        reconfigure(wanted),
+        reconfigure(Wanted::Quorum(quorum)),
+        reconfigure(Wanted::Renewal { epoch, fence: Epoch(1) }),
         Message::Reconfigured { start: 2, nonce: 3, outcome: Reconfigured::Decided },
         Message::Reconfigured { start: 2, nonce: 3, outcome: Reconfigured::Refused("no".into()) },
         Message::ViewQuestion { nonce: 4, groups: vec![group, GroupId(10)] },

@@ -243,6 +243,12 @@ impl Host {
         }
     }
 
+    /// Groups whose members decide, as this node has heard of them.
+    pub(super) fn of_members(&self) -> impl Iterator<Item = GroupRecord> + '_ {
+        let record = |(group, known): (&GroupId, &Known)| GroupRecord::of_stages(*group, known.told.stages().to_vec());
+        self.successions.known.iter().map(record)
+    }
+
     /// Groups whose members decide, each with the epoch of the newest configuration that this node has heard of.
     pub fn newest_epochs(&self) -> impl Iterator<Item = (GroupId, Epoch)> + '_ {
         let newest = |known: &Known| known.told.newest().map_or(Epoch(0), |stage| stage.epoch());

@@ -7,7 +7,8 @@
 //! 2. The parent decides another epoch, and all members drain: what began before it has ended there.
 //! 3. The parent decides one more, whose fence says so. The replica then has the tombstones forgotten.
 //!
-//! Epochs are retired by the first of the members alive, as ever: a replica has one errand at a time.
+//! Epochs are retired by the first of the members alive, as ever: a replica has one errand at a time. Where members decide, there is
+//! no parent: the first of the others alive is the candidate for both epochs, and retires what was before.
 //!
 //! What has expired becomes a tombstone when somebody reads it. Members walk through what they hold, each for its part of the
 //! keys, and read what nobody else does.
@@ -87,14 +88,12 @@ impl Host {
     pub(super) fn collect_tombstones(&mut self) {
         let now = self.clock.now();
         self.registers.collections.open.retain(|_, open| open.began_at.after_us(PATIENCE_US) > now);
-        let mine: Vec<GroupRecord> = self
-            .led_by(ROOT, Protocol::Register)
-            .filter(|volume| {
-                let is_open = self.registers.collections.open.contains_key(&GroupId(volume.group));
-                !volume.is_moving() && (is_open || self.is_to_collect(volume))
-            })
-            .cloned()
-            .collect();
+        let is_mine = |volume: &GroupRecord| {
+            let is_open = self.registers.collections.open.contains_key(&GroupId(volume.group));
+            !volume.is_moving() && (is_open || self.is_to_collect(volume))
+        };
+        let led = self.led_by(ROOT, Protocol::Register).filter(|volume| is_mine(volume)).cloned();
+        let mine: Vec<GroupRecord> = led.chain(self.of_members().filter(is_mine)).collect();
         for volume in mine {
             self.go_on_collecting(&volume);
         }
@@ -134,16 +133,38 @@ impl Host {
                 let core = self.groups[index as usize].replica.register().map(|replica| replica.core());
                 if at == open.epoch && core.and_then(|core| core.awaits_fence()) == Some(at) {
                     open.step = Step::Renewing;
-                    let command = RootCommand::RenewRegisters { group: group.0, epoch: at.0, fence: None };
-                    self.submit_to_root(&command, Purpose::Settling);
+                    self.renew(volume, None);
                 }
             }
+            Step::Renewing if at == open.epoch => self.ask_members_to_renew(volume, None),
             Step::Renewing if at == renewed => {
                 open.step = Step::Draining(BTreeSet::new());
                 self.ask_to_drain(volume);
             }
             Step::Draining(_) if at == renewed => self.ask_to_drain(volume),
+            Step::Fencing if at == renewed => self.ask_members_to_renew(volume, Some(at)),
             Step::Renewing | Step::Draining(_) | Step::Fencing => {}
+        }
+    }
+
+    /// The group's next epoch is to be decided, of the same members and quorums.
+    fn renew(&mut self, volume: &GroupRecord, fence: Option<Epoch>) {
+        let group = GroupId(volume.group);
+        if self.successions.contains(group) {
+            return self.ask_members_to_renew(volume, fence);
+        }
+        let fence = fence.map(|fence| fence.0);
+        let command = RootCommand::RenewRegisters { group: group.0, epoch: volume.epoch, fence };
+        self.submit_to_root(&command, Purpose::Settling);
+    }
+
+    /// Members may have missed it, or have had something else to decide. The candidate is another one than this node, whose
+    /// replica has its errand.
+    fn ask_members_to_renew(&mut self, volume: &GroupRecord, fence: Option<Epoch>) {
+        let (me, group) = (self.settings.node, GroupId(volume.group));
+        let candidate = volume.member_ids().find(|node| *node != me && !self.peers.is_suspected(*node));
+        if let Some(candidate) = candidate.filter(|_| self.successions.contains(group)) {
+            self.wish_renewal(candidate, group, Epoch(volume.epoch), fence.unwrap_or_default());
         }
     }
 
@@ -157,8 +178,7 @@ impl Host {
             if let Some(open) = self.registers.collections.open.get_mut(&group) {
                 open.step = Step::Fencing;
             }
-            let command = RootCommand::RenewRegisters { group: group.0, epoch: epoch.0, fence: Some(epoch.0) };
-            return self.submit_to_root(&command, Purpose::Settling);
+            return self.renew(volume, Some(epoch));
         }
         for node in left {
             match node == self.settings.node {

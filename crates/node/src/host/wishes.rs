@@ -96,6 +96,13 @@ impl Host {
         self.outbox.send(node, &Message::Reconfigure { group, start, nonce, wanted });
     }
 
+    /// Another member is to have the members' configuration decided once more.
+    pub(super) fn wish_renewal(&mut self, node: NodeId, group: GroupId, epoch: Epoch, fence: Epoch) {
+        let (start, wanted) = (self.settings.start, Wanted::Renewal { epoch, fence });
+        // What becomes of it shows, or it is asked for again.
+        self.outbox.send(node, &Message::Reconfigure { group, start, nonce: 0, wanted });
+    }
+
     pub(super) fn handle_reconfigure(&mut self, from: NodeId, group: GroupId, start: u32, nonce: u64, wanted: Wanted) {
         if self.is_member_here(group) {
             let give_up_at = self.clock.now().after_us(self.settings.timeout_ms * 1000);
@@ -128,7 +135,9 @@ impl Host {
     /// A member is asked. One reconfiguration at a time is with its replica.
     fn wish(&mut self, group: GroupId, asker: Asker, wanted: Wanted, give_up_at: Instant) {
         let wishes = self.wishes.open.entry(group).or_default();
-        if wishes.len() >= WISHES_MAX {
+        // Whoever collects tombstones asks again and again, and whatever comes before it overtakes it.
+        let is_pointless = matches!(wanted, Wanted::Renewal { .. }) && !wishes.is_empty();
+        if wishes.len() >= WISHES_MAX || is_pointless {
             return self.answer_asker(group, asker, Reconfigured::Refused(TOO_MANY.into()));
         }
         wishes.push_back(Wish { asker: Some(asker), wanted, campaign: None, give_up_at });
@@ -141,10 +150,10 @@ impl Host {
         let Some(replica) = self.groups[index as usize].replica.register() else { return };
         let token = self.registers.token(Waiting::Reconfiguration { group });
         wish.campaign = Some((token, replica.core().view().newest));
-        let Wanted { members, quorum } = wish.wanted.clone();
-        let request = match members.is_empty() {
-            true => Request::Resize { token, quorum },
-            false => Request::Reconfigure { token, members, quorum },
+        let request = match wish.wanted.clone() {
+            Wanted::Members { members, quorum } => Request::Reconfigure { token, members, quorum },
+            Wanted::Quorum(quorum) => Request::Resize { token, quorum },
+            Wanted::Renewal { epoch, fence } => Request::Renew { token, epoch, fence },
         };
         self.ask_core(index, request);
     }

@@ -326,6 +326,7 @@ impl Register {
             Request::Final { token, after } => self.tell_final(cx, token, after, out),
             Request::Reconfigure { token, members, quorum } => self.reconfigure(cx, token, members, quorum, out),
             Request::Resize { token, quorum } => self.resize(cx, token, quorum, out),
+            Request::Renew { token, epoch, fence } => self.renew_epoch(cx, token, epoch, fence, out),
             Request::Drain { token, epoch } => self.drains.push((token, epoch)),
             Request::Forget { token, after } => self.forget(cx, token, after, out),
         }

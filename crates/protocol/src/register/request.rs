@@ -46,10 +46,17 @@ pub enum Request {
         members: Vec<NodeId>,
         quorum: QuorumSystem,
     },
-    /// Likewise, these quorums for the members that there are: if another configuration is decided first, they are others.
+    /// Likewise, these quorums for the members that there are, unless others are decided first.
     Resize {
         token: u64,
         quorum: QuorumSystem,
+    },
+    /// Likewise, the same once more, unless anything is decided first: it ends what began in this epoch or before. With a fence:
+    /// all members have drained up to it.
+    Renew {
+        token: u64,
+        epoch: Epoch,
+        fence: Epoch,
     },
     /// Say when all operations have ended here that began before this epoch.
     Drain {

@@ -47,6 +47,8 @@ pub enum Reach {
 pub struct Choice {
     pub ballot: Ballot,
     pub configuration: Configuration,
+    /// All members have drained up to this epoch.
+    pub fence: Epoch,
 }
 
 #[derive(Clone, Hash)]
@@ -62,15 +64,31 @@ pub(super) struct Succession {
 #[derive(Clone, Hash)]
 struct Candidate {
     token: u64,
-    members: Arc<[NodeId]>,
-    quorum: QuorumSystem,
+    wanted: Wanted,
     phase: Phase,
     answered: Nodes,
     pub(super) retry_at: Instant,
     /// The epoch for which this was proposed last: it may have been decided.
     proposed: Option<Epoch>,
-    /// It is to succeed this epoch, or none.
-    follows: Option<Epoch>,
+}
+
+/// What a candidate was asked for.
+#[derive(Clone, Hash)]
+struct Wanted {
+    members: Arc<[NodeId]>,
+    quorum: QuorumSystem,
+    fence: Epoch,
+    unless: Unless,
+}
+
+/// What others may decide meanwhile that makes it pointless.
+#[derive(Clone, Copy, Hash, PartialEq, Eq)]
+enum Unless {
+    Never,
+    /// Other members.
+    Moved,
+    /// Anything after this epoch.
+    Past(Epoch),
 }
 
 #[derive(Clone, Hash)]
@@ -144,9 +162,27 @@ impl Succession {
     }
 }
 
-impl Candidate {
-    fn wants(&self, configuration: &Configuration) -> bool {
-        self.members == configuration.members && self.quorum == configuration.quorum
+impl Wanted {
+    /// Whether this configuration, with such a fence, is it.
+    fn is(&self, configuration: &Configuration, fence: Epoch) -> bool {
+        let is_late_enough = match self.unless {
+            Unless::Past(epoch) => configuration.epoch > epoch,
+            Unless::Never | Unless::Moved => true,
+        };
+        let same = self.members == configuration.members && self.quorum == configuration.quorum;
+        same && is_late_enough && self.fence <= fence
+    }
+
+    fn is_stage(&self, stage: &Stage) -> bool {
+        self.is(&stage.configuration, stage.fence)
+    }
+
+    fn is_overtaken_by(&self, newest: &Stage) -> bool {
+        match self.unless {
+            Unless::Never => false,
+            Unless::Moved => newest.configuration.members != self.members,
+            Unless::Past(epoch) => newest.epoch() != epoch,
+        }
     }
 }
 
@@ -160,44 +196,49 @@ impl Register {
         quorum: QuorumSystem,
         out: &mut Effects<Register>,
     ) {
-        self.begin_campaign(cx, token, members.into(), quorum, None, out);
+        let wanted = Wanted { members: members.into(), quorum, fence: Epoch(0), unless: Unless::Never };
+        self.begin_campaign(cx, token, wanted, out);
     }
 
     /// The members that there are shall have these quorums.
     pub(super) fn resize(&mut self, cx: &Cx<'_>, token: u64, quorum: QuorumSystem, out: &mut Effects<Register>) {
-        let newest = &self.known.newest().configuration;
-        let (members, follows) = (newest.members.clone(), newest.epoch);
-        self.begin_campaign(cx, token, members, quorum, Some(follows), out);
+        let members = self.known.newest().configuration.members.clone();
+        self.begin_campaign(cx, token, Wanted { members, quorum, fence: Epoch(0), unless: Unless::Moved }, out);
     }
 
-    fn begin_campaign(
+    /// The same members and quorums shall go on in the epoch after this one.
+    pub(super) fn renew_epoch(
         &mut self,
         cx: &Cx<'_>,
         token: u64,
-        members: Arc<[NodeId]>,
-        quorum: QuorumSystem,
-        follows: Option<Epoch>,
+        epoch: Epoch,
+        fence: Epoch,
         out: &mut Effects<Register>,
     ) {
+        let Configuration { members, quorum, .. } = self.known.newest().configuration.clone();
+        self.begin_campaign(cx, token, Wanted { members, quorum, fence, unless: Unless::Past(epoch) }, out);
+    }
+
+    fn begin_campaign(&mut self, cx: &Cx<'_>, token: u64, wanted: Wanted, out: &mut Effects<Register>) {
         let newest = &self.known.newest().configuration;
         let epoch = Epoch(newest.epoch.0 + 1);
+        let (members, quorum) = (wanted.members.clone(), wanted.quorum);
         let configuration = Configuration { group: newest.group, epoch, members, quorum };
-        let answer =
-            if self.succession.authority == Authority::Parent || !is_sound(&Stage::first(configuration.clone())) {
-                Some(Answer::Unsound { token })
-            } else if !self.is_member() {
-                Some(Answer::Elsewhere { token, members: newest.members.to_vec() })
-            } else if self.succession.candidate.is_some() {
-                Some(Answer::Overloaded { token })
-            } else {
-                None
-            };
+        let is_sound = is_sound(&Stage::first(configuration)) && wanted.fence < epoch;
+        let answer = if self.succession.authority == Authority::Parent || !is_sound {
+            Some(Answer::Unsound { token })
+        } else if !self.is_member() {
+            Some(Answer::Elsewhere { token, members: newest.members.to_vec() })
+        } else if self.succession.candidate.is_some() {
+            Some(Answer::Overloaded { token })
+        } else {
+            None
+        };
         if let Some(answer) = answer {
             return self.tell(answer, out);
         }
-        let members = configuration.members;
         let (phase, retry_at) = (Phase::Yield, Instant::MAX);
-        let candidate = Candidate { token, members, quorum, phase, answered: 0, retry_at, proposed: None, follows };
+        let candidate = Candidate { token, wanted, phase, answered: 0, retry_at, proposed: None };
         self.pursue(cx, candidate, out);
     }
 
@@ -210,8 +251,8 @@ impl Register {
 
     /// Does what is next, as far as the view tells.
     fn pursue(&mut self, cx: &Cx<'_>, mut candidate: Candidate, out: &mut Effects<Register>) {
-        let lost = |stage: &&Stage| Some(stage.epoch()) == candidate.proposed && !candidate.wants(&stage.configuration);
-        if self.known.stages().iter().any(|stage| lost(&stage)) {
+        let lost = |stage: &Stage| Some(stage.epoch()) == candidate.proposed && !candidate.wanted.is_stage(stage);
+        if self.known.stages().iter().any(lost) {
             candidate.proposed = None;
         }
         if let Some(answer) = self.outcome(&candidate) {
@@ -235,15 +276,15 @@ impl Register {
         let oldest = self.known.oldest();
         let is_single = self.known.single().is_some();
         let is_own = candidate.proposed == Some(oldest.epoch());
-        if candidate.wants(&oldest.configuration) && (is_single || is_own) {
+        if candidate.wanted.is_stage(oldest) && (is_single || is_own) {
             return Some(Answer::Reconfigured { token, epoch: oldest.epoch() });
         }
         if candidate.proposed.is_some_and(|epoch| epoch < oldest.epoch()) {
             // Others have gone on since. To ask for it once more might undo what they did.
             return Some(Answer::Unknown { token });
         }
-        let newest = self.known.newest().epoch();
-        if candidate.follows.is_some_and(|epoch| epoch < newest) && candidate.proposed != Some(newest) {
+        let newest = self.known.newest();
+        if candidate.wanted.is_overtaken_by(newest) && candidate.proposed != Some(newest.epoch()) {
             return Some(Answer::Overtaken { token });
         }
         let members = || self.known.newest().configuration.members.to_vec();
@@ -328,7 +369,11 @@ impl Register {
         let Some(stage) = self.known.single() else { return false };
         let is_next = |choice: &Choice| {
             let (old, new) = (&stage.configuration, &choice.configuration);
-            new.group == old.group && new.epoch.0 == old.epoch.0 + 1 && is_sound(&Stage::first(new.clone()))
+            let is_fenced = choice.fence <= old.epoch;
+            new.group == old.group
+                && new.epoch.0 == old.epoch.0 + 1
+                && is_fenced
+                && is_sound(&Stage::first(new.clone()))
         };
         let is_ballot = |ballot: &Ballot| (1..=BALLOT_NUMBER_MAX).contains(&ballot.number);
         let is_choice = |choice: &Choice| is_ballot(&choice.ballot) && is_next(choice);
@@ -394,14 +439,17 @@ impl Register {
         let (group, epoch) = (stage.configuration.group, Epoch(stage.epoch().0 + 1));
         let Some(candidate) = &mut self.succession.candidate else { return };
         let Phase::Prepare { ballot, best } = &candidate.phase else { return };
-        let configuration = match best {
-            Some(choice) => choice.configuration.clone(),
-            None => Configuration { group, epoch, members: candidate.members.clone(), quorum: candidate.quorum },
+        let (configuration, fence) = match best {
+            Some(choice) => (choice.configuration.clone(), choice.fence),
+            None => {
+                let Wanted { ref members, quorum, fence, .. } = candidate.wanted;
+                (Configuration { group, epoch, members: members.clone(), quorum }, fence)
+            }
         };
-        if candidate.wants(&configuration) {
+        if candidate.wanted.is(&configuration, fence) {
             candidate.proposed = Some(epoch);
         }
-        candidate.phase = Phase::Propose { choice: Choice { ballot: *ballot, configuration }, audience };
+        candidate.phase = Phase::Propose { choice: Choice { ballot: *ballot, configuration, fence }, audience };
         candidate.answered = 0;
         candidate.retry_at = cx.now.after_us(self.pace.widen_us);
         self.campaign(whom, out);
@@ -443,14 +491,14 @@ impl Register {
         let is_read = self.known.is_quorum(stage, Quorum::Read, voters);
         let is_write = self.known.is_quorum(stage, Quorum::Write, voters);
         if is_read && (is_write || planted::is(Planted::RegisterDecidesByReadQuorum)) {
-            self.on_decided(cx, choice.configuration, out);
+            self.on_decided(cx, choice, out);
         }
     }
 
     /// The last phase. A candidate propagates by what it does next.
-    fn on_decided(&mut self, cx: &Cx<'_>, configuration: Configuration, out: &mut Effects<Register>) {
+    fn on_decided(&mut self, cx: &Cx<'_>, choice: Choice, out: &mut Effects<Register>) {
         let stage = self.known.newest();
-        let stages = [stage.clone(), stage.successor(configuration)];
+        let stages = [stage.clone(), stage.successor(choice.configuration).fenced(choice.fence)];
         let oldest = stage.epoch();
         let is_candidate = self.succession.candidate.is_some();
         self.learn(cx, oldest, &stages, out);

@@ -90,7 +90,7 @@ structure!(Tag { counter, node, start, operation, expired });
 structure!(Version { tag, renewed, content });
 structure!(Stage { configuration, moved, reads_since, fence });
 structure!(Message { view, body });
-structure!(Choice { ballot, configuration });
+structure!(Choice { ballot, configuration, fence });
 structure!(Entry { key, tag, outline });
 
 /// A tag; a value is its expiry, then its bytes.

@@ -532,6 +532,11 @@ impl World {
         }
     }
 
+    /// Whether all that a node had begun before this epoch has ended there.
+    pub fn has_drained(&self, node: NodeId, epoch: Epoch) -> bool {
+        self.parent.drained.get(&node).is_some_and(|&drained| drained >= epoch)
+    }
+
     /// What the parent has decided comes to this node.
     pub fn know(&mut self, id: NodeId) {
         let stages = self.parent.stages.clone();

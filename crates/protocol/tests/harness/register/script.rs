@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use quorate_protocol::effect::Event;
-use quorate_protocol::id::{NodeId, Stamp};
+use quorate_protocol::id::{Epoch, NodeId, Stamp};
 use quorate_protocol::quorum::QuorumSystem;
 use quorate_protocol::register::{Authority, Key, Reach, Request, Stage};
 
@@ -127,8 +127,15 @@ impl RegisterScript {
                 let token = world.next_token();
                 world.step(node(id), Event::Requested(Request::Final { token, after: None }));
             }
-            ["drain", id] => {
-                let (token, epoch) = (world.next_token(), world.parent.stages.last().expect("a stage").epoch());
+            ["renew", id, epoch, ref fence @ ..] => {
+                let fence = fence.first().map_or(Epoch(0), |fence| Epoch(number(fence)));
+                let (token, epoch) = (world.next_token(), Epoch(number(epoch)));
+                world.step(node(id), Event::Requested(Request::Renew { token, epoch, fence }));
+            }
+            ["drain", id, ref epoch @ ..] => {
+                let present = world.parent.stages.last().expect("a stage").epoch();
+                let epoch = epoch.first().map_or(present, |epoch| Epoch(number(epoch)));
+                let token = world.next_token();
                 world.step(node(id), Event::Requested(Request::Drain { token, epoch }));
             }
             ["forget", id, ref after @ ..] => {
