@@ -61,7 +61,7 @@ const JOBS: [Job; 7] = [
     Job {
         name: "registers",
         options: "",
-        about: "grids of 16 and 25 nodes under load: as many are killed as they survive; members and sizes change",
+        about: "grids of 16 and 25 nodes under load: as many are killed as they survive, networks are parted, members and sizes change (root)",
         run: registers,
     },
 ];

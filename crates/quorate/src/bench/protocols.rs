@@ -23,7 +23,7 @@ const EXAMPLES: &str = "Examples:
   quorate bench protocols --pairs 20 --json > figures.json
   quorate bench protocols --pipeline 16 --pairs 6
 
-Of 4 nodes a 2x2 grid is measured too, of 5 paxos with 5 replicas, of 9 a 3x3 grid.";
+Of 4 nodes a 2x2 grid is measured too, of 5 paxos with 5 replicas, of 9, 16 and 25 grids of all of them.";
 
 /// Compare volumes of each protocol: throughput, CPU and messages per operation, how evenly nodes work
 ///
@@ -31,9 +31,9 @@ Of 4 nodes a 2x2 grid is measured too, of 5 paxos with 5 replicas, of 9 a 3x3 gr
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true, after_help = EXAMPLES)]
 pub(super) struct Options {
-    /// The first of seven namespaces to be made, which must not be there
+    /// The first of nine namespaces to be made, which must not be there
     #[arg(short = 'n', long, value_name = "N", default_value_t = 9_100,
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(NAMESPACE_NUMBER_MAX - 6)))]
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(NAMESPACE_NUMBER_MAX - 8)))]
     namespace: u32,
     /// Connections, spread over all nodes
     #[arg(short, long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=CONNECTIONS_MAX))]
@@ -69,7 +69,7 @@ struct Way {
 }
 
 /// The others are compared with the first.
-const WAYS: [Way; 7] = [
+const WAYS: [Way; 9] = [
     Way { name: "paxos 3", nodes: 3, settings: "PROTOCOL paxos REPLICAS 3" },
     Way { name: "chain 3", nodes: 3, settings: "PROTOCOL chain REPLICAS 3" },
     Way { name: "chain 3 apportioned", nodes: 3, settings: "PROTOCOL chain REPLICAS 3 READS apportioned" },
@@ -77,6 +77,8 @@ const WAYS: [Way; 7] = [
     Way { name: "register 4 grid 2x2", nodes: 4, settings: "PROTOCOL register REPLICAS 4 QUORUM grid 2x2" },
     Way { name: "paxos 5", nodes: 5, settings: "PROTOCOL paxos REPLICAS 5" },
     Way { name: "register 9 grid 3x3", nodes: 9, settings: "PROTOCOL register REPLICAS 9 QUORUM grid 3x3" },
+    Way { name: "register 16 grid 4x4", nodes: 16, settings: "PROTOCOL register REPLICAS 16 QUORUM grid 4x4" },
+    Way { name: "register 25 grid 5x5", nodes: 25, settings: "PROTOCOL register REPLICAS 25 QUORUM grid 5x5" },
 ];
 
 /// Of a hundred operations, in the last part.

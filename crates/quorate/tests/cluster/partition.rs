@@ -10,7 +10,10 @@ use crate::nodes::{Cluster, until};
 use crate::random::Random;
 use crate::register_changes::{Changes, Namespace, create_namespace, threshold_of};
 use crate::register_load::End;
-use crate::registers::{BETWEEN_CHANGES, SQUARE_COLUMNS, WATCHED, answers_in_time, names, others, watched};
+use crate::registers::{
+    BETWEEN_CHANGES, MANY_CHANGED_WITHIN, MANY_GAP_MAX, SQUARE_COLUMNS, WATCHED, answers_in_time, names, others,
+    watched,
+};
 
 const GRID: u32 = 1;
 const THRESHOLD: u32 = 2;
@@ -20,6 +23,8 @@ const GAP_MAX: Duration = Duration::from_secs(2);
 /// A change of sizes must be over so soon on a side with quorums: before who was to complete it, and has been cut off, counts as
 /// failed at it.
 const RESIZED_WITHIN: Duration = Duration::from_millis(2_500);
+/// The first nodes.
+const ROOT_REPLICAS: usize = 5;
 /// How often the network is parted.
 const ROUNDS: usize = 2;
 
@@ -130,31 +135,41 @@ fn two_of_four_nodes_that_do_not_hear_each_other_miss_nothing() {
     threshold.end(&cluster, GAP_MAX, "threshold of 4", &mut random);
 }
 
-/// The side of five has a whole column, a member of each other one, and most of the root.
-#[test]
-fn five_of_nine_nodes_go_on_without_the_others_and_change_meanwhile() {
-    const NODES: usize = 9;
-    let mut random = Random::announced();
-    let Some(cluster) = started("partition-nine", NODES, "3x3", (5, 5)) else { return };
-    let all = others(NODES, &[]);
-    let side = loop {
-        let whole = random.below(3) as usize;
-        let row = |column| if column == whole { None } else { Some(column + 3 * random.below(3) as usize) };
-        let mut side: Vec<usize> = (0..3).filter_map(row).collect();
-        side.extend([whole, whole + 3, whole + 6]);
-        if side.iter().filter(|&&node| node < 5).count() >= 3 {
-            break side;
+/// Most of the nodes, with a whole column of the square, a member of each other one, and most of the root.
+fn a_side_with_quorums(columns: usize, random: &mut Random) -> Vec<usize> {
+    let node_count = columns * columns;
+    loop {
+        let whole = random.below(columns as u64) as usize;
+        let mut any = |column| column + columns * random.below(columns as u64) as usize;
+        let mut side: Vec<usize> = (0..columns).filter(|&column| column != whole).map(&mut any).collect();
+        side.extend((0..columns).map(|row| whole + columns * row));
+        let mut rest = others(node_count, &side);
+        random.shuffle(&mut rest);
+        side.extend(rest.into_iter().take((node_count / 2 + 1).saturating_sub(side.len())));
+        if side.iter().filter(|&&node| node < ROOT_REPLICAS).count() > ROOT_REPLICAS / 2 {
+            return side;
         }
-    };
-    let away = others(NODES, &side);
-    let mut grid = Namespace::start(&cluster, Changes::of(GRID), &side, &mut random);
-    let mut threshold = Namespace::start(&cluster, Changes::of(THRESHOLD), &side, &mut random);
+    }
+}
+
+/// Members and sizes change on a side that goes on without the others, and when two others are cut off.
+fn a_side_goes_on_and_changes(name: &str, columns: usize, changes: fn(u32) -> Changes, gap_max: Duration) {
+    let node_count = columns * columns;
+    let square = format!("{columns}x{columns}");
+    let most = node_count / 2 + 1;
+    let mut random = Random::announced();
+    let Some(cluster) = started(name, node_count, &square, (most, most)) else { return };
+    let all = others(node_count, &[]);
+    let side = a_side_with_quorums(columns, &mut random);
+    let away = others(node_count, &side);
+    let mut grid = Namespace::start(&cluster, changes(GRID), &side, &mut random);
+    let mut threshold = Namespace::start(&cluster, changes(THRESHOLD), &side, &mut random);
     let quiet = watched(&grid.load);
     [&grid, &threshold].iter().for_each(|namespace| namespace.load.watch());
     cluster.network().part(&[&side, &away]);
     thread::sleep(Duration::from_millis(random.below(60)));
     grid.move_to(&cluster, &side, &side, "majority", &mut random);
-    threshold.move_to(&cluster, &side, &side, "threshold 2 4", &mut random);
+    threshold.move_to(&cluster, &side, &side, &threshold_of((2, side.len() - 1)), &mut random);
     assert_refused(&grid, &cluster, &away, &mut random);
     assert_refused(&threshold, &cluster, &away, &mut random);
     [&grid, &threshold].iter().for_each(|namespace| namespace.load.assert_unharmed());
@@ -163,20 +178,41 @@ fn five_of_nine_nodes_go_on_without_the_others_and_change_meanwhile() {
     for namespace in [&grid, &threshold] {
         read_all(namespace, &cluster, &away, &mut random);
     }
-    Changes::of(GRID).wait(&cluster, &all, &grid.free, |_| "majority".to_owned(), back_at);
+    changes(GRID).wait(&cluster, &all, &grid.free, |_| "majority".to_owned(), back_at);
     // Now sizes change while two are cut off, whichever they are.
-    threshold.move_to(&cluster, &side, &all, "threshold 5 5", &mut random);
-    grid.move_to(&cluster, &side, &all, "grid 3x3", &mut random);
+    threshold.move_to(&cluster, &side, &all, &threshold_of((most, most)), &mut random);
+    grid.move_to(&cluster, &side, &all, &format!("grid {square}"), &mut random);
     let lone = &away[..2];
-    cluster.network().part(&[&others(NODES, lone), &lone[..1], &lone[1..]]);
-    threshold.resize(&cluster, &side, (3, 7), &mut random);
-    threshold.resize(&cluster, &side, (7, 3), &mut random);
+    cluster.network().part(&[&others(node_count, lone), &lone[..1], &lone[1..]]);
+    threshold.resize(&cluster, &side, (3, node_count - 2), &mut random);
+    threshold.resize(&cluster, &side, (node_count - 2, 3), &mut random);
     grid.load.assert_unharmed();
     cluster.network().join();
     for namespace in [&grid, &threshold] {
         read_all(namespace, &cluster, lone, &mut random);
     }
     println!("{} went on alone; longest gap of a client before {} ms", names(&side).join(" "), quiet.as_millis());
-    grid.end(&cluster, GAP_MAX, "grid 3x3", &mut random);
-    threshold.end(&cluster, GAP_MAX, "threshold of 9", &mut random);
+    grid.end(&cluster, gap_max, &format!("grid {square}"), &mut random);
+    threshold.end(&cluster, gap_max, &format!("threshold of {node_count}"), &mut random);
+}
+
+#[test]
+fn five_of_nine_nodes_go_on_without_the_others_and_change_meanwhile() {
+    a_side_goes_on_and_changes("partition-nine", 3, Changes::of, GAP_MAX);
+}
+
+fn changes_of_many(namespace: u32) -> Changes {
+    Changes::of(namespace).within(MANY_CHANGED_WITHIN)
+}
+
+#[test]
+#[ignore = "many processes: cargo xtask long registers"]
+fn most_of_sixteen_nodes_in_a_grid_go_on_without_the_others_and_change_meanwhile() {
+    a_side_goes_on_and_changes("partition-sixteen", 4, changes_of_many, MANY_GAP_MAX);
+}
+
+#[test]
+#[ignore = "many processes: cargo xtask long registers"]
+fn most_of_twenty_five_nodes_in_a_grid_go_on_without_the_others_and_change_meanwhile() {
+    a_side_goes_on_and_changes("partition-twenty-five", 5, changes_of_many, MANY_GAP_MAX);
 }

@@ -21,8 +21,8 @@ const GAP_MAX: Duration = Duration::from_secs(1);
 /// How long clients go on between two changes.
 pub(crate) const BETWEEN_CHANGES: Duration = Duration::from_millis(300);
 /// The same where there are far more nodes than processors.
-const MANY_CHANGED_WITHIN: Duration = Duration::from_secs(50);
-const MANY_GAP_MAX: Duration = Duration::from_secs(5);
+pub(crate) const MANY_CHANGED_WITHIN: Duration = Duration::from_secs(50);
+pub(crate) const MANY_GAP_MAX: Duration = Duration::from_secs(5);
 /// How often volumes are moved.
 const MOVES: usize = 8;
 /// How often something changes while a node goes.
