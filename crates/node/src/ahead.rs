@@ -17,7 +17,7 @@ use crate::envelope::{Envelope, Ticket};
 use crate::hash::FixedState;
 use crate::machine::{Content, Machine, RESULTS_BYTES_MAX, Verdict, malformed};
 use crate::planted::{self, Planted};
-use crate::results::name_tag;
+use crate::results::{Results, name_tag};
 
 pub(crate) struct Ahead {
     hash_key: [u8; 16],
@@ -92,8 +92,8 @@ impl Ahead {
                     (Verdict::Executed(outcome), change)
                 }
             };
-            let done =
-                Done { ticket: envelope.ticket, deadline: envelope.deadline, tag: name_tag(name), verdict, change };
+            let (ticket, deadline, settled) = (envelope.ticket, envelope.deadline, envelope.settled_below());
+            let done = Done { ticket, deadline, tag: name_tag(name), settled, verdict, change };
             done.encode(&mut out);
             self.count(machine, done, order.stamp, &mut touched);
         }
@@ -112,9 +112,14 @@ impl Ahead {
         {
             return Some(Verdict::Again(outcome));
         }
+        // A late copy of what was answered, or given up.
+        if machine.results.is_settled(ticket) {
+            return Some(Verdict::Expired);
+        }
         if envelope.predecessor != 0 && !planted::is(Planted::PipelineOrderIgnored) {
             let before = Ticket { number: ticket.number.wrapping_sub(u64::from(envelope.predecessor)), ..ticket };
-            if !self.outcomes.contains_key(&before) && !machine.results.contains(before) {
+            let is_done = |results: &Results| results.contains(before) || results.is_settled(before);
+            if !self.outcomes.contains_key(&before) && !is_done(&machine.results) {
                 return Some(Verdict::OutOfOrder);
             }
         }

@@ -2,7 +2,7 @@
 //! member, the head included, applies the same changes and keeps the same results.
 //!
 //! ```text
-//! each: length u32 | node u32 | start u32 | number u64 | deadline_ms u64 | tag u32 | verdict u8 |
+//! each: length u32 | node u32 | start u32 | number u64 | deadline_ms u64 | tag u32 | settled u64 | verdict u8 |
 //!       outcome length u32, outcome ... | change ...
 //! ```
 //! Little-endian; `length` counts what follows it. Without a change the last part is empty. The verdicts are 0 executed, 1
@@ -22,6 +22,8 @@ pub(crate) struct Done<'a> {
     pub deadline: Stamp,
     /// See [`crate::results::name_tag`].
     pub tag: u32,
+    /// See [`crate::envelope::Envelope::settled_below`].
+    pub settled: u64,
     pub verdict: Verdict,
     pub change: Option<Change<'a>>,
 }
@@ -43,6 +45,7 @@ impl<'a> Done<'a> {
         out.extend_from_slice(&self.ticket.number.to_le_bytes());
         out.extend_from_slice(&self.deadline.0.to_le_bytes());
         out.extend_from_slice(&self.tag.to_le_bytes());
+        out.extend_from_slice(&self.settled.to_le_bytes());
         let (code, outcome) = match &self.verdict {
             Verdict::Executed(outcome) => (code::EXECUTED, Some(outcome)),
             Verdict::Again(outcome) => (code::AGAIN, Some(outcome)),
@@ -75,7 +78,7 @@ impl<'a> Done<'a> {
         let length = reader.u32()? as usize;
         let mut body = Reader::new(reader.bytes(length)?);
         let ticket = Ticket { node: NodeId(body.u32()?), start: body.u32()?, number: body.u64()? };
-        let (deadline, tag, code) = (Stamp(body.u64()?), body.u32()?, body.u8()?);
+        let (deadline, tag, settled, code) = (Stamp(body.u64()?), body.u32()?, body.u64()?, body.u8()?);
         let outcome_length = body.u32()? as usize;
         let outcome = body.bytes(outcome_length)?;
         let outcome =
@@ -96,7 +99,7 @@ impl<'a> Done<'a> {
             }
         };
         *bytes = &bytes[4 + length..];
-        Ok(Some(Done { ticket, deadline, tag, verdict, change }))
+        Ok(Some(Done { ticket, deadline, tag, settled, verdict, change }))
     }
 }
 
@@ -107,7 +110,7 @@ mod tests {
     #[test]
     fn what_has_become_of_commands_is_read_as_it_was_written() {
         let ticket = Ticket { node: NodeId(2), start: 3, number: 9 };
-        let done = |verdict, change| Done { ticket, deadline: Stamp(77), tag: 5, verdict, change };
+        let done = |verdict, change| Done { ticket, deadline: Stamp(77), tag: 5, settled: 4, verdict, change };
         let put = Change::Put { key: b"k", value: b"v"[..].into(), expires_ms: Some(8) };
         let all = [
             done(Verdict::Executed(Outcome::Ok), Some(put)),

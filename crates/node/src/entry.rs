@@ -137,6 +137,11 @@ impl Operations {
             || self.bytes >= OPERATION_BYTES_MAX
     }
 
+    /// The oldest that has no answer yet.
+    pub fn oldest(&self) -> Option<u64> {
+        (!self.ring.is_empty()).then_some(self.base)
+    }
+
     pub fn number_next(&self) -> u64 {
         self.base + self.ring.len() as u64
     }

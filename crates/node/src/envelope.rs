@@ -1,7 +1,7 @@
 //! A command on its way: who asked, until when it may be executed, and the command itself.
 //!
 //! ```text
-//! length u32 | node u32 | start u32 | number u64 | deadline_ms u64 | predecessor u32 | command ...
+//! length u32 | node u32 | start u32 | number u64 | deadline_ms u64 | predecessor u32 | settled u32 | command ...
 //! ```
 //! Little-endian; `length` counts what follows it. Envelopes stand one behind the other in a slot's payload, and a
 //! request frame carries one as it will be logged, so that a command is encoded once and copied from there on.
@@ -9,7 +9,7 @@
 use quorate_protocol::{NodeId, Stamp};
 
 /// Bytes of an envelope before its command.
-pub const HEADER_BYTES: usize = 32;
+pub const HEADER_BYTES: usize = 36;
 
 /// No command is larger: it is logged in one record, with what shares its slot.
 pub const ENVELOPE_BYTES_MAX: usize = 20 << 20;
@@ -23,6 +23,13 @@ pub struct Ticket {
     pub number: u64,
 }
 
+impl Ticket {
+    /// A node numbers operations of clients, its own and proposals one beside the other.
+    pub fn space(self) -> u8 {
+        (self.number >> 62) as u8
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope<'a> {
     pub ticket: Ticket,
@@ -30,8 +37,13 @@ pub struct Envelope<'a> {
     pub deadline: Stamp,
     /// How far before `ticket.number` the same connection's latest unanswered command on the same object is; 0 if none.
     pub predecessor: u32,
+    /// How far before `ticket.number` the oldest unanswered operation of this node's start is: nobody waits for older ones.
+    pub settled: u32,
     pub command: &'a [u8],
 }
+
+/// Says nothing of older operations.
+pub const NOTHING_SETTLED: u32 = u32::MAX;
 
 impl<'a> Envelope<'a> {
     /// Appends an envelope whose command `write` appends.
@@ -39,6 +51,7 @@ impl<'a> Envelope<'a> {
         ticket: Ticket,
         deadline: Stamp,
         predecessor: u32,
+        settled: u32,
         write: impl FnOnce(&mut Vec<u8>),
         out: &mut Vec<u8>,
     ) {
@@ -49,9 +62,15 @@ impl<'a> Envelope<'a> {
         out.extend_from_slice(&ticket.number.to_le_bytes());
         out.extend_from_slice(&deadline.0.to_le_bytes());
         out.extend_from_slice(&predecessor.to_le_bytes());
+        out.extend_from_slice(&settled.to_le_bytes());
         write(out);
         let length = u32::try_from(out.len() - start - 4).expect("a command is far smaller than 4 GiB");
         out[start..start + 4].copy_from_slice(&length.to_le_bytes());
+    }
+
+    /// Below this number nobody waits for an operation of the ticket's node, start and [space](Ticket::space).
+    pub fn settled_below(&self) -> u64 {
+        self.ticket.number.saturating_sub(u64::from(self.settled))
     }
 
     /// Takes the first envelope off `bytes`. `None` if they do not begin with a whole one.
@@ -67,7 +86,8 @@ impl<'a> Envelope<'a> {
         let (start, body) = body.split_first_chunk::<4>()?;
         let (number, body) = body.split_first_chunk::<8>()?;
         let (deadline, body) = body.split_first_chunk::<8>()?;
-        let (predecessor, command) = body.split_first_chunk::<4>()?;
+        let (predecessor, body) = body.split_first_chunk::<4>()?;
+        let (settled, command) = body.split_first_chunk::<4>()?;
         Some(Envelope {
             ticket: Ticket {
                 node: NodeId(u32::from_le_bytes(*node)),
@@ -76,6 +96,7 @@ impl<'a> Envelope<'a> {
             },
             deadline: Stamp(u64::from_le_bytes(*deadline)),
             predecessor: u32::from_le_bytes(*predecessor),
+            settled: u32::from_le_bytes(*settled),
             command,
         })
     }
@@ -98,7 +119,7 @@ mod tests {
     fn encoded(number: u64, command: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         let ticket = Ticket { node: NodeId(2), start: 3, number };
-        Envelope::encode(ticket, Stamp(9), 1, |out| out.extend_from_slice(command), &mut out);
+        Envelope::encode(ticket, Stamp(9), 1, 2, |out| out.extend_from_slice(command), &mut out);
         out
     }
 
@@ -108,7 +129,7 @@ mod tests {
         bytes.extend(encoded(8, b""));
         let mut rest = &bytes[..];
         let first = Envelope::take(&mut rest).unwrap();
-        assert_eq!((first.ticket.number, first.command, first.predecessor), (7, &b"set"[..], 1));
+        assert_eq!((first.ticket.number, first.command, first.predecessor, first.settled), (7, &b"set"[..], 1, 2));
         assert_eq!(Envelope::take(&mut rest).unwrap().ticket, Ticket { node: NodeId(2), start: 3, number: 8 });
         assert!(rest.is_empty());
     }

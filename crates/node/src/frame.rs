@@ -17,7 +17,7 @@ use crate::members::{Reconfigured, Told, Wanted};
 use crate::replica::AnyMessage;
 
 /// The layout that this release speaks.
-pub const FRAME_VERSION: u8 = 1;
+pub const FRAME_VERSION: u8 = 2;
 /// No correct peer sends a longer frame; a longer one ends the link.
 pub const FRAME_BYTES_MAX: usize = 64 << 20;
 

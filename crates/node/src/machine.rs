@@ -115,13 +115,14 @@ impl Machine {
             ValueContent::Stop(_) | ValueContent::Mark => &[],
         };
         while let Some(done) = Done::take(&mut bytes).expect("an update says what became of commands") {
-            let Done { ticket, deadline, tag, verdict, change } = done;
+            let Done { ticket, deadline, tag, settled, verdict, change } = done;
             if let (Some(change), Content::Objects(objects)) = (change, &mut self.content) {
                 objects.apply(change);
             }
             if let Verdict::Executed(outcome) = &verdict {
                 debug_assert!(!self.results.contains(ticket), "{ticket:?} is executed twice");
                 self.results.keep(ticket, deadline, tag, outcome);
+                self.results.settle(ticket, settled);
             }
             each(ticket, verdict);
         }
@@ -246,9 +247,14 @@ impl Machine {
         {
             return Verdict::Again(outcome);
         }
+        // A late copy of what was answered, or given up.
+        if self.results.is_settled(ticket) {
+            return Verdict::Expired;
+        }
         if envelope.predecessor != 0 && !planted::is(Planted::PipelineOrderIgnored) {
             let number = ticket.number.wrapping_sub(u64::from(envelope.predecessor));
-            if !self.results.contains(Ticket { number, ..ticket }) {
+            let before = Ticket { number, ..ticket };
+            if !self.results.contains(before) && !self.results.is_settled(before) {
                 return Verdict::OutOfOrder;
             }
         }
@@ -274,6 +280,7 @@ impl Machine {
             },
         };
         self.results.keep(ticket, envelope.deadline, name_tag(name), &outcome);
+        self.results.settle(ticket, envelope.settled_below());
         if self.owns
             && let Some(name) = name
         {
@@ -302,6 +309,8 @@ mod tests {
     use quorate_object::{Condition, Expiry, SetAnswer, TtlUnit};
     use quorate_protocol::{NodeId, Payload};
 
+    use crate::envelope::NOTHING_SETTLED;
+
     fn command(command: &Command<'_>) -> Vec<u8> {
         let mut bytes = Vec::new();
         command.encode(&mut bytes);
@@ -312,7 +321,7 @@ mod tests {
         let mut bytes = Vec::new();
         let ticket = Ticket { node: NodeId(1), start: 1, number };
         let write = |out: &mut Vec<u8>| asked.encode(out);
-        Envelope::encode(ticket, Stamp(deadline), predecessor, write, &mut bytes);
+        Envelope::encode(ticket, Stamp(deadline), predecessor, NOTHING_SETTLED, write, &mut bytes);
         Value { stamp: Stamp(stamp), seed: 1, content: ValueContent::Commands(Payload::from(&bytes[..])) }
     }
 

@@ -313,7 +313,7 @@ mod tests {
     use quorate_protocol::{NodeId, Payload, Stamp};
 
     use super::*;
-    use crate::envelope::{Envelope, Ticket};
+    use crate::envelope::{Envelope, NOTHING_SETTLED, Ticket};
     use crate::machine::{ReadAnswer, Verdict};
 
     struct Volume {
@@ -332,7 +332,7 @@ mod tests {
         fn run_as(&mut self, number: u64, write: impl FnOnce(&mut Vec<u8>)) -> Verdict {
             let mut payload = Vec::new();
             let ticket = Ticket { node: NodeId(1), start: 1, number };
-            Envelope::encode(ticket, Stamp(5_000), 0, write, &mut payload);
+            Envelope::encode(ticket, Stamp(5_000), 0, NOTHING_SETTLED, write, &mut payload);
             let content = ValueContent::Commands(Payload::from(&payload[..]));
             let mut verdicts = Vec::new();
             self.machine.apply(Slot(number), &Value { stamp: Stamp(100), seed: 1, content }, |_, verdict| {

@@ -9,6 +9,8 @@ pub enum Planted {
     SessionForgotten = 1,
     /// A command is executed although the one before it on its connection was not.
     PipelineOrderIgnored,
+    /// A late copy of a command that nobody waits for is executed once what it was answered is forgotten.
+    SettledRunsAgain,
     /// What waits for the disk does not wait.
     DurableSentAtOnce,
     /// A checkpoint claims one slot more than it holds.
@@ -85,8 +87,9 @@ impl Planted {
     /// In registers whose members decide.
     pub const IN_SUCCESSION: [Planted; 2] = [Planted::MemberLeavesEarly, Planted::MemberBornAgain];
 
-    pub const ALL: [Planted; 14] = [
+    pub const ALL: [Planted; 15] = [
         Planted::SessionForgotten,
+        Planted::SettledRunsAgain,
         Planted::PipelineOrderIgnored,
         Planted::DurableSentAtOnce,
         Planted::CheckpointAhead,

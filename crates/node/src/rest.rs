@@ -31,8 +31,8 @@ use crate::results::{Results, name_tag};
 use crate::root::Durability;
 
 /// The layout of an own group's record in the store; see [`crate::host::checkpoints`] for the others.
-pub(crate) const VERSION: u8 = 4;
-const VERSION_CHAIN: u8 = 7;
+pub(crate) const VERSION: u8 = 11;
+const VERSION_CHAIN: u8 = 12;
 /// An object of up to so many bytes stands in the record; a larger one has a place of its own in the store.
 pub(crate) const INLINE_BYTES_MAX: usize = 256;
 

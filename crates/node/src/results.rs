@@ -1,8 +1,8 @@
 //! What was executed, so that nothing is executed twice.
 //!
-//! Every executed ticket is kept with its outcome until group time has passed its deadline: from then on a copy of the
-//! command is refused anyway. Part of the replicated state: what is kept and what is forgotten follows from the
-//! sequence of slots alone.
+//! Every executed ticket is kept with its outcome until nobody waits for it any more, as its node says with later commands, or
+//! group time has passed its deadline. From then on a copy of the command that comes late is refused. Part of the replicated
+//! state: what is kept and what is forgotten follows from the sequence of slots alone.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,6 +14,7 @@ use quorate_protocol::{NodeId, Stamp};
 
 use crate::envelope::Ticket;
 use crate::number::{put_bytes, put_near, put_number, take_bytes, take_near, take_number, take_u32};
+use crate::planted::{self, Planted};
 
 #[derive(Clone, Debug, Default)]
 pub struct Results {
@@ -39,8 +40,24 @@ const RUN_BYTES: usize = 1 << 20;
 struct Origin {
     node: NodeId,
     start: u32,
+    /// See [`Ticket::space`].
+    space: u8,
     /// Number and position, ascending.
     tickets: VecDeque<(u64, u64)>,
+    /// Nobody waits for what has a smaller number, and none of that is executed from now on.
+    settled: u64,
+    /// The largest deadline that was forgotten because nobody waits: past it a copy is refused anyway.
+    until: Stamp,
+}
+
+/// What must be known of an origin beside what is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mark {
+    node: NodeId,
+    start: u32,
+    space: u8,
+    settled: u64,
+    until: Stamp,
 }
 
 #[derive(Clone, Debug)]
@@ -128,12 +145,13 @@ impl Results {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.kept.is_empty()
+        self.kept.is_empty() && self.origins.is_empty()
     }
 
     /// The largest deadline kept: once group time is past it, nothing needs to be.
     pub fn deadline_max(&self) -> Option<Stamp> {
-        self.kept.iter().map(|kept| kept.deadline).max()
+        let forgotten = self.origins.iter().map(|origin| origin.until).filter(|until| *until > Stamp(0));
+        self.kept.iter().map(|kept| kept.deadline).chain(forgotten).max()
     }
 
     pub fn contains(&self, ticket: Ticket) -> bool {
@@ -150,36 +168,105 @@ impl Results {
         let outcome = Short::from(outcome);
         self.outcome_bytes += outcome.bytes();
         self.kept.push_back(Kept { ticket, deadline, tag, outcome });
-        match self.origins.iter_mut().find(|origin| origin.is_of(ticket)) {
-            Some(origin) => origin.insert(ticket.number, position),
-            None => {
-                let tickets = VecDeque::from([(ticket.number, position)]);
-                self.origins.push(Origin { node: ticket.node, start: ticket.start, tickets });
-            }
+        self.origin_of(ticket).insert(ticket.number, position);
+    }
+
+    fn origin_of(&mut self, ticket: Ticket) -> &mut Origin {
+        let at = self.origins.iter().position(|origin| origin.is_of(ticket)).unwrap_or_else(|| {
+            self.origins.push(Origin::new(ticket));
+            self.origins.len() - 1
+        });
+        &mut self.origins[at]
+    }
+
+    /// Nobody waits any more for what the ticket's node asked below this number, in the same start and space.
+    pub fn settle(&mut self, ticket: Ticket, below: u64) {
+        let origin = self.origin_of(ticket);
+        origin.settled = origin.settled.max(below);
+        self.forget_settled();
+    }
+
+    /// Whether nobody waits for it: if it is not kept, it must not be executed, once more or at all.
+    pub fn is_settled(&self, ticket: Ticket) -> bool {
+        let origin = self.origins.iter().find(|origin| origin.is_of(ticket));
+        origin.is_some_and(|origin| ticket.number < origin.settled) && !planted::is(Planted::SettledRunsAgain)
+    }
+
+    /// Only the oldest are looked at, in the order of execution: most nodes go on, and so do their marks.
+    fn forget_settled(&mut self) {
+        while let Some(&Kept { ticket, deadline, .. }) = self.kept.front()
+            && let Some(origin) = self.origins.iter_mut().find(|origin| origin.is_of(ticket))
+            && ticket.number < origin.settled
+        {
+            origin.until = origin.until.max(deadline);
+            self.forget_oldest();
         }
     }
 
     /// Forgets what group time has passed. Deadlines are nearly in order, so only the oldest are looked at.
     pub fn forget_before(&mut self, time: Stamp) {
         while self.kept.front().is_some_and(|kept| kept.deadline < time) {
-            let Some(kept) = self.kept.pop_front() else { return };
-            self.base += 1;
-            self.outcome_bytes -= kept.outcome.bytes();
-            if let Some(at) = self.origins.iter().position(|origin| origin.is_of(kept.ticket)) {
-                self.origins[at].remove(kept.ticket.number);
-                if self.origins[at].tickets.is_empty() {
-                    self.origins.swap_remove(at);
-                }
-            }
+            self.forget_oldest();
         }
+        self.forget_settled();
+        self.origins.retain(|origin| !origin.tickets.is_empty() || origin.until >= time);
         if self.kept.is_empty() && self.kept.capacity() > 64 {
             self.kept = VecDeque::new();
         }
     }
 
+    fn forget_oldest(&mut self) {
+        let Some(kept) = self.kept.pop_front() else { return };
+        self.base += 1;
+        self.outcome_bytes -= kept.outcome.bytes();
+        if let Some(origin) = self.origins.iter_mut().find(|origin| origin.is_of(kept.ticket)) {
+            origin.remove(kept.ticket.number);
+        }
+    }
+
+    /// In order.
+    fn marks(&self) -> Vec<Mark> {
+        let mark = |origin: &Origin| {
+            let Origin { node, start, space, settled, until, .. } = *origin;
+            Mark { node, start, space, settled, until }
+        };
+        let mut marks: Vec<Mark> = self.origins.iter().filter(|origin| origin.settled > 0).map(mark).collect();
+        marks.sort_unstable();
+        marks
+    }
+
+    /// Takes over what another has forgotten, or this one before it was restored.
+    pub fn mark(&mut self, mark: Mark) {
+        let ticket = Ticket { node: mark.node, start: mark.start, number: u64::from(mark.space) << 62 };
+        let origin = self.origin_of(ticket);
+        (origin.settled, origin.until) = (origin.settled.max(mark.settled), origin.until.max(mark.until));
+    }
+
+    pub fn encode_marks(&self, out: &mut Vec<u8>) {
+        let marks = self.marks();
+        out.extend_from_slice(&(marks.len() as u32).to_le_bytes());
+        for Mark { node, start, space, settled, until } in marks {
+            out.extend_from_slice(&node.0.to_le_bytes());
+            out.extend_from_slice(&start.to_le_bytes());
+            out.push(space);
+            out.extend_from_slice(&settled.to_le_bytes());
+            out.extend_from_slice(&until.0.to_le_bytes());
+        }
+    }
+
+    pub fn decode_marks(reader: &mut Reader<'_>) -> Result<Vec<Mark>, Malformed> {
+        let mut marks = Vec::new();
+        for _ in 0..reader.u32()? {
+            let (node, start, space) = (NodeId(reader.u32()?), reader.u32()?, take_space(reader)?);
+            marks.push(Mark { node, start, space, settled: reader.u64()?, until: Stamp(reader.u64()?) });
+        }
+        Ok(marks)
+    }
+
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&(self.kept.len() as u32).to_le_bytes());
         self.kept.iter().for_each(|kept| kept.encode(out));
+        self.encode_marks(out);
     }
 
     pub fn decode(reader: &mut Reader<'_>) -> Result<Results, Malformed> {
@@ -188,6 +275,7 @@ impl Results {
             let (ticket, deadline, tag, outcome) = Kept::decode(reader)?;
             results.keep(ticket, deadline, tag, &outcome);
         }
+        Results::decode_marks(reader)?.into_iter().for_each(|mark| results.mark(mark));
         Ok(results)
     }
 
@@ -205,6 +293,15 @@ impl Results {
             kept.outcome.expand().encode(&mut outcome);
             put_bytes(&outcome, out);
         }
+        let marks = self.marks();
+        put_number(marks.len() as u64, out);
+        for Mark { node, start, space, settled, until } in marks {
+            put_number(u64::from(node.0), out);
+            put_number(u64::from(start), out);
+            out.push(space);
+            put_number(settled, out);
+            put_near(until.0, time.0, out);
+        }
     }
 
     pub fn decode_short(time: Stamp, tag: u32, reader: &mut Reader<'_>) -> Result<Results, Malformed> {
@@ -217,6 +314,11 @@ impl Results {
             let outcome = Outcome::decode(take_bytes(reader)?);
             let outcome = outcome.map_err(|_| Malformed::UnknownTag { of: "outcome", tag: 0 })?;
             results.keep(ticket, deadline, kept_tag, &outcome);
+        }
+        for _ in 0..take_number(reader)? {
+            let (node, start, space) = (NodeId(take_u32(reader)?), take_u32(reader)?, take_space(reader)?);
+            let (settled, until) = (take_number(reader)?, Stamp(take_near(time.0, reader)?));
+            results.mark(Mark { node, start, space, settled, until });
         }
         Ok(results)
     }
@@ -236,13 +338,14 @@ impl Results {
         of_names.into_iter().map(|(tag, results)| (tag, encoded(results))).collect()
     }
 
-    /// Takes over what another group has kept, but for what is kept here.
+    /// Takes over what another group has kept, but for what is kept here, and what it has forgotten.
     pub fn merge(&mut self, other: &Results) {
         for kept in &other.kept {
             if !self.contains(kept.ticket) {
                 self.keep(kept.ticket, kept.deadline, kept.tag, &kept.outcome.expand());
             }
         }
+        other.marks().into_iter().for_each(|mark| self.mark(mark));
     }
 
     fn find(&self, ticket: Ticket) -> Option<&Kept> {
@@ -252,9 +355,22 @@ impl Results {
     }
 }
 
+fn take_space(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
+    match reader.u8()? {
+        space @ 0..=3 => Ok(space),
+        tag => Err(Malformed::UnknownTag { of: "space of numbers", tag }),
+    }
+}
+
 impl Origin {
+    fn new(ticket: Ticket) -> Origin {
+        let Ticket { node, start, .. } = ticket;
+        let (space, tickets) = (ticket.space(), VecDeque::new());
+        Origin { node, start, space, tickets, settled: 0, until: Stamp(0) }
+    }
+
     fn is_of(&self, ticket: Ticket) -> bool {
-        (self.node, self.start) == (ticket.node, ticket.start)
+        (self.node, self.start, self.space) == (ticket.node, ticket.start, ticket.space())
     }
 
     fn insert(&mut self, number: u64, position: u64) {
@@ -428,6 +544,89 @@ mod tests {
         restored.encode(&mut after);
         assert_eq!(before, after);
         assert_eq!((restored.base(), restored.bytes()), (results.base(), results.bytes()));
+    }
+
+    fn of(node: u32, number: u64) -> Ticket {
+        Ticket { node: NodeId(node), ..ticket(number) }
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_forgotten_and_never_executed_again() {
+        let mut results = Results::default();
+        for number in 1..=5 {
+            results.keep(ticket(number), Stamp(100 + number), 0, &Outcome::Ok);
+            results.settle(ticket(number), 3);
+        }
+        assert_eq!([1, 2, 3, 4, 5].map(|number| results.contains(ticket(number))), [false, false, true, true, true]);
+        assert_eq!([2, 3, 9].map(|number| results.is_settled(ticket(number))), [true, false, false]);
+        results.settle(ticket(5), 1);
+        assert!(results.is_settled(ticket(2)), "an older word says nothing new");
+        assert!(!results.is_settled(of(2, 1)) && !results.is_settled(Ticket { start: 2, ..ticket(1) }));
+        let internal = ticket(1 << 63);
+        results.settle(internal, internal.number);
+        assert!(!results.is_settled(ticket(4)), "a node's own operations are numbered beside its clients'");
+        assert_eq!(results.deadline_max(), Some(Stamp(105)));
+        results.settle(ticket(5), 6);
+        assert_eq!((results.len(), results.deadline_max()), (0, Some(Stamp(105))), "the mark is left");
+        results.forget_before(Stamp(105));
+        assert!(results.is_settled(ticket(5)) && !results.is_empty());
+        results.forget_before(Stamp(106));
+        assert!(results.is_empty(), "copies are refused by their deadlines");
+    }
+
+    #[test]
+    fn one_who_waits_holds_up_what_was_executed_later() {
+        let mut results = Results::default();
+        results.keep(of(1, 1), Stamp(100), 0, &Outcome::Ok);
+        for number in 1..=9 {
+            results.keep(of(2, number), Stamp(200), 0, &Outcome::Ok);
+            results.settle(of(2, number), number);
+        }
+        assert_eq!(results.kept.len(), 10);
+        results.forget_before(Stamp(101));
+        assert_eq!(results.kept.len(), 1);
+    }
+
+    #[test]
+    fn marks_are_taken_over_by_codecs_checkpoints_and_other_groups() {
+        let mut results = Results::default();
+        for number in 1..=4 {
+            results.keep(of(1, number), Stamp(100 + number), 7, &Outcome::Ok);
+            results.keep(of(2, number), Stamp(200 + number), 7, &Outcome::Nil);
+        }
+        results.settle(of(1, 4), 4);
+        results.settle(of(2, 4), 3);
+        let is_same = |other: &Results, how: &str| {
+            for number in 1..=5 {
+                for ticket in [of(1, number), of(2, number)] {
+                    let known = |results: &Results| (results.contains(ticket), results.is_settled(ticket));
+                    assert_eq!(known(other), known(&results), "{ticket:?} {how}");
+                }
+            }
+            assert_eq!(other.deadline_max(), results.deadline_max(), "{how}");
+        };
+        let mut bytes = Vec::new();
+        results.encode(&mut bytes);
+        is_same(&Results::decode(&mut Reader::new(&bytes)).expect("whole"), "decoded");
+        for length in 0..bytes.len() {
+            assert!(Results::decode(&mut Reader::new(&bytes[..length])).is_err());
+        }
+        bytes.clear();
+        results.encode_short(Stamp(150), 7, &mut bytes);
+        is_same(&Results::decode_short(Stamp(150), 7, &mut Reader::new(&bytes)).expect("whole"), "at rest");
+        let mut merged = Results::default();
+        merged.merge(&results);
+        is_same(&merged, "merged");
+        let mut restored = Results::default();
+        results.clone().take_unsaved(|run, bytes| {
+            restored.restore_run(results.base(), run, bytes.expect("new")).expect("whole");
+        });
+        bytes.clear();
+        results.encode_marks(&mut bytes);
+        for mark in Results::decode_marks(&mut Reader::new(&bytes)).expect("whole") {
+            restored.mark(mark);
+        }
+        is_same(&restored, "restored");
     }
 
     #[test]

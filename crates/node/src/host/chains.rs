@@ -18,7 +18,7 @@ use quorate_protocol::{Ballot, Epoch, Event, GroupId, Instant, NodeId, Proposal,
 use super::Host;
 use super::dispatch::INTERNAL;
 use super::led::{own_groups_of, parent_of};
-use crate::envelope::{Envelope, Ticket};
+use crate::envelope::{Envelope, NOTHING_SETTLED, Ticket};
 use crate::frame::Message;
 use crate::hash::FixedState;
 use crate::machine::Content;
@@ -537,7 +537,7 @@ impl Host {
         let ticket = Ticket { node: self.settings.node, start: self.settings.start, number };
         let deadline = Stamp(self.clock.stamp().0 + self.settings.timeout_ms);
         let mut envelope = Vec::new();
-        Envelope::encode(ticket, deadline, 0, |out| out.extend_from_slice(&command), &mut envelope);
+        Envelope::encode(ticket, deadline, 0, NOTHING_SETTLED, |out| out.extend_from_slice(&command), &mut envelope);
         self.counters.chains_changed += 1;
         self.gather(parent, &envelope);
     }

@@ -18,12 +18,13 @@ use crate::planted::{self, Planted};
 use crate::register::RegisterReplica;
 use crate::replica::{AnyReplica, Position, Protocol};
 use crate::rest::{INLINE_BYTES_MAX, Kin, RestOf, StoredHead};
+use crate::results::{Mark, Results};
 use crate::root::Durability;
 
 /// The layout of a group's meta record, by its protocol.
-const META_VERSION: u8 = 3;
-const META_VERSION_CHAIN: u8 = 5;
-const META_VERSION_REGISTER: u8 = 6;
+const META_VERSION: u8 = 8;
+const META_VERSION_CHAIN: u8 = 9;
+const META_VERSION_REGISTER: u8 = 10;
 /// The name under which the root's state is stored as if it were an object.
 const ROOT_OBJECT: &[u8] = b"root";
 /// Batches under way at once: one that is being stored, and one that is next. With more, each would be smaller, and what it
@@ -444,6 +445,7 @@ pub(super) fn encode_meta_of(group: &Group, mut position: Position, machine: &Ma
     out.extend_from_slice(&group.hash_key);
     out.extend_from_slice(&machine.time().0.to_le_bytes());
     out.extend_from_slice(&machine.results().base().to_le_bytes());
+    machine.results().encode_marks(out);
     out.extend_from_slice(&group.checkpoint.covered_below.0.to_le_bytes());
     out.push(u8::from(machine.owns));
     let name = group.own().map_or(&[][..], |own| &own.name);
@@ -462,6 +464,7 @@ pub(crate) struct Meta {
     pub time: Stamp,
     /// See [`crate::results::Results::base`].
     pub results_base: u64,
+    pub marks: Vec<Mark>,
     /// See [`super::group::CheckpointState`].
     pub covered_below: Lsn,
     /// See [`crate::machine::Machine::owns`].
@@ -492,7 +495,7 @@ pub(crate) fn decode_meta(group: GroupId, bytes: &[u8]) -> Result<Meta, Malforme
     let position = Position::decode(protocol, &mut reader)?;
     let mut hash_key = [0; 16];
     hash_key.copy_from_slice(reader.bytes(16)?);
-    let (time, results_base) = (Stamp(reader.u64()?), reader.u64()?);
+    let (time, results_base, marks) = (Stamp(reader.u64()?), reader.u64()?, Results::decode_marks(&mut reader)?);
     let covered_below = Lsn(reader.u64()?);
     let owns = reader.u8()? != 0;
     let length = reader.u32()? as usize;
@@ -509,6 +512,7 @@ pub(crate) fn decode_meta(group: GroupId, bytes: &[u8]) -> Result<Meta, Malforme
         hash_key,
         time,
         results_base,
+        marks,
         covered_below,
         owns,
         name,

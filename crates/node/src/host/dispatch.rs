@@ -7,7 +7,7 @@ use super::retries::RETRY_US;
 use super::routes::{NoRoute, OwnPlace, Route};
 use super::{Answer, Failure, Host, Submission, access_of};
 use crate::entry::{Operation, Operations, Purpose, Target};
-use crate::envelope::{ENVELOPE_BYTES_MAX, Envelope, Ticket};
+use crate::envelope::{ENVELOPE_BYTES_MAX, Envelope, NOTHING_SETTLED, Ticket};
 use crate::frame::{Access, Bounce, Message, Position};
 use crate::machine::ReadAnswer;
 use crate::planted::{self, Planted};
@@ -95,7 +95,8 @@ impl Host {
         }
         let operations = self.operations(number);
         let mut envelope = operations.buffer();
-        Envelope::encode(ticket, Stamp(0), 0, command, &mut envelope);
+        let settled = u32::try_from(number - operations.oldest().unwrap_or(number)).unwrap_or(NOTHING_SETTLED);
+        Envelope::encode(ticket, Stamp(0), 0, settled, command, &mut envelope);
         if envelope.len() > ENVELOPE_BYTES_MAX {
             let refusal = format!("ERR the command is larger than {ENVELOPE_BYTES_MAX} bytes");
             return self.answers.push((number, Answer::Outcome(Outcome::Error(refusal))));

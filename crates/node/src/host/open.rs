@@ -556,6 +556,7 @@ fn restore_machine(id: GroupId, meta: &Meta, store: &impl Store) -> Result<Resul
             });
         }
     })?;
+    meta.marks.iter().for_each(|&mark| results.mark(mark));
     let mut machine = Machine::restored(meta.time, results, content);
     machine.owns = meta.owns;
     let restored = restored.and_then(|()| machine.restore_children(&children));
