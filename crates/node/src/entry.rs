@@ -170,9 +170,13 @@ impl Operations {
         self.ring.get_mut(at)?.as_mut()
     }
 
+    pub fn find(&self, number: u64) -> Option<&Operation> {
+        let at = usize::try_from(number.checked_sub(self.base)?).ok()?;
+        self.ring.get(at)?.as_ref()
+    }
+
     pub fn contains(&self, number: u64) -> bool {
-        let at = number.checked_sub(self.base).and_then(|at| usize::try_from(at).ok());
-        at.and_then(|at| self.ring.get(at)).is_some_and(Option::is_some)
+        self.find(number).is_some()
     }
 
     /// Takes an operation out: it has its answer.

@@ -8,6 +8,7 @@
 //! what a turn has for a peer, of all groups. A message of a kind that a reader does not know is passed over.
 
 mod bounce;
+mod digests;
 
 use quorate_object::Outcome;
 use quorate_protocol::wire::{Malformed, Reader, Wire};
@@ -15,6 +16,7 @@ use quorate_protocol::{Epoch, GroupId, Instant, NodeId, Slot, Stamp, chain, paxo
 use xxhash_rust::xxh3::xxh3_64;
 
 pub use bounce::Bounce;
+pub use digests::DigestMessage;
 
 use crate::host::{ChainRest, ChainView};
 use crate::members::{Reconfigured, Told, Wanted};
@@ -165,6 +167,7 @@ pub enum Message<'a> {
         nonce: u64,
         bytes: &'a [u8],
     },
+    Digest(DigestMessage<'a>),
 }
 
 fn put_epochs(list: &[(GroupId, Epoch)], out: &mut Vec<u8>) {
@@ -251,6 +254,7 @@ mod kind {
     pub(super) const MEMBERS: u8 = 20;
     pub(super) const RECONFIGURE: u8 = 21;
     pub(super) const RECONFIGURED: u8 = 22;
+    pub(super) const DIGEST: u8 = 25;
 }
 
 /// Why bytes are not a frame. The link they came by is of no use any more.
@@ -426,6 +430,10 @@ impl Message<'_> {
                 out.extend_from_slice(&nonce.to_le_bytes());
                 outcome.encode(out);
                 kind::RECONFIGURED
+            }
+            Message::Digest(message) => {
+                message.encode(out);
+                kind::DIGEST
             }
             Message::Silent { group, epoch } => {
                 head(group, epoch, out);
@@ -612,6 +620,7 @@ fn decode_body(kind: u8, body: &[u8]) -> Result<Option<Message<'_>>, Malformed> 
         }
         kind::VIEW_QUESTION => Message::ViewQuestion { nonce: r.u64()?, groups: take_groups(r)? },
         kind::VIEW_ANSWER => Message::ViewAnswer { nonce: r.u64()?, views: take_views(r)? },
+        kind::DIGEST => Message::Digest(DigestMessage::decode(r)?),
         kind::STATUS_QUESTION => Message::StatusQuestion { nonce: r.u64()? },
         kind::STATUS_ANSWER => Message::StatusAnswer { nonce: r.u64()?, bytes: r.bytes(r.remaining())? },
         _ => return Ok(None),

@@ -8,6 +8,7 @@
 
 mod admin_reply;
 mod ahead;
+mod bodies;
 mod changes;
 pub mod clock;
 pub mod entry;
@@ -24,6 +25,7 @@ mod own_groups;
 mod pace;
 pub mod planted;
 pub mod quorum;
+mod recent;
 mod record;
 pub mod register;
 pub mod replica;
@@ -40,7 +42,7 @@ pub use clock::Moment;
 pub use entry::Target;
 pub use envelope::Ticket;
 pub use host::{
-    Answer, Counters, Failure, Fault, Forgotten, Group, GroupState, Host, HostSettings, ObjectCount, OpenError,
-    OpenReport, OwnCounts, PanicIn, Paused, Submission, read_paused,
+    Answer, Counters, DigestCounts, Failure, Fault, Forgotten, Group, GroupState, Host, HostSettings, ObjectCount,
+    OpenError, OpenReport, OwnCounts, PanicIn, Paused, Submission, read_paused,
 };
 pub use outbox::Carrier;

@@ -57,6 +57,8 @@ pub enum Planted {
     OwnRegisterOutOfTurn,
     /// A volume gives up what own groups begin with as soon as one member has it.
     CompletedByOne,
+    /// A command whose body is missing where it is referred to is taken to be empty.
+    BodyLeftOut,
     /// Where members decide: a member goes that only the newest configuration does not name ...
     MemberLeavesEarly,
     /// ... and is born again, in an epoch of which it has forgotten what it said.
@@ -103,6 +105,7 @@ impl Planted {
         Planted::ReturnLosesResults,
         Planted::RestsBeforeItIsStored,
         Planted::WakeForgetsPromise,
+        Planted::BodyLeftOut,
     ];
 }
 

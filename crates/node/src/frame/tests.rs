@@ -1,5 +1,6 @@
-use quorate_protocol::Configuration;
+use quorate_protocol::id::Content;
 use quorate_protocol::quorum::QuorumSystem;
+use quorate_protocol::{Ballot, Configuration, Value};
 
 use super::*;
 use crate::quorum::Stages;
@@ -22,6 +23,9 @@ fn every_message() -> Vec<Message<'static>> {
     let told = Told { namespace: 3, hash_key: [7; 16], stages: Stages(vec![stage]), ..Told::question(group) };
     let wanted = Wanted::Members { members: members.to_vec(), quorum };
     let reconfigure = |wanted| Message::Reconfigure { group, start: 2, nonce: 3, wanted };
+    let ballot = Ballot { number: 3, node: NodeId(1) };
+    let value = Value { stamp: Stamp(4), seed: 5, content: Content::Commands((&b"reference"[..]).into()) };
+    let accept = paxos::Message::Accept { ballot, slot: Slot(5), frontier: Slot(4), frontier_majority: Slot(3), value };
     vec![
         Message::Peers(peers::Message::Heartbeat { sent_at: quorate_protocol::Instant(1) }),
         Message::Peers(peers::Message::Grant { sent_at: quorate_protocol::Instant(1), number: 2 }),
@@ -55,6 +59,10 @@ fn every_message() -> Vec<Message<'static>> {
         },
         Message::StatusQuestion { nonce: 4 },
         Message::StatusAnswer { nonce: 4, bytes: b"status" },
+        Message::Digest(DigestMessage::Body { start: 2, number: 3, command: b"command" }),
+        Message::Digest(DigestMessage::Spread { start: 2, number: 3 }),
+        Message::Digest(DigestMessage::Referring { group, epoch, accept }),
+        Message::Digest(DigestMessage::InFull { group, epoch, ballot, slot: Slot(5) }),
     ]
 }
 

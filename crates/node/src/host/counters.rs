@@ -1,5 +1,7 @@
 //! What a node counts of itself, for metrics and for tests.
 
+use super::DigestCounts;
+
 /// Plain counts since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
@@ -63,4 +65,5 @@ pub struct Counters {
     pub register_messages: crate::register::RegisterMessages,
     /// Reads that members of chains answered without asking.
     pub reads_clean: u64,
+    pub digests: DigestCounts,
 }

@@ -138,6 +138,10 @@ impl Host {
         if number & INTERNAL != 0 { &mut self.internals } else { &mut self.clients }
     }
 
+    pub(super) fn operations_of(&self, number: u64) -> &Operations {
+        if number & INTERNAL != 0 { &self.internals } else { &self.clients }
+    }
+
     /// Sends an operation to where it must go, as far as this node knows.
     pub(super) fn dispatch(&mut self, number: u64) {
         let Some(operation) = self.operations(number).find_mut(number) else { return };
@@ -189,7 +193,11 @@ impl Host {
                 operation.copies_at_large += 1;
                 operation.attempts = operation.attempts.saturating_add(1);
                 let was_asked_anew = operation.is_asked_anew;
+                let is_first = operation.attempts == 1;
                 let envelope = std::mem::take(&mut operation.envelope);
+                if is_first {
+                    self.spread_body(target, own.as_deref(), &route, access, &envelope);
+                }
                 self.send_request(&route, access, &envelope);
                 let operations = self.operations(number);
                 match operations.find_mut(number) {
@@ -500,6 +508,7 @@ pub(super) mod tests {
             turn_after_us: 10_000_000,
             tombstones_after_us: 60_000_000,
             resting_bytes_max: 1 << 20,
+            digest_bytes: 0,
             forgotten: Forgotten::Nothing,
             is_new: false,
             version: "test".into(),

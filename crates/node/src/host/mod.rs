@@ -19,6 +19,7 @@ mod batches;
 mod chains;
 pub(crate) mod checkpoints;
 mod counters;
+mod digests;
 mod directory;
 mod dispatch;
 mod flush;
@@ -55,11 +56,12 @@ use hashbrown::HashMap;
 use quorate_checkpoint::Batch;
 use quorate_object::Outcome;
 use quorate_protocol::peers::{Peers, Timing};
-use quorate_protocol::{Cx, Event, GroupId, Instant, NodeId, Stamp};
+use quorate_protocol::{Cx, Epoch, Event, GroupId, Instant, NodeId, Stamp};
 use quorate_wal::{Lsn, Storage, Wal};
 use slab::Slab;
 
 pub use counters::Counters;
+pub use digests::DigestCounts;
 pub use directory::ObjectCount;
 pub use group::{Group, GroupState, ROOT_NAMESPACE};
 pub use open::{OpenError, OpenReport};
@@ -116,6 +118,8 @@ pub struct HostSettings {
     pub tombstones_after_us: u64,
     /// What own groups at rest may take in memory; the others are in the checkpoint store only.
     pub resting_bytes_max: usize,
+    /// This node sends commands that enter here and are so large to all members of their group; 0 for none.
+    pub digest_bytes: usize,
     /// What the last stop may have lost.
     pub forgotten: Forgotten,
     /// The data directory is new, and not all other nodes have accepted it yet: until [`Host::admit`] its replicas say
@@ -188,6 +192,7 @@ enum Timer {
     Settle,
     Retire,
     Rest,
+    Digests,
     Directory,
     Heartbeat,
     Resend,
@@ -244,6 +249,7 @@ pub struct Host {
     verdicts: Vec<(crate::envelope::Ticket, crate::machine::Verdict)>,
     catch_ups: Vec<(u32, NodeId, quorate_protocol::Slot)>,
     transfers: transfer::Transfers,
+    digests: digests::Digests,
     own: own::OwnGroups,
     terms: chains::Terms,
     registers: registers::Registers,
@@ -320,6 +326,7 @@ impl Host {
         }
         if header.start != start_before {
             self.forget_silence_of(from);
+            self.digests.forget_held_from(from);
         }
         if self.peers.heard(from, self.clock.now()) {
             self.recovered_at.insert(from, self.clock.now());
@@ -460,24 +467,8 @@ impl Host {
             }
             Message::Reply { start, number, position, outcome } => self.handle_reply(start, number, position, outcome),
             Message::Bounced { start, number, why } => self.handle_bounced(from, start, number, why),
-            Message::Replica { group, epoch, message } => match self.rouse(group) {
-                Some(index) if self.groups[index as usize].configuration.epoch == epoch => {
-                    match self.groups[index as usize].state {
-                        GroupState::Alive => self.plan(index, Event::Received { from, message }),
-                        GroupState::Unborn => drop(self.keep_message(from, group, epoch, message)),
-                        _ => self.tell_silent(index),
-                    }
-                }
-                None if self.is_kept_from_birth(group) => self.tell_kept_from_birth(group, epoch),
-                None if self.point_to_members(from, group) => {}
-                None if matches!(message, AnyMessage::Register(_)) && volume_of(group).is_none() => {
-                    self.ask_for_members(from, group);
-                }
-                _ if self.keep_message(from, group, epoch, message) || self.is_sought(group) => {}
-                _ => {
-                    self.meet_unknown_group();
-                }
-            },
+            Message::Replica { group, epoch, message } => self.handle_replica_message(from, group, epoch, message),
+            Message::Digest(message) => self.handle_digest(from, message),
             Message::Snapshot { group, epoch, next_slot, part, last, bytes } => {
                 self.handle_snapshot(from, group, epoch, transfer::Part { next_slot, part, last, bytes })
             }
@@ -509,6 +500,28 @@ impl Host {
             Message::ViewAnswer { nonce, views } => self.handle_view_answer(from, nonce, &views),
             Message::StatusQuestion { nonce } => self.handle_status_question(from, nonce),
             Message::StatusAnswer { nonce, bytes } => self.handle_status_answer(from, nonce, bytes),
+        }
+    }
+
+    /// Also of a message that has waited here for what it refers to.
+    fn handle_replica_message(&mut self, from: NodeId, group: GroupId, epoch: Epoch, message: AnyMessage) {
+        match self.rouse(group) {
+            Some(index) if self.groups[index as usize].configuration.epoch == epoch => {
+                match self.groups[index as usize].state {
+                    GroupState::Alive => self.plan(index, Event::Received { from, message }),
+                    GroupState::Unborn => drop(self.keep_message(from, group, epoch, message)),
+                    _ => self.tell_silent(index),
+                }
+            }
+            None if self.is_kept_from_birth(group) => self.tell_kept_from_birth(group, epoch),
+            None if self.point_to_members(from, group) => {}
+            None if matches!(message, AnyMessage::Register(_)) && volume_of(group).is_none() => {
+                self.ask_for_members(from, group);
+            }
+            _ if self.keep_message(from, group, epoch, message) || self.is_sought(group) => {}
+            _ => {
+                self.meet_unknown_group();
+            }
         }
     }
 

@@ -175,6 +175,7 @@ impl Host {
             verdicts: Vec::new(),
             catch_ups: Vec::new(),
             transfers: super::transfer::Transfers::default(),
+            digests: super::digests::Digests::default(),
             own: super::own::OwnGroups::default(),
             terms: super::chains::Terms::default(),
             registers: super::registers::Registers::default(),

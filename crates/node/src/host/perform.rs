@@ -122,7 +122,8 @@ impl Host {
             self.counters.register_messages.note(&message.body);
         }
         let lsn = group.lsn.max(group.births_lsn);
-        let message = Message::Replica { group: group.id(), epoch: group.configuration.epoch, message };
+        let (group, epoch) = (group.id(), group.configuration.epoch);
+        let message = self.with_references(group, epoch, to, message);
         if wait {
             self.outbox.send_once_durable(to, lsn, &message);
         } else {

@@ -56,6 +56,7 @@ impl Host {
                 Timer::Settle => self.settle(),
                 Timer::Retire => self.retire_timer_fired(),
                 Timer::Rest => self.rest_timer_fired(),
+                Timer::Digests => self.digests_timer_fired(at),
                 Timer::Status { nonce } => self.try_finish_status(nonce, true),
                 Timer::Views { batch } => self.views_timer_fired(batch),
                 Timer::Part { batch, part } => self.submit_part(batch, part),

@@ -168,6 +168,7 @@ impl Node {
             turn_after_us: self.turn_after_us,
             tombstones_after_us: 1_000_000,
             resting_bytes_max: self.rest.bytes_max,
+            digest_bytes: 0,
             forgotten: Forgotten::Nothing,
             is_new: false,
             version: "sim".into(),

@@ -50,6 +50,7 @@ impl Node {
             turn_after_us: 10_000_000,
             tombstones_after_us: 60_000_000,
             resting_bytes_max: 1 << 20,
+            digest_bytes: 0,
             forgotten: Forgotten::Nothing,
             is_new: false,
             version: "test".into(),
