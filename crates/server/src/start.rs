@@ -199,7 +199,7 @@ fn settings(config: &Config, directory: &Directory, seed: u64) -> HostSettings {
         turn_after_us: TURN_AFTER_US,
         tombstones_after_us: TOMBSTONES_AFTER_US,
         resting_bytes_max: config.groups.resting_bytes.0 as usize,
-        digest_bytes: 0,
+        digest_bytes: config.groups.digest_bytes.0 as usize,
         forgotten: directory.forgotten(),
         is_new: directory.is_new(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -138,6 +138,15 @@ fn limits_and_counts_are_kept() {
     assert!(refusal("request_s = 120", "request_s = 0").contains("at least a second"));
     assert!(refusal("maxmemory = 0", "maxmemory = \"31mb\"").contains("a node alone needs more"));
     assert!(refusal("log_bytes = 536870912", "log_bytes = \"255mb\"").contains("at least 268435456"));
+    for amount in ["\"1023b\"", "\"17mb\"", "1"] {
+        let refused = refusal("digest_bytes = 0", &format!("digest_bytes = {amount}"));
+        assert!(refused.contains("it can be 0, for off, or 1024 to 16777216"), "{refused}");
+    }
+    assert!(refusal("digest_bytes = 0", "digest_bytes = \"off\"").contains("an amount of memory is like"));
+    for (amount, bytes) in [("\"64kb\"", 64 << 10), ("1024", 1024), ("\"16mb\"", 16 << 20), ("0", 0)] {
+        let text = Config::EXAMPLE.replacen("digest_bytes = 0", &format!("digest_bytes = {amount}"), 1);
+        assert_eq!(parse(&text).expect("valid").groups.digest_bytes, Bytes(bytes));
+    }
     assert!(refusal("checkpoint_slots = 32768", "checkpoint_slots = 0").contains("at least 1"));
     assert!(refusal("change me, keep me private", "short").contains("at least 16 characters"));
 }

@@ -10,7 +10,7 @@ mod text;
 
 use quorate_front::{Counts, Failure, Histogram, Kind};
 use quorate_node::register::RegisterMessages;
-use quorate_node::{Counters, OwnCounts};
+use quorate_node::{Counters, DigestCounts, OwnCounts};
 use quorate_wal::{SegmentStatistics, Statistics};
 
 pub(crate) use text::CONTENT_TYPE;
@@ -191,6 +191,7 @@ impl Figures {
                 ("other", other),
             ],
         );
+        self.render_digests(text);
         let counters = [
             (
                 "quorate_replica_messages_sent_total",
@@ -232,6 +233,52 @@ impl Figures {
             ("quorate_peer_nonsense_total", "Messages that no correct node would send.", host.nonsense),
             ("quorate_frames_repeated_total", "Frames that had arrived before.", host.frames_repeated),
             ("quorate_stamps_disbelieved_total", "Frames with a time too far ahead.", host.stamps_not_believed),
+        ];
+        counters.into_iter().for_each(|(name, help, value)| text.counter(name, help, value));
+    }
+
+    fn render_digests(&self, text: &mut Text) {
+        let DigestCounts { bodies_sent, bodies_unused, references_sent, bytes_saved, .. } = self.host.digests;
+        let DigestCounts { references_resolved, held, asked_in_full, sent_in_full, bodies_mistaken, .. } =
+            self.host.digests;
+        let counters = [
+            (
+                "quorate_bodies_sent_total",
+                "Large commands that this node sent to members as their entry node.",
+                bodies_sent,
+            ),
+            (
+                "quorate_bodies_unused_total",
+                "Large commands that entry nodes sent here and no coordinator referred to in time.",
+                bodies_unused,
+            ),
+            (
+                "quorate_bodies_mistaken_total",
+                "Large commands that were not those that a coordinator referred to. There should be none.",
+                bodies_mistaken,
+            ),
+            (
+                "quorate_references_sent_total",
+                "References sent to members in place of large commands.",
+                references_sent,
+            ),
+            (
+                "quorate_references_saved_bytes_total",
+                "Bytes that this node's links did not carry because it sent references.",
+                bytes_saved,
+            ),
+            (
+                "quorate_references_resolved_total",
+                "References replaced by the commands that they stand for.",
+                references_resolved,
+            ),
+            ("quorate_references_held_total", "Messages that waited for a command that they refer to.", held),
+            (
+                "quorate_references_asked_total",
+                "Messages asked for in full because a command that they refer to did not come.",
+                asked_in_full,
+            ),
+            ("quorate_references_in_full_total", "Messages sent in full because a member asked.", sent_in_full),
         ];
         counters.into_iter().for_each(|(name, help, value)| text.counter(name, help, value));
     }
