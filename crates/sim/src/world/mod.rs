@@ -64,6 +64,8 @@ pub struct Settings {
     /// Slots of a group after which it is checkpointed.
     pub checkpoint_slots: u64,
     pub rest: Rest,
+    /// Commands so large go from their entry node to all members; 0 for none.
+    pub digest_bytes: usize,
     /// Chains get back the order that they were born with once all has been well for so long.
     pub turn_after_us: u64,
     pub groups: Groups,
@@ -107,6 +109,7 @@ impl Settings {
             partitions_min: 5,
             checkpoint_slots: *random.pick(&[50, 200, 1000]),
             rest: Rest::of_seed(seed),
+            digest_bytes: *Random::new(seed ^ 0xD16E).pick(&[0, 0, 1]),
             turn_after_us: *Random::new(seed ^ 0x7124).pick(&[0, 100_000, 1_000_000]),
             groups,
             moves_mean_ms,
@@ -322,11 +325,15 @@ pub struct Sometimes {
     pub registers_left: u64,
     pub tombstones_forgotten: u64,
     pub members_born: u64,
+    pub references_resolved: u64,
+    pub references_held: u64,
+    pub references_in_full: u64,
+    pub bodies_unused: u64,
 }
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 30] {
+    pub fn counts(&self) -> [(&'static str, u64); 34] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -358,6 +365,10 @@ impl Sometimes {
             ("a node forgot a group that it had left", self.registers_left),
             ("a tombstone of a register was forgotten", self.tombstones_forgotten),
             ("a member came to life on the word of others", self.members_born),
+            ("a reference was replaced by what it stands for", self.references_resolved),
+            ("a message waited for what it refers to", self.references_held),
+            ("a message whose bodies did not come was sent in full", self.references_in_full),
+            ("a body was not referred to in time", self.bodies_unused),
         ]
     }
 
@@ -392,6 +403,10 @@ impl Sometimes {
         self.registers_left += more.registers_left;
         self.tombstones_forgotten += more.tombstones_forgotten;
         self.members_born += more.members_born;
+        self.references_resolved += more.references_resolved;
+        self.references_held += more.references_held;
+        self.references_in_full += more.references_in_full;
+        self.bodies_unused += more.bodies_unused;
     }
 }
 

@@ -23,6 +23,7 @@ pub struct Node {
     defaults: NamespaceSettings,
     checkpoint_slots: u64,
     rest: Rest,
+    digest_bytes: usize,
     turn_after_us: u64,
     random: Random,
     host: Option<Host>,
@@ -111,6 +112,7 @@ impl Node {
             defaults,
             checkpoint_slots: settings.checkpoint_slots,
             rest: settings.rest,
+            digest_bytes: settings.digest_bytes,
             turn_after_us: settings.turn_after_us,
             clock: Clock::new(&mut random),
             random,
@@ -168,7 +170,7 @@ impl Node {
             turn_after_us: self.turn_after_us,
             tombstones_after_us: 1_000_000,
             resting_bytes_max: self.rest.bytes_max,
-            digest_bytes: 0,
+            digest_bytes: self.digest_bytes,
             forgotten: Forgotten::Nothing,
             is_new: false,
             version: "sim".into(),
@@ -225,6 +227,10 @@ fn seen_by(host: &Host) -> Sometimes {
         registers_left: counters.registers_left,
         tombstones_forgotten: counters.tombstones_forgotten,
         members_born: counters.members_born,
+        references_resolved: counters.digests.references_resolved,
+        references_held: counters.digests.held,
+        references_in_full: counters.digests.sent_in_full,
+        bodies_unused: counters.digests.bodies_unused,
         ..Sometimes::default()
     }
 }
