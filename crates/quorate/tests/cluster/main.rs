@@ -8,6 +8,7 @@ mod authority;
 mod chains;
 mod clients;
 mod compat;
+mod digests;
 mod disk;
 mod kill;
 mod ledger;
