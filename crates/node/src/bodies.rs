@@ -1,7 +1,8 @@
 //! Commands in full, and references that stand for them on the way from a coordinator to its members (decision 0024).
 //!
 //! ```text
-//! reference: length u32, highest bit set | node u32 | start u32 | number u64 | deadline_ms u64 | predecessor u32 | digest u128
+//! reference: length u32, highest bit set | node u32 | start u32 | number u64 | deadline_ms u64 | predecessor u32 | settled u32 |
+//!            digest u128
 //! ```
 //! An envelope without its command: the rest of it as it is, `length` included, and the digest (xxh3-128) of the command,
 //! which is the *body*. No envelope is so long that its length has that bit. The ticket says which command it is, for ever;
@@ -135,7 +136,7 @@ mod tests {
         for &number in numbers {
             let command = vec![number; 500];
             let write = |out: &mut Vec<u8>| out.extend_from_slice(&command);
-            Envelope::encode(ticket(number.into()), Stamp(9), u32::from(number), write, &mut payload);
+            Envelope::encode(ticket(number.into()), Stamp(9), u32::from(number), 0, write, &mut payload);
         }
         payload
     }
@@ -185,7 +186,10 @@ mod tests {
             let mut damaged = referring.clone();
             damaged[at] ^= 0x80;
             let resolved = resolve(&damaged, |_| Some(&two));
-            assert!(resolved.is_err() || resolved.is_ok_and(|resolved| resolved.payload.len() == 2 * 532), "{at}");
+            assert!(
+                resolved.is_err() || resolved.is_ok_and(|resolved| resolved.payload.len() == 2 * (HEADER_BYTES + 500)),
+                "{at}"
+            );
         }
     }
 
@@ -193,7 +197,7 @@ mod tests {
     fn many_references_to_one_body_do_not_fill_the_memory() {
         let body = vec![2; ENVELOPE_BYTES_MAX - HEADER_BYTES];
         let mut one = Vec::new();
-        Envelope::encode(ticket(2), Stamp(9), 0, |out| out.extend_from_slice(&body), &mut one);
+        Envelope::encode(ticket(2), Stamp(9), 0, 0, |out| out.extend_from_slice(&body), &mut one);
         let (mut referring, _) = refer(&one, is_even).unwrap();
         assert!(resolve(&referring, |_| Some(&body)).is_ok_and(|resolved| resolved.payload == one));
         referring.extend_from_within(..);

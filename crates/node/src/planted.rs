@@ -89,7 +89,7 @@ impl Planted {
     /// In registers whose members decide.
     pub const IN_SUCCESSION: [Planted; 2] = [Planted::MemberLeavesEarly, Planted::MemberBornAgain];
 
-    pub const ALL: [Planted; 15] = [
+    pub const ALL: [Planted; 16] = [
         Planted::SessionForgotten,
         Planted::SettledRunsAgain,
         Planted::PipelineOrderIgnored,

@@ -455,7 +455,7 @@ fn nothing_is_left_behind() {
 fn referring_to(tickets: &[Ticket]) -> Vec<u8> {
     let mut payload = Vec::new();
     for &ticket in tickets {
-        Envelope::encode(ticket, Stamp(1), 0, |out| out.extend_from_slice(&VALUE), &mut payload);
+        Envelope::encode(ticket, Stamp(1), 0, 0, |out| out.extend_from_slice(&VALUE), &mut payload);
     }
     refer(&payload, |_| true).expect("there are some").0
 }
@@ -482,7 +482,7 @@ fn bodies_and_messages_that_wait_are_limited_in_bytes() {
     let ticket = Ticket { node: NodeId(2), start: 1, number: 77 };
     let mut payload = Vec::new();
     let other = Ticket { number: 78, ..ticket };
-    Envelope::encode(other, Stamp(1), 0, |out| out.extend_from_slice(&body[..4 << 20]), &mut payload);
+    Envelope::encode(other, Stamp(1), 0, 0, |out| out.extend_from_slice(&body[..4 << 20]), &mut payload);
     payload.extend(referring_to(&[ticket]));
     for _ in 0..4 {
         host.handle_referring(NodeId(1), group, Epoch(0), accept_of(&payload));
