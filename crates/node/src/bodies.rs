@@ -142,7 +142,7 @@ mod tests {
     }
 
     fn is_even(ticket: Ticket) -> bool {
-        ticket.number % 2 == 0
+        ticket.number.is_multiple_of(2)
     }
 
     #[test]
