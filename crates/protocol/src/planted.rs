@@ -85,6 +85,8 @@ pub enum Planted {
     RegisterSealedAnswers = 211,
     /// A listing says what one member holds.
     RegisterListsFromOne = 212,
+    /// What was confirmed of a version counts for the one that takes its place.
+    RegisterConfirmedForOthers = 213,
 }
 
 impl Planted {
@@ -124,7 +126,7 @@ impl Planted {
     ];
 
     /// In registers, likewise.
-    pub const IN_REGISTER: [Planted; 9] = [
+    pub const IN_REGISTER: [Planted; 10] = [
         Planted::RegisterNoWriteBack,
         Planted::RegisterOldConfigurationOnly,
         Planted::RegisterForgetsEarly,
@@ -134,6 +136,7 @@ impl Planted {
         Planted::RegisterSmallerReadQuorum,
         Planted::RegisterExpiryTakesNewTag,
         Planted::RegisterListsFromOne,
+        Planted::RegisterConfirmedForOthers,
     ];
 
     /// In registers whose members decide their successors.

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use super::{Body, Content, Entry, Key, LIST_BYTES_MAX, Outline, Record, Register, Round, Tag, Version};
 use crate::effect::Effects;
 use crate::id::{Epoch, NodeId};
+use crate::planted::{self, Planted};
 
 /// One register here.
 #[derive(Clone, Hash)]
@@ -33,8 +34,8 @@ impl Objects {
     }
 
     pub(super) fn hold(&mut self, key: Key, version: Version) {
-        let confirmed =
-            self.held.get(&key).filter(|held| held.version.tag == version.tag).and_then(|held| held.confirmed);
+        let is_same = |held: &Held| held.version.tag == version.tag || planted::is(Planted::RegisterConfirmedForOthers);
+        let confirmed = self.held.get(&key).filter(|held| is_same(held)).and_then(|held| held.confirmed);
         match version.content {
             Content::Tombstone => self.tombstones.insert(key.clone()),
             Content::Value { .. } => self.tombstones.remove(&key),
