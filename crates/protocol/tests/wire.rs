@@ -228,10 +228,10 @@ fn messages_of_a_register() {
     says(Body::Prepare { ballot: BALLOT }, &["11", BALLOT_BYTES]);
     says(Body::Promise { ballot: BALLOT, voted: None }, &["12", BALLOT_BYTES, "00"]);
     let promise = Body::Promise { ballot: BALLOT, voted: Some(choice()) };
-    says(promise, &["12", BALLOT_BYTES, "01", BALLOT_BYTES, CONFIGURATION_BYTES]);
+    says(promise, &["12", BALLOT_BYTES, "01", BALLOT_BYTES, CONFIGURATION_BYTES, "05000000"]);
     let propose = Body::Propose { choice: choice(), audience: 7 };
-    says(propose, &["13", BALLOT_BYTES, CONFIGURATION_BYTES, SEVEN]);
-    says(Body::Vote { choice: choice() }, &["14", BALLOT_BYTES, CONFIGURATION_BYTES]);
+    says(propose, &["13", BALLOT_BYTES, CONFIGURATION_BYTES, "05000000", SEVEN]);
+    says(Body::Vote { choice: choice() }, &["14", BALLOT_BYTES, CONFIGURATION_BYTES, "05000000"]);
     let version = Version { tag: TAG, renewed: Epoch(8), content: Content::Tombstone };
     let renew = Body::Renew { round, versions: vec![(key(), version)] };
     says(renew, &["16", ROUND_BYTES, "01000000", TAGGED_BYTES, "08000000", "00"]);
@@ -259,7 +259,7 @@ fn records_of_a_register() {
     golden(&Record::Promised { epoch: Epoch(8), ballot: BALLOT }, &["25", EPOCH_BYTES, BALLOT_BYTES]);
     golden(&Record::Sealed {}, &["27"]);
     let voted = Record::Voted { epoch: Epoch(8), choice: choice() };
-    golden(&voted, &["26", EPOCH_BYTES, BALLOT_BYTES, CONFIGURATION_BYTES]);
+    golden(&voted, &["26", EPOCH_BYTES, BALLOT_BYTES, CONFIGURATION_BYTES, "05000000"]);
     golden(&QuorumSystem::Majority, &["00"]);
     golden(&QuorumSystem::Grid { rows: 2, columns: 3 }, &["020203"]);
 }
