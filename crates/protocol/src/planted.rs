@@ -87,6 +87,8 @@ pub enum Planted {
     RegisterListsFromOne = 212,
     /// What was confirmed of a version counts for the one that takes its place.
     RegisterConfirmedForOthers = 213,
+    /// What was confirmed at the sizes of one configuration is read at those of the next without a look back.
+    RegisterConfirmedForEver = 214,
 }
 
 impl Planted {
@@ -126,7 +128,7 @@ impl Planted {
     ];
 
     /// In registers, likewise.
-    pub const IN_REGISTER: [Planted; 10] = [
+    pub const IN_REGISTER: [Planted; 11] = [
         Planted::RegisterNoWriteBack,
         Planted::RegisterOldConfigurationOnly,
         Planted::RegisterForgetsEarly,
@@ -137,6 +139,7 @@ impl Planted {
         Planted::RegisterExpiryTakesNewTag,
         Planted::RegisterListsFromOne,
         Planted::RegisterConfirmedForOthers,
+        Planted::RegisterConfirmedForEver,
     ];
 
     /// In registers whose members decide their successors.

@@ -140,6 +140,7 @@ impl Operation {
         let reached = self.stages(known).iter().all(|stage| known.is_quorum(stage, self.quorum(), self.answered));
         let renewed = match &self.phase {
             Phase::Store { .. } => return reached,
+            Phase::Query(tally) if tally.confirmed && planted::is(Planted::RegisterConfirmedForEver) => return reached,
             Phase::Query(tally) => tally.renewed,
             // There may be keys that nobody has named yet.
             Phase::List(_) if planted::is(Planted::RegisterListsFromOne) => return self.answered != 0,
