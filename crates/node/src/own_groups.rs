@@ -443,7 +443,9 @@ mod tests {
         volume.own(&promote(&["n"]));
         let mut show = Vec::new();
         VolumeCommand::Show { names: names(&["n", "m", "x"]) }.encode(&mut show);
-        let ReadAnswer::Outcome(Outcome::Keys(lines)) = volume.machine.read(&show, Stamp(0)) else { panic!("lines") };
+        let Some(ReadAnswer::Outcome(Outcome::Keys(lines))) = volume.machine.read(&show, Stamp(0)) else {
+            panic!("lines")
+        };
         assert_eq!(Record::decode(&lines[0]).map(|record| record.number), Ok(1));
         assert_eq!((&lines[1][..], &lines[2][..]), (&b""[..], &b"ERR no such key"[..]));
         let Verdict::Executed(Outcome::Keys(left)) = volume.run(&Command::Flush) else { panic!("names are left") };

@@ -9,7 +9,6 @@ use super::{Answer, Failure, Host, Submission, access_of};
 use crate::entry::{Operation, Operations, Purpose, Target};
 use crate::envelope::{ENVELOPE_BYTES_MAX, Envelope, NOTHING_SETTLED, Ticket};
 use crate::frame::{Access, Bounce, Message, Position};
-use crate::machine::ReadAnswer;
 use crate::planted::{self, Planted};
 use crate::register::{NOT_AS_A_WHOLE, NOT_IN_ONE_STEP, is_for_registers};
 use crate::root::Reads;
@@ -44,7 +43,7 @@ impl Host {
             let refusal = Outcome::Error(refusal.into());
             return self.answers.push((number, Answer::Outcome(refusal)));
         }
-        if reads == Reads::Local && access != Access::Write && self.read_locally(&submission) {
+        if access != Access::Write && self.read_at_once(&submission, reads) {
             return;
         }
         if let (Command::Flush, Target::Volume { namespace, .. }) = (submission.command, submission.target) {
@@ -236,33 +235,6 @@ impl Host {
         }
     }
 
-    /// Answers a sequentially consistent read from what this node has. False if it has no replica, or an expiry is due.
-    fn read_locally(&mut self, submission: &Submission<'_>) -> bool {
-        let Ok(place) = self.directory.resolve(submission.target) else { return false };
-        let Some(index) = self.find(place.group) else { return false };
-        let group = &self.groups[index as usize];
-        let mut command = Vec::new();
-        submission.command.encode(&mut command);
-        let now = self.clock.stamp();
-        if !group.is_alive() || !group.replica.is_inside() {
-            return false;
-        }
-        let answer = match self.read_machine(index, &command, now) {
-            Some(ReadAnswer::Away(_)) => {
-                let own = self.find_own(submission.target, submission.command.key());
-                let here = own.and_then(|own| self.find(own.group)).filter(|&index| {
-                    let replica = &self.groups[index as usize].replica;
-                    self.groups[index as usize].is_alive() && replica.is_inside() && replica.protocol().is_ordered()
-                });
-                here.and_then(|index| self.read_machine(index, &command, now))
-            }
-            answer => answer,
-        };
-        let Some(ReadAnswer::Outcome(outcome)) = answer else { return false };
-        self.answer(submission.number, Answer::Outcome(outcome));
-        true
-    }
-
     pub(super) fn handle_reply(&mut self, start: u32, number: u64, position: Position, outcome: &[u8]) {
         if start != self.settings.start {
             return;
@@ -380,11 +352,12 @@ impl Host {
             return;
         }
         self.bind_successor(number, slot);
+        self.note_told(number, slot);
         self.complete(number, Answer::Outcome(outcome));
     }
 
     /// Puts a client's answer where the environment takes it, and counts what it keeps until then.
-    fn answer(&mut self, number: u64, answer: Answer) {
+    pub(super) fn answer(&mut self, number: u64, answer: Answer) {
         if let Answer::Outcome(outcome) = &answer {
             self.answer_bytes += outcome.heap_bytes();
         }

@@ -15,6 +15,7 @@
 //! [`Host::flushed`]. Nothing here reads a clock, a random number, a socket or a file.
 
 mod admin;
+mod at_once;
 mod batches;
 mod chains;
 pub(crate) mod checkpoints;

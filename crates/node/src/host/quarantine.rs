@@ -8,15 +8,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use quorate_checkpoint::Batch;
 use quorate_object::Outcome;
-use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId, Stamp};
+use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId};
 
 use super::Host;
 use super::checkpoints::Stored;
 use super::group::{Group, GroupState};
 use crate::envelope::Envelope;
 use crate::frame::{Bounce, Message};
-use crate::machine::ReadAnswer;
-use crate::planted::{self, Planted};
+use crate::machine::{Machine, ReadAnswer};
 use crate::root::Durability;
 use crate::volume::volume_of;
 
@@ -100,14 +99,15 @@ impl Host {
         std::mem::take(&mut self.faults)
     }
 
-    /// What a read at this time says of the state; nothing if an expiry has to be decided first. A read changes nothing,
-    /// so one that panics costs the group nothing: it would do the same at the next member, and the one after that.
-    pub(super) fn read_machine(&mut self, index: u32, command: &[u8], at: Stamp) -> Option<ReadAnswer> {
+    /// What a read says of a group's state; nothing if an expiry has to be decided first. A read changes nothing, so one that panics costs the group nothing: it would do the same at the next member, and the one after that.
+    pub(super) fn read_machine(
+        &mut self,
+        index: u32,
+        read: impl FnOnce(&Machine) -> Option<ReadAnswer>,
+    ) -> Option<ReadAnswer> {
         let group = &self.groups[index as usize];
-        let machine = &group.machine;
-        let ignored = planted::is(Planted::ExpiryIgnored);
-        match isolate(|| (ignored || !machine.is_due(command, at)).then(|| machine.read(command, at))) {
-            Ok(outcome) => outcome,
+        match isolate(|| read(&group.machine)) {
+            Ok(answer) => answer,
             Err(words) => {
                 self.counters.reads_failed += 1;
                 let (group, namespace) = (group.id(), group.namespace);

@@ -210,7 +210,7 @@ impl Host {
             return true;
         }
         let (command, at) = (std::mem::take(&mut read.command), read.at);
-        let outcome = self.read_machine(index, &command, at);
+        let outcome = self.read_machine(index, |machine| machine.read(&command, at));
         let Some(outcome) = outcome else {
             self.reads[token as usize].command = command;
             return false;

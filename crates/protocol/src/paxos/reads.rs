@@ -68,7 +68,7 @@ impl Paxos {
         mode: ReadMode,
         out: &mut Effects<Paxos>,
     ) {
-        if mode == ReadMode::Lease && self.holds_lease(active, cx) {
+        if mode == ReadMode::Lease && self.holds_lease(active, cx.now, cx.peers) {
             out.list.push(Effect::Readable { token });
             return;
         }
@@ -113,8 +113,16 @@ impl Paxos {
         last.map(|(until, _)| until)
     }
 
+    /// Whether a read may be answered here at once, without a step.
+    pub fn is_readable(&self, now: Instant, peers: &Peers) -> bool {
+        match &self.life {
+            Life::Working(active) => !self.stopped && self.holds_lease(active, now, peers),
+            Life::Idle { .. } => false,
+        }
+    }
+
     /// Whether the state here is the newest there is, without asking anybody.
-    fn holds_lease(&self, active: &Active, cx: &Cx<'_>) -> bool {
+    fn holds_lease(&self, active: &Active, now: Instant, peers: &Peers) -> bool {
         let Duty::Coordinating(coordination) = &active.duty else {
             return false;
         };
@@ -123,7 +131,7 @@ impl Paxos {
         }
         let binds = |(position, &node): (usize, &NodeId)| {
             let answered = coordination.members.grant(position);
-            let counts = match cx.peers.grant_held(node, cx.now) {
+            let counts = match peers.grant_held(node, now) {
                 Some(held) => answered == held || planted::is(Planted::StaleGrantCounts) && answered != 0,
                 None => false,
             };

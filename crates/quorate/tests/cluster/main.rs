@@ -14,6 +14,7 @@ mod kill;
 mod ledger;
 mod life;
 mod load;
+mod local_reads;
 mod many;
 mod network;
 mod nodes;

@@ -1,0 +1,90 @@
+//! Reads that the entry node answers itself, at once: the coordinator under its lease, and any member in a namespace of local
+//! reads.
+//!
+//! A local read is *sequentially consistent*: what a node's clients were told of a group, be it by another node, the replica
+//! here must have executed before it answers them alone. So whoever writes reads that, and nobody reads backwards. Until the
+//! replica has come so far, they read as under a lease.
+
+use quorate_object::Command;
+use quorate_protocol::Slot;
+
+use super::group::Told;
+use super::{Answer, Host, Submission};
+use crate::frame::Access;
+use crate::machine::ReadAnswer;
+use crate::root::Reads;
+use crate::volume::volume_of;
+
+impl Host {
+    /// False if others are to be asked, or a predecessor or an expiry comes first.
+    pub(super) fn read_at_once(&mut self, submission: &Submission<'_>, reads: Reads) -> bool {
+        if submission.predecessor.is_some_and(|predecessor| self.clients.contains(predecessor)) {
+            return false;
+        }
+        let Ok(place) = self.directory.resolve(submission.target) else { return false };
+        let Some(volume) = self.find(place.group) else { return false };
+        let answer = match self.read_alone(volume, submission.command, reads) {
+            Some(ReadAnswer::Away(_)) if reads == Reads::Local => {
+                let own = self.find_own(submission.target, submission.command.key());
+                let here = own.and_then(|own| self.find(own.group));
+                here.and_then(|index| self.read_alone(index, submission.command, reads))
+            }
+            answer => answer,
+        };
+        let Some(ReadAnswer::Outcome(outcome)) = answer else { return false };
+        self.counters.reads_leased += u64::from(reads != Reads::Local);
+        self.answer(submission.number, Answer::Outcome(outcome));
+        true
+    }
+
+    fn read_alone(&mut self, index: u32, command: &Command<'_>, reads: Reads) -> Option<ReadAnswer> {
+        let may_read = self.groups[index as usize].is_alive()
+            && match reads {
+                Reads::Local => self.has_executed_what_was_told(index),
+                Reads::Lease | Reads::Apportioned => self.is_leased(index),
+                Reads::Quorum => false,
+            };
+        if !may_read {
+            return None;
+        }
+        let now = self.clock.stamp();
+        self.read_machine(index, |machine| machine.read_objects(command, now))
+    }
+
+    fn is_leased(&self, index: u32) -> bool {
+        let replica = self.groups[index as usize].replica.paxos();
+        !self.clock_off && replica.is_some_and(|replica| replica.is_readable(self.clock.now(), &self.peers))
+    }
+
+    fn has_executed_what_was_told(&self, index: u32) -> bool {
+        let group = &self.groups[index as usize];
+        let Told { below, own_number } = group.told;
+        let last_number = group.machine.children().map_or(0, |children| children.last_number);
+        let has_executed = group.replica.next_slot() >= below && last_number >= own_number;
+        has_executed && group.replica.is_inside() && group.replica.protocol().is_ordered()
+    }
+
+    /// An operation of this node's is about to be answered, by what this slot has left behind or, if it is a read, found.
+    pub(super) fn note_told(&mut self, number: u64, slot: Slot) {
+        let Some(operation) = self.operations_of(number).find(number) else { return };
+        let Ok(place) = self.directory.resolve(operation.target) else { return };
+        if place.reads != Reads::Local {
+            return;
+        }
+        let below = if operation.access == Access::Write { Slot(slot.0 + 1) } else { slot };
+        let (volume, asked) = (place.group, operation.was_sent_to.unwrap_or(place.group));
+        // One that was asked of several groups may have been answered by any of them.
+        let of_volume = if operation.has_moved || asked == volume { below } else { Slot(0) };
+        let own_number = volume_of(asked).map_or(0, |(_, number)| number);
+        if let Some(index) = self.find(volume) {
+            let told = &mut self.groups[index as usize].told;
+            *told = Told { below: told.below.max(of_volume), own_number: told.own_number.max(own_number) };
+        }
+        if asked != volume
+            && let Some(index) = self.find(asked)
+        {
+            let told = &mut self.groups[index as usize].told;
+            told.below = told.below.max(below);
+        }
+    }
+}
