@@ -28,8 +28,11 @@ use crate::replica::{AnyReplica, Position};
 use crate::rest::{Kin, Rest, RestOf, Resting, StoredHead, glance};
 use crate::volume::{own_group, volume_of};
 
-/// Groups looked at for coming to rest in one turn.
+/// Groups looked at for coming to rest in one turn ...
 const PER_TURN: usize = 512;
+/// ... and in one that has executed commands: who waits for an answer does not wait for those that rest. As many more as came
+/// awake in it, so that those awake do not become more and more.
+const PER_TURN_IN_USE: usize = 64;
 /// A group that is used so often is not told to rest because others are awake too.
 const BUSY_US: u64 = 100_000;
 /// A group with more results than this rests once they are forgotten.
@@ -49,6 +52,9 @@ pub(super) struct OwnHere {
     /// Awake groups, more or less in the order in which they were used last.
     awake: VecDeque<(u32, GroupId)>,
     awake_count: usize,
+    /// Of those, how many were not in the turn before, and what had been executed by then.
+    came_awake: usize,
+    commands_before: u64,
     /// Those of them that are chains, and their places.
     pub(super) chains: BTreeMap<GroupId, u32>,
     is_timer_set: bool,
@@ -246,6 +252,7 @@ impl Host {
             self.here.all.insert(id.0);
             self.here.awake.push_back((index, id));
             self.here.awake_count += 1;
+            self.here.came_awake += 1;
             if protocol.is_chain() {
                 self.here.chains.insert(id, index);
             }
@@ -271,7 +278,7 @@ impl Host {
     /// Some of the groups that have been quiet for long come to rest, or, where too many are awake, of those unused for longest.
     pub(super) fn rest_some(&mut self) {
         let now = self.clock.now();
-        let mut left = PER_TURN;
+        let mut left = self.rests_per_turn();
         while left > 0
             && let Some((index, group)) = self.here.newborn.pop_front()
         {
@@ -311,6 +318,13 @@ impl Host {
             let at = since.after_us(self.settings.rest_after_us).max(now.after_us(1_000));
             self.timers.set(at, Timer::Rest);
         }
+    }
+
+    fn rests_per_turn(&mut self) -> usize {
+        let commands = self.counters.commands_applied;
+        let is_in_use = std::mem::replace(&mut self.here.commands_before, commands) != commands;
+        let came = std::mem::take(&mut self.here.came_awake);
+        if is_in_use { (PER_TURN_IN_USE + came).min(PER_TURN) } else { PER_TURN }
     }
 
     pub(super) fn rest_timer_fired(&mut self) {
@@ -391,6 +405,7 @@ impl Host {
             && group.replica.chain().is_none_or(|chain| chain.membership().joining.is_none())
             && group.gathered.is_empty()
             && group.due_reads.is_empty()
+            && group.told.below <= group.replica.next_slot()
             && !group.checkpoint.under_way
             && group.machine.results().len() <= RESULTS_AT_REST_MAX
             && !self.own.late.contains_key(&group.id())
