@@ -257,7 +257,7 @@ impl Bench<'_> {
         if self.wants(Kind::Creation) {
             tell(Figures::Creation(created));
         }
-        if [Kind::Memory, Kind::Idle, Kind::Paused].into_iter().any(|kind| self.wants(kind)) {
+        if [Kind::Memory, Kind::Idle, Kind::Busy, Kind::Paused].into_iter().any(|kind| self.wants(kind)) {
             self.settle()?;
         }
         if self.wants(Kind::Memory) {
@@ -268,11 +268,11 @@ impl Bench<'_> {
             let with_groups = self.cluster.idle(idle_seconds)?;
             tell(Figures::Idle { seconds: idle_seconds, before: idle_before, with_groups });
         }
-        if self.wants(Kind::Paused) {
-            tell(Figures::Paused { settled_s: settle, loads: self.paused()? });
-        }
         if self.wants(Kind::Busy) {
             tell(Figures::Busy { compared: self.busy(&busy_before)? });
+        }
+        if self.wants(Kind::Paused) {
+            tell(Figures::Paused { settled_s: settle, loads: self.paused()? });
         }
         if self.wants(Kind::Active) {
             tell(Figures::Active { compared: self.active()? });
@@ -344,6 +344,7 @@ impl Bench<'_> {
         for (_, place) in places {
             self.fill(place)?;
         }
+        self.settle()?;
         let contender = |(name, place): (&str, Place)| {
             let (load, mut key) = (self.load(Operation::Set, place), 0);
             let measure = move || -> Result<Measured, Failure> {
@@ -357,7 +358,7 @@ impl Bench<'_> {
         pairs::in_turns(self.options.pairs, &mut contenders)
     }
 
-    /// At rest already: some groups, one after the other, then all of them; after another rest once more, for writes.
+    /// At rest already, but for one: some groups, one after the other, then all of them; after another rest once more, for writes.
     fn paused(&self) -> Result<Vec<Woken>, Failure> {
         let Options { size, groups, .. } = *self.options;
         let alone = Load::random(Operation::Get, 1, 1, size, groups.min(ALONE_MAX), Duration::ZERO);
