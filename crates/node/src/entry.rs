@@ -11,6 +11,7 @@ use quorate_protocol::{GroupId, Instant, NodeId, Slot, Stamp};
 use crate::envelope::Envelope;
 use crate::frame::Access;
 use crate::host::OwnPlace;
+use crate::volume::volume_of;
 
 /// Operations kept at once; beyond it clients are asked to try again.
 pub const OPERATION_COUNT_MAX: usize = 1 << 20;
@@ -85,8 +86,20 @@ pub enum Purpose {
     Admin {
         operation: u64,
     },
-    /// A volume's business with its own groups: whoever asked looks at what has become of it.
+    /// A parent's business with its groups: whoever asked looks at what has become of it.
     Settling,
+    /// The same, of this volume and of no other that has taken its place.
+    OfVolume {
+        volume: GroupId,
+    },
+    /// What an own group had come to when it stopped: once the volume has answered, the group is over.
+    Returned {
+        group: GroupId,
+    },
+    /// What there is of own groups of a volume that is not here.
+    Words {
+        volume: GroupId,
+    },
     /// The same question once more, for an operation whose answers may be too old.
     Again {
         operation: u64,
@@ -105,6 +118,17 @@ pub enum Purpose {
         batch: u64,
         part: u32,
     },
+}
+
+impl Purpose {
+    /// The only volume that is meant, where the namespace may have been dropped and made anew meanwhile.
+    pub(crate) fn volume(self) -> Option<GroupId> {
+        match self {
+            Purpose::OfVolume { volume } | Purpose::Words { volume } => Some(volume),
+            Purpose::Returned { group } => volume_of(group).map(|(volume, _)| volume),
+            _ => None,
+        }
+    }
 }
 
 /// What is left to do for an operation that has its answer.

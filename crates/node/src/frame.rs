@@ -107,6 +107,16 @@ pub enum Message<'a> {
         epoch: Epoch,
         insist: bool,
     },
+    /// From whoever coordinates the volume, to a node without a replica of it: it is a member of these own groups, which begin.
+    Births {
+        volume: GroupId,
+        numbers: Vec<u64>,
+    },
+    /// The sender has the births of these own groups on its disk.
+    Born {
+        volume: GroupId,
+        numbers: Vec<u64>,
+    },
     /// To whoever coordinates the parent of chains: may I answer reads of these groups, at these epochs, for a while?
     /// `extended` are those of which the sender is the tail, and the joining node holds everything.
     TermQuestion {
@@ -178,9 +188,14 @@ fn put_epochs(list: &[(GroupId, Epoch)], out: &mut Vec<u8>) {
     }
 }
 
-fn take_groups(r: &mut Reader<'_>) -> Result<Vec<GroupId>, Malformed> {
+fn put_numbers(numbers: impl Iterator<Item = u64>, out: &mut Vec<u8>) {
+    numbers.for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+}
+
+/// All that are left.
+fn take_numbers(r: &mut Reader<'_>) -> Result<Vec<u64>, Malformed> {
     let count = r.remaining() / size_of::<u64>();
-    (0..count).map(|_| Ok(GroupId(r.u64()?))).collect()
+    (0..count).map(|_| r.u64()).collect()
 }
 
 fn put_views(views: &[ChainView], out: &mut Vec<u8>) {
@@ -255,6 +270,8 @@ mod kind {
     pub(super) const RECONFIGURE: u8 = 21;
     pub(super) const RECONFIGURED: u8 = 22;
     pub(super) const DIGEST: u8 = 25;
+    pub(super) const BIRTHS: u8 = 26;
+    pub(super) const BORN: u8 = 27;
 }
 
 /// Why bytes are not a frame. The link they came by is of no use any more.
@@ -451,6 +468,14 @@ impl Message<'_> {
                 out.push(u8::from(*insist));
                 kind::STOP_GROUP
             }
+            Message::Births { volume, numbers } => {
+                put_numbers([volume.0].iter().chain(numbers).copied(), out);
+                kind::BIRTHS
+            }
+            Message::Born { volume, numbers } => {
+                put_numbers([volume.0].iter().chain(numbers).copied(), out);
+                kind::BORN
+            }
             Message::Drain { group, epoch } => {
                 head(group, epoch, out);
                 kind::DRAIN
@@ -461,7 +486,7 @@ impl Message<'_> {
             }
             Message::ViewQuestion { nonce, groups } => {
                 out.extend_from_slice(&nonce.to_le_bytes());
-                groups.iter().for_each(|group| out.extend_from_slice(&group.0.to_le_bytes()));
+                put_numbers(groups.iter().map(|group| group.0), out);
                 kind::VIEW_QUESTION
             }
             Message::ViewAnswer { nonce, views } => {
@@ -618,7 +643,12 @@ fn decode_body(kind: u8, body: &[u8]) -> Result<Option<Message<'_>>, Malformed> 
         kind::STOP_GROUP => {
             Message::StopGroup { group: GroupId(r.u64()?), epoch: Epoch(r.u32()?), insist: r.u8()? != 0 }
         }
-        kind::VIEW_QUESTION => Message::ViewQuestion { nonce: r.u64()?, groups: take_groups(r)? },
+        kind::VIEW_QUESTION => {
+            let (nonce, groups) = (r.u64()?, take_numbers(r)?);
+            Message::ViewQuestion { nonce, groups: groups.into_iter().map(GroupId).collect() }
+        }
+        kind::BIRTHS => Message::Births { volume: GroupId(r.u64()?), numbers: take_numbers(r)? },
+        kind::BORN => Message::Born { volume: GroupId(r.u64()?), numbers: take_numbers(r)? },
         kind::VIEW_ANSWER => Message::ViewAnswer { nonce: r.u64()?, views: take_views(r)? },
         kind::DIGEST => Message::Digest(DigestMessage::decode(r)?),
         kind::STATUS_QUESTION => Message::StatusQuestion { nonce: r.u64()? },

@@ -1,6 +1,6 @@
 //! How a volume executes commands on own groups. Deterministic, as everything that a [`Machine`] does.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use quorate_object::{Command, Condition, Expiry, NAME_BYTES_MAX, Objects, Outcome, SetAnswer};
 use quorate_protocol::Slot;
@@ -12,7 +12,9 @@ use crate::quorum::Quorum;
 use crate::record::{GroupRecord, STILL_CHANGING};
 use crate::replica::Protocol;
 use crate::results::{Results, name_tag};
-use crate::volume::{Birth, Changes, Children, Death, Frozen, NAMES_MAX, OwnRecord, Plan, Record, VolumeCommand};
+use crate::volume::{
+    Birth, Changes, Children, Death, Frozen, NAMES_MAX, OwnRecord, Plan, Record, Starting, VolumeCommand, Word,
+};
 
 const DONE: &str = "OK";
 
@@ -63,7 +65,59 @@ impl Machine {
                 };
                 Outcome::Keys(names.iter().map(line).collect())
             }
+            (Some(VolumeCommand::Tell { numbers }), Some(_)) => Outcome::Bulk(self.tell(&numbers)),
             _ => malformed(),
+        }
+    }
+
+    /// What nodes without a replica of the volume are told of own groups.
+    fn tell(&self, numbers: &[u64]) -> Vec<u8> {
+        let made;
+        let named = match self.children().map(|children| &children.named) {
+            Some(Some(named)) => named,
+            _ => {
+                made = self.names_of_named();
+                &made
+            }
+        };
+        let last_number = self.children().map_or(0, |children| children.last_number);
+        let states: BTreeMap<u64, &Starting> =
+            self.children().into_iter().flat_map(Children::starting_by_number).collect();
+        let word = |number: u64| {
+            let record = named.get(&number).and_then(|name| Some((name, self.record_of(name)?)));
+            match record.map(|(name, record)| (name, record.number, record.place)) {
+                _ if number > last_number => Word::Unborn,
+                Some((name, found, OwnRecord::Paxos { members })) if found == number => {
+                    let state = states.get(&number).map(|starting| starting.state());
+                    Word::Lives { name: name.clone(), members, state }
+                }
+                _ => Word::Gone,
+            }
+        };
+        Word::encode_some(numbers.iter().map(|&number| (number, word(number))))
+    }
+
+    /// The own groups that are no led ones, and whose members were named.
+    fn names_of_named(&self) -> BTreeMap<u64, Vec<u8>> {
+        let mut named = BTreeMap::new();
+        if let Some(objects) = self.objects() {
+            objects.for_each_away(|name, record| match Record::decode(record) {
+                Ok(Record { number, place: OwnRecord::Paxos { members }, .. }) if !members.is_empty() => {
+                    named.insert(number, name.to_vec());
+                }
+                _ => {}
+            });
+        }
+        named
+    }
+
+    /// Finds own groups by their numbers from now on, without looking at all of them.
+    pub(crate) fn keep_names(&mut self) {
+        if self.children().is_some_and(|children| children.named.is_none()) {
+            let named = self.names_of_named();
+            if let Some(children) = &mut self.children {
+                children.named = Some(named);
+            }
         }
     }
 
@@ -80,7 +134,7 @@ impl Machine {
                 Outcome::Ok
             }
             Some(VolumeCommand::Return { number, state, last }) => self.take_back(slot, number, &state, last),
-            Some(VolumeCommand::Show { .. }) => self.read_volume(command),
+            Some(VolumeCommand::Show { .. } | VolumeCommand::Tell { .. }) => self.read_volume(command),
             Some(VolumeCommand::Reconfigure { number, epoch, members, joining }) => self.change_led(number, |record| {
                 let is_next = record.epoch == epoch;
                 if is_next {
@@ -264,6 +318,7 @@ impl Machine {
         }
         if let Some(children) = &mut self.children {
             children.led.remove(&number);
+            children.named.as_mut().and_then(|named| named.remove(&number));
         }
         self.changes.deaths.push(Death { number, last });
         if self.owns {
@@ -277,7 +332,10 @@ impl Machine {
         let tags: BTreeSet<u32> = names.iter().map(|name| name_tag(Some(name))).collect();
         let results = self.results.of_names(&tags);
         let Content::Objects(objects) = &mut self.content else { return };
-        let children = self.children.get_or_insert_default();
+        let children = self.children.get_or_insert_with(|| {
+            let named = Some(BTreeMap::new());
+            Box::new(Children { named, ..Children::default() })
+        });
         for &name in names {
             let Some(object) = objects.encoded(name) else { continue };
             let number = children.take_number();
@@ -398,6 +456,51 @@ mod tests {
         // Somebody else brings it again.
         volume.own(&VolumeCommand::Return { number, state, last: Vec::new() });
         assert!(matches!(volume.run(&INCR), Verdict::Executed(Outcome::Int(4))));
+    }
+
+    #[test]
+    fn who_has_no_replica_of_the_volume_is_told_what_there_is_of_its_groups() {
+        let mut volume = Volume::new(false);
+        let plan = Plan { members: vec![4, 5], ..Plan::plain() };
+        let create = VolumeCommand::Create { names: names(&["a", "b"]), plan: plan.clone(), value: b"1".to_vec() };
+        assert_eq!(volume.own(&create), ["OK", "OK"]);
+        let slot = volume.number;
+        let create = VolumeCommand::Create { names: names(&["plain"]), plan: Plan::plain(), value: b"1".to_vec() };
+        assert_eq!(volume.own(&create), ["OK"]);
+        let told = |machine: &Machine| {
+            let mut tell = Vec::new();
+            VolumeCommand::Tell { numbers: vec![2, 1, 3, 4] }.encode(&mut tell);
+            let Some(ReadAnswer::Outcome(Outcome::Bulk(bytes))) = machine.read(&tell, Stamp(0)) else {
+                panic!("words")
+            };
+            Word::decode_all(&bytes).expect("sound words")
+        };
+        let words = told(&volume.machine);
+        let has_state = |word: &Word| matches!(word, Word::Lives { state: Some(state), .. } if state.object.is_some());
+        assert!(words[..2].iter().all(|(_, word)| has_state(word)), "{words:?}");
+        assert_eq!(words[2..], [(3, Word::Gone), (4, Word::Unborn)], "its members were not named");
+
+        volume.own(&VolumeCommand::Complete { slots: vec![slot] });
+        volume.own(&VolumeCommand::Demote { names: names(&["a"]) });
+        let living = |name: &[u8]| Word::Lives { name: name.to_vec(), members: vec![4, 5], state: None };
+        assert_eq!(told(&volume.machine)[..2], [(2, living(b"b")), (1, living(b"a"))], "it has not ended yet");
+        volume.own(&VolumeCommand::Return { number: 1, state: Frozen::default(), last: Vec::new() });
+        let words = told(&volume.machine);
+        assert_eq!(words[..2], [(2, living(b"b")), (1, Word::Gone)]);
+        volume.machine.children.as_mut().expect("it has some").named = None;
+        assert_eq!(told(&volume.machine), words, "also before the names are known");
+        volume.machine.keep_names();
+        assert_eq!(told(&volume.machine), words);
+    }
+
+    #[test]
+    fn what_is_told_at_once_is_bounded_and_never_nothing() {
+        let large = || Word::Lives { name: vec![7; 1 << 20], members: vec![1], state: None };
+        let words = Word::decode_all(&Word::encode_some((1..9).map(|number| (number, large())))).expect("sound words");
+        assert_eq!(words, [(1, large())]);
+        let gone = Word::encode_some((1..257).map(|number| (number, Word::Gone)));
+        assert_eq!(Word::decode_all(&gone).map(|words| words.len()), Some(256));
+        assert_eq!(Word::decode_all(&gone[..gone.len() - 1]), None);
     }
 
     #[test]

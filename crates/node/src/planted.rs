@@ -63,6 +63,10 @@ pub enum Planted {
     MemberLeavesEarly,
     /// ... and is born again, in an epoch of which it has forgotten what it said.
     MemberBornAgain,
+    /// A volume gives up what an own group begins with before members that have no replica of the volume have it.
+    CompletedWithoutOutside,
+    /// What was on its way from a volume when an own group ended at a node bears that group there once more.
+    OutsideBornAgain,
 }
 
 impl Planted {
@@ -88,6 +92,9 @@ impl Planted {
 
     /// In registers whose members decide.
     pub const IN_SUCCESSION: [Planted; 2] = [Planted::MemberLeavesEarly, Planted::MemberBornAgain];
+
+    /// In own groups with members that have no replica of the volume.
+    pub const IN_OUTSIDE: [Planted; 2] = [Planted::CompletedWithoutOutside, Planted::OutsideBornAgain];
 
     pub const ALL: [Planted; 16] = [
         Planted::SessionForgotten,

@@ -29,6 +29,12 @@ pub fn own_group(volume: GroupId, number: u64) -> GroupId {
     GroupId(volume.0 << NUMBER_BITS | number)
 }
 
+/// As [`own_group`], of numbers that somebody else has said; `None` if there can be no such group.
+pub fn own_group_said(volume: GroupId, number: u64) -> Option<GroupId> {
+    let is_sound = number >> NUMBER_BITS == 0 && volume.0 >> (64 - NUMBER_BITS) == 0 && volume.0 != 0;
+    is_sound.then(|| own_group(volume, number))
+}
+
 /// The volume whose state has the record of this group, and the group's number in it; `None` if it is no own group.
 pub fn volume_of(group: GroupId) -> Option<(GroupId, u64)> {
     let volume = group.0 >> NUMBER_BITS;
@@ -190,6 +196,47 @@ pub enum VolumeCommand {
     Move { names: Vec<Vec<u8>>, members: Option<Vec<u32>>, quorum: Option<Quorum> },
     /// A member has made an own group that is a register ready to go on in this epoch's configuration alone.
     RetireBefore { number: u64, epoch: u32 },
+    /// What there is of the own groups of these numbers: asked by nodes that have no replica of the volume. Answers with
+    /// [`Word`]s.
+    Tell { numbers: Vec<u64> },
+}
+
+/// What a volume says of one of its own groups to a node that has no replica of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Word {
+    /// No group has had this number yet.
+    Unborn,
+    /// Its group is over, or was never one of other members than the volume's.
+    Gone,
+    /// It has these members. `state` is what it begins with, as long as the volume keeps that.
+    Lives { name: Vec<u8>, members: Vec<u32>, state: Option<Frozen> },
+}
+
+/// The answer to [`VolumeCommand::Tell`] names more numbers while it is shorter than this, and in any case one.
+const TELL_BYTES: usize = 1 << 20;
+
+impl Word {
+    /// Some of these words with their numbers, in order: as many as make an answer.
+    pub fn encode_some(words: impl Iterator<Item = (u64, Word)>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for word in words {
+            bytes.extend(postcard::to_stdvec(&word).expect("plain data has an encoding"));
+            if bytes.len() >= TELL_BYTES {
+                break;
+            }
+        }
+        bytes
+    }
+
+    pub fn decode_all(mut bytes: &[u8]) -> Option<Vec<(u64, Word)>> {
+        let mut words = Vec::new();
+        while !bytes.is_empty() {
+            let (word, rest) = postcard::take_from_bytes(bytes).ok()?;
+            words.push(word);
+            bytes = rest;
+        }
+        Some(words)
+    }
 }
 
 impl VolumeCommand {
@@ -208,7 +255,7 @@ impl VolumeCommand {
     }
 
     pub fn is_read(&self) -> bool {
-        matches!(self, VolumeCommand::Show { .. })
+        matches!(self, VolumeCommand::Show { .. } | VolumeCommand::Tell { .. })
     }
 }
 
@@ -279,6 +326,10 @@ pub struct Children {
     pub stopping: BTreeMap<u64, Vec<u8>>,
     /// Own groups whose members or quorums the volume changes, with their names.
     pub led: BTreeMap<u64, Vec<u8>>,
+    /// The names of the other own groups whose members were named. It follows from the records, and is made where it is
+    /// wanted.
+    #[serde(skip)]
+    pub named: Option<BTreeMap<u64, Vec<u8>>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -289,6 +340,12 @@ pub struct Starting {
     pub time_ms: u64,
     pub object: Option<Vec<u8>>,
     pub results: Vec<u8>,
+}
+
+impl Starting {
+    pub fn state(&self) -> Frozen {
+        Frozen { time_ms: self.time_ms, object: self.object.clone(), results: self.results.clone() }
+    }
 }
 
 impl Children {
@@ -305,8 +362,14 @@ impl Children {
     pub fn begin(&mut self, slot: Slot, birth: &Birth) {
         let Frozen { time_ms, object, results } = birth.state.clone();
         let Record { number, place, .. } = birth.record.clone();
-        if let OwnRecord::Led { .. } = &place {
-            self.led.insert(number, birth.name.clone());
+        match &place {
+            OwnRecord::Led { .. } => drop(self.led.insert(number, birth.name.clone())),
+            OwnRecord::Paxos { members } if members.is_empty() => {}
+            OwnRecord::Paxos { .. } => {
+                if let Some(named) = &mut self.named {
+                    named.insert(number, birth.name.clone());
+                }
+            }
         }
         self.starting.entry(slot.0).or_default().push(Starting {
             name: birth.name.clone(),
@@ -316,6 +379,10 @@ impl Children {
             object,
             results,
         });
+    }
+
+    pub fn starting_by_number(&self) -> impl Iterator<Item = (u64, &Starting)> {
+        self.starting.values().flatten().map(|starting| (starting.number, starting))
     }
 
     pub fn encode(&self) -> Vec<u8> {
@@ -362,6 +429,10 @@ mod tests {
     fn own_groups_are_told_from_others() {
         assert_eq!(volume_of(own_group(GroupId(66), 5)), Some((GroupId(66), 5)));
         assert_eq!(volume_of(GroupId(66)), None);
+        assert_eq!(own_group_said(GroupId(66), 5), Some(own_group(GroupId(66), 5)));
+        for (volume, number) in [(66, 1 << NUMBER_BITS), (1 << 24, 1), (0, 1)] {
+            assert_eq!(own_group_said(GroupId(volume), number), None);
+        }
     }
 
     #[test]

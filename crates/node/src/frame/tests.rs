@@ -57,6 +57,8 @@ fn every_message() -> Vec<Message<'static>> {
                 lease_us: 5,
             }],
         },
+        Message::Births { volume: group, numbers: vec![1, 1 << 39] },
+        Message::Born { volume: group, numbers: vec![2] },
         Message::StatusQuestion { nonce: 4 },
         Message::StatusAnswer { nonce: 4, bytes: b"status" },
         Message::Digest(DigestMessage::Body { start: 2, number: 3, command: b"command" }),

@@ -172,9 +172,13 @@ impl Host {
         if place.protocol != Protocol::Paxos && request.action != GroupAction::Show {
             return Err(NOT_OWN.into());
         }
-        if !members.iter().all(|&member| place.members.contains(&NodeId(member))) {
+        let is_led = request.protocol != Protocol::Paxos || request.action == GroupAction::Move;
+        if is_led && !members.iter().all(|&member| place.members.contains(&NodeId(member))) {
             let names: Vec<&str> = place.members.iter().filter_map(|&node| self.node_name(node)).collect();
-            return Err(format!("ERR MEMBERS must be among those of the key's volume, which are {}", names.join(",")));
+            return Err(format!(
+                "ERR MEMBERS of a chain or a register must be among those of the key's volume, which are {}",
+                names.join(",")
+            ));
         }
         let count = if members.is_empty() { place.members.len() } else { members.len() };
         match request.protocol.is_register() {

@@ -126,7 +126,12 @@ impl Host {
     pub(super) fn start_checkpoints(&mut self) {
         self.store_snapshots();
         let mut left = self.checkpoint_wanted.len().min(PER_TURN);
-        while (left > 0 || !self.storing.forgettable.is_empty()) && self.storing.under_way.len() < UNDER_WAY_MAX {
+        // What is to be stored of a group goes before its deletion.
+        let snapshots = &self.storing.snapshots.1;
+        let is_coming = |group: &GroupId| snapshots.iter().any(|snapshot| snapshot.group() == *group);
+        let forgettable = std::mem::take(&mut self.storing.forgettable);
+        let (later, mut forgettable): (Vec<_>, Vec<_>) = forgettable.into_iter().partition(is_coming);
+        while (left > 0 || !forgettable.is_empty()) && self.storing.under_way.len() < UNDER_WAY_MAX {
             let (mut batch, mut checkpointed) = (Batch::new(), Vec::new());
             while left > 0 && batch.bytes() < BATCH_BYTES {
                 left -= 1;
@@ -138,12 +143,13 @@ impl Host {
                     checkpointed.push(covered);
                 }
             }
-            let forgotten = std::mem::take(&mut self.storing.forgettable);
+            let forgotten = std::mem::take(&mut forgettable);
             forgotten.iter().for_each(|group| batch.delete_group(group.0));
             if !batch.is_empty() {
                 self.store(batch, Stored::Checkpoints { checkpointed, forgotten });
             }
         }
+        self.storing.forgettable.extend(later.into_iter().chain(forgettable));
     }
 
     pub(super) fn want_checkpoint_now(&mut self, index: u32) {

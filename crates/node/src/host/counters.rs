@@ -40,6 +40,9 @@ pub struct Counters {
     pub reads_failed: u64,
     pub own_groups_born: u64,
     pub own_groups_ended: u64,
+    /// Those of them that were born and ended here on their volume's word, without a replica of it.
+    pub outside_born: u64,
+    pub outside_ended: u64,
     /// Own groups that came to rest, and that were woken.
     pub rested: u64,
     pub woken_from_memory: u64,

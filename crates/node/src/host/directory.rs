@@ -164,6 +164,14 @@ impl Directory {
         places.iter().position(|place| place.group == volume).map(|index| index as u32)
     }
 
+    /// The way to a volume of any namespace.
+    pub(super) fn target_of_volume(&self, volume: GroupId) -> Option<Target> {
+        self.places.keys().find_map(|&namespace| {
+            let index = self.index_of_volume(namespace, volume)?;
+            Some(Target::Volume { namespace, index })
+        })
+    }
+
     /// The members of a group have told who they are.
     pub(super) fn follow_members(&mut self, namespace: u32, record: &GroupRecord) {
         let places = self.places.get_mut(&namespace).into_iter().flatten();
@@ -306,6 +314,7 @@ impl Host {
         // Of one whose members decide this node may have heard before the root told.
         let is_gone = |group: &GroupId| is_volume(group) && !known.contains(&group.0) && state.has_given(*group);
         let mut gone: Vec<GroupId> = self.index.keys().copied().filter(is_gone).collect();
+        gone.extend(self.volumes_outside().into_iter().filter(is_gone));
         gone.sort_unstable();
         self.successions.forget_dropped(&state, &mut batch);
         let mut dropped = Vec::new();
@@ -318,6 +327,7 @@ impl Host {
                 dropped.push(own);
             }
             self.forget_led_by(volume);
+            self.forget_outside(volume);
             dropped.extend(self.drop_group(volume, &mut batch));
             dropped.push(volume);
         }

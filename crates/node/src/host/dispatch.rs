@@ -148,6 +148,7 @@ impl Host {
             return;
         }
         let (target, access, predecessor) = (operation.target, operation.access, operation.predecessor);
+        let purpose = operation.purpose;
         let at_large = operation.copies_at_large > 0;
         // Once: if that leads nowhere, what is believed here may be better by then.
         let told = operation.told.take();
@@ -163,6 +164,10 @@ impl Host {
                 if bound.is_some() && was_sent_to != Some(route.group) && !planted::is(Planted::OwnRegisterUnbound) =>
             {
                 self.complete(number, Answer::Failed(Failure::Timeout));
+            }
+            // The namespace was dropped and made anew since: what is meant is gone.
+            Ok(route) if purpose.volume().is_some_and(|volume| volume != route.group) => {
+                self.complete(number, Answer::Failed(Failure::NoNamespace));
             }
             // The first copy gets its deadline now. From a wrong clock it would have passed long ago, or bind the members
             // for ever. Whoever hears nobody does not know its clock to be right either, but that is not what it lacks.
@@ -385,7 +390,9 @@ impl Host {
             Purpose::Client => self.answer(number, answer),
             Purpose::Directory => self.take_directory(answer),
             Purpose::Admin { operation } => self.finish_admin(operation, answer),
-            Purpose::Settling => {}
+            Purpose::Settling | Purpose::OfVolume { .. } => {}
+            Purpose::Returned { group } => self.take_returned(group, &answer),
+            Purpose::Words { volume } => self.take_words(volume, answer),
             Purpose::Flush { operation, namespace } => self.take_flushed(operation, namespace, answer),
             Purpose::FlushedName { flush } => self.take_deleted(flush, answer),
             Purpose::Batch { batch, part } => self.take_part(batch, part, answer),

@@ -93,7 +93,8 @@ impl Host {
         if parent == ROOT {
             return Some(Target::Root);
         }
-        let namespace = self.groups[self.find(parent)? as usize].namespace;
+        let Some(here) = self.find(parent) else { return self.directory.target_of_volume(parent) };
+        let namespace = self.groups[here as usize].namespace;
         let index = self.directory.index_of_volume(namespace, parent)?;
         Some(Target::Volume { namespace, index })
     }

@@ -62,6 +62,11 @@ impl Losses {
         losses
     }
 
+    /// Whether the log was ever found damaged: it may have held births that nobody knows of.
+    pub(super) fn has_damage(&self) -> bool {
+        self.damaged != 0
+    }
+
     pub(super) fn put(&self, batch: &mut Batch) {
         batch.put_node_record(RECORD, self.encode());
     }

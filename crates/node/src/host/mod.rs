@@ -30,6 +30,7 @@ mod held;
 mod led;
 mod losses;
 mod open;
+mod outside;
 mod own;
 mod own_registers;
 mod perform;
@@ -191,6 +192,7 @@ enum Timer {
     Part { batch: u64, part: u32 },
     Change { operation: u64 },
     Settle,
+    Outside,
     Retire,
     Rest,
     Digests,
@@ -483,6 +485,8 @@ impl Host {
                 }
             }
             Message::StopGroup { group, epoch, insist } => self.handle_stop_group(group, epoch, insist),
+            Message::Births { volume, numbers } => self.handle_births(from, volume, &numbers),
+            Message::Born { volume, numbers } => self.handle_born(from, volume, &numbers),
             Message::TermQuestion { parent, asked_at, confirm, extended, absent } => {
                 self.note_absent(from, parent, &absent);
                 self.handle_term_question(from, parent, asked_at, &confirm, &extended)

@@ -130,6 +130,7 @@ impl Host {
         host.start_timers();
         host.ask_for_directory();
         host.reconcile_all_own_groups();
+        host.tend_outside();
         host.follow_listed();
         host.tell_registers();
         host.tell_chains();

@@ -1,6 +1,7 @@
 //! Own groups on this node: how they are born, wait, end and are forgotten, and what a volume's coordinator does for it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use quorate_protocol::id::{Content, Value};
@@ -12,6 +13,7 @@ use roaring::RoaringTreemap;
 
 use super::group::{Group, GroupState, Own};
 use super::led::{Led, parent_of};
+use super::outside::Outside;
 use super::transfer::{decode_snapshot, encode_snapshot};
 use super::{Host, Timer};
 use crate::entry::Purpose;
@@ -62,6 +64,18 @@ pub(super) struct OwnGroups {
     pub(super) led: BTreeMap<GroupId, Led>,
     /// What this node was a member of and is not any more, until it is forgotten: only then it may become one again.
     pub(super) leaving: BTreeSet<GroupId>,
+    pub(super) outside: Outside,
+}
+
+/// What a replica of an own group takes from its volume.
+pub(super) struct Parent {
+    pub id: GroupId,
+    pub members: Arc<[NodeId]>,
+    pub namespace: u32,
+    pub durability: Durability,
+    pub hash_key: [u8; 16],
+    /// The volume's replica here, if there is one.
+    pub here: Option<u32>,
 }
 
 struct Mail {
@@ -142,9 +156,21 @@ impl Host {
     /// A replica of an own group comes to life where a replica of its volume executes that it does, or learns that it did.
     /// `first_hand` says that every member is born like this, so that the first one coordinates from birth.
     pub(super) fn bear_own(&mut self, volume: u32, birth: &Birth, first_hand: bool) {
-        let parent = &self.groups[volume as usize];
-        let (volume_id, me) = (parent.id(), self.settings.node);
-        let id = own_group(volume_id, birth.record.number);
+        let group = &self.groups[volume as usize];
+        let parent = Parent {
+            id: group.id(),
+            members: group.configuration.members.clone(),
+            namespace: group.namespace,
+            durability: group.durability,
+            hash_key: group.hash_key,
+            here: Some(volume),
+        };
+        self.bear_of(&parent, birth, first_hand);
+    }
+
+    pub(super) fn bear_of(&mut self, parent: &Parent, birth: &Birth, first_hand: bool) {
+        let me = self.settings.node;
+        let id = own_group(parent.id, birth.record.number);
         if self.here.all.contains(id.0) || self.own.lost.contains(&id) || self.own.leaving.contains(&id) {
             return;
         }
@@ -155,7 +181,7 @@ impl Host {
                 (record.configuration(), Some(replica))
             }
             None => {
-                let members = birth.record.member_ids(&parent.configuration.members);
+                let members = birth.record.member_ids(&parent.members);
                 let quorum = QuorumSystem::Majority;
                 (Configuration { group: id, epoch: BIRTH_EPOCH, members: members.into(), quorum }, None)
             }
@@ -186,13 +212,17 @@ impl Host {
         self.index.insert(id, index);
         self.note_awake(index);
         self.counters.own_groups_born += 1;
-        if durability == Durability::Memory || planted::is(Planted::BornTooEarly) {
+        // What was born and may have forgotten is told from what was not born by the replica of the volume here, or by the log.
+        let is_witnessed = durability == Durability::Memory && parent.here.is_some();
+        if is_witnessed || planted::is(Planted::BornTooEarly) {
             return self.finish_birth(index, id);
         }
         self.wal.append(id.0, Kind::Slot(0), &record);
         let lsn = self.wal.appended();
         self.groups[index as usize].lsn = lsn;
-        self.groups[volume as usize].births_lsn = lsn;
+        if let Some(volume) = parent.here {
+            self.groups[volume as usize].births_lsn = lsn;
+        }
         self.own.unborn.push_back((lsn, index, id));
     }
 
@@ -257,7 +287,8 @@ impl Host {
         let Some((volume, _)) = volume_of(group).filter(|_| self.find(group).is_none()) else { return false };
         let is_silent = |index: u32| self.groups[index as usize].state.is_silent();
         // One that is at rest was born, whatever has become of its volume's replica since.
-        self.own.lost.contains(&group) || !self.here.all.contains(group.0) && self.find(volume).is_some_and(is_silent)
+        self.own.lost.contains(&group)
+            || !self.here.all.contains(group.0) && self.find(volume).map_or(self.here.losses.has_damage(), is_silent)
     }
 
     /// Keeps a command for a group that is not born here yet. False if it will not be, as far as this node knows.
@@ -277,7 +308,8 @@ impl Host {
     }
 
     fn keep_mail(&mut self, from: NodeId, group: GroupId, epoch: Epoch, content: impl FnOnce() -> MailContent) -> bool {
-        if !(self.is_sought(group) || self.is_unborn(group)) || self.own.mail_count >= MAIL_COUNT_MAX {
+        let will_come = self.is_sought(group) || self.is_unborn(group) || self.look_for(group);
+        if !will_come || self.own.mail_count >= MAIL_COUNT_MAX {
             return false;
         }
         let mail = Mail { from, epoch, content: content(), arrived_at: self.clock.now() };
@@ -331,8 +363,15 @@ impl Host {
     /// An own group has ended: its replica is gone at once, and what it said is forgotten once the volume's replica here
     /// cannot come to believe that it never ended.
     pub(super) fn bury(&mut self, volume: u32, slot: Slot, group: GroupId) {
+        if self.end_own(group) {
+            self.groups[volume as usize].dead.push((slot, group));
+        }
+    }
+
+    /// False if it was not here.
+    pub(super) fn end_own(&mut self, group: GroupId) -> bool {
         if !self.remove_own(group) {
-            return;
+            return false;
         }
         self.counters.own_groups_ended += 1;
         self.release_answers(group);
@@ -340,9 +379,9 @@ impl Host {
         self.transfers.forget(group);
         self.silence_told.remove(&group);
         self.bounce_reads_of(group, Bounce::UnknownGroup);
-        self.groups[volume as usize].dead.push((slot, group));
         // A checkpoint of it, which old records may wait for, will not come; now they wait for its volume's.
         self.wal.search_again();
+        true
     }
 
     /// A checkpoint of the volume holds every slot below `next_slot`.
@@ -357,6 +396,7 @@ impl Host {
     /// The volume's replica here stands on another's state, or on that of before a restart: own groups that ended
     /// meanwhile are buried, and those that began are born, with nothing but what the volume still has of their beginning.
     pub(super) fn reconcile_own_groups(&mut self, volume: u32) {
+        self.groups[volume as usize].machine.keep_names();
         let group = &self.groups[volume as usize];
         let (id, next_slot) = (group.id(), group.replica.next_slot());
         let (Some(children), Some(objects)) = (group.machine.children(), group.machine.objects()) else { return };
@@ -376,7 +416,7 @@ impl Host {
             }
         });
         let mut starting: BTreeMap<u64, Frozen> =
-            children.starting.values().flatten().map(|starting| (starting.number, frozen(starting))).collect();
+            children.starting_by_number().map(|(number, starting)| (number, starting.state())).collect();
         let ended_before = Slot(next_slot.0.saturating_sub(1));
         for number in self.numbers_here(id) {
             if number <= last_number && !numbers.contains(number) {
@@ -431,10 +471,13 @@ impl Host {
         self.own.is_timer_set = false;
         self.fetch_for_late();
         for volume in self.own.unsettled.clone() {
-            let children = self.groups.get(volume as usize).and_then(|group| group.machine.children());
+            let group = self.groups.get(volume as usize);
+            let (id, children) = (group.map(|group| group.id()), group.and_then(|group| group.machine.children()));
             if children.is_none_or(|children| children.is_settled()) {
                 self.own.unsettled.remove(&volume);
+                id.into_iter().for_each(|id| self.forget_told(id, |_| true));
             } else if self.groups[volume as usize].replica.is_coordinating() {
+                self.tell_births(volume);
                 self.complete_births(volume);
                 self.ask_all_to_stop(volume);
             }
@@ -445,7 +488,7 @@ impl Host {
         self.set_settle_timer(SETTLE_US);
     }
 
-    fn set_settle_timer(&mut self, wait_us: u64) {
+    pub(super) fn set_settle_timer(&mut self, wait_us: u64) {
         let is_idle = self.own.unsettled.is_empty() && self.own.late.is_empty();
         if !is_idle && !std::mem::replace(&mut self.own.is_timer_set, true) {
             self.timers.set(self.clock.now().after_us(wait_us), Timer::Settle);
@@ -459,11 +502,15 @@ impl Host {
         let mine_durable = group.births_lsn <= self.wal.durable();
         let me = self.settings.node;
         let frontiers = group.replica.frontiers();
+        let volume_id = group.id();
         let has_executed = |member: NodeId, slot: u64| {
             (member != me || mine_durable)
                 && frontiers.iter().any(|(node, frontier)| *node == member && frontier.0 > slot)
         };
-        let volume_id = group.id();
+        let is_born = |member: NodeId, slot: u64, number: u64| match group.configuration.contains(member) {
+            true => has_executed(member, slot),
+            false => self.has_told_birth(own_group(volume_id, number), member),
+        };
         let is_complete = |slot: u64, starting: &Starting| {
             // A chain that has lost a member since goes on with those that it has.
             let present = self.own.led.get(&own_group(volume_id, starting.number));
@@ -482,7 +529,7 @@ impl Host {
                     (members, QuorumSystem::Majority)
                 }
             };
-            let have = members.iter().enumerate().filter(|(_, member)| has_executed(**member, slot));
+            let have = members.iter().enumerate().filter(|(_, member)| is_born(**member, slot, starting.number));
             let have: u64 = have.map(|(at, _)| 1 << at).sum();
             quorum.is_write_quorum(members.len(), have) || have != 0 && planted::is(Planted::CompletedByOne)
         };
@@ -543,7 +590,11 @@ impl Host {
     }
 
     pub(super) fn handle_stop_group(&mut self, group: GroupId, epoch: Epoch, insist: bool) {
-        let Some(index) = self.rouse(group) else { return };
+        let Some(index) = self.rouse(group) else {
+            // It is asked to stop again, once it is here.
+            self.look_for(group);
+            return;
+        };
         let found = &self.groups[index as usize];
         if !found.is_alive() || found.own.is_none() {
             return;
@@ -564,6 +615,7 @@ impl Host {
         if !matches!(value.content, Content::Stop(_)) {
             return self.retire_if_gone(index);
         }
+        self.note_stopped(index);
         let group = &mut self.groups[index as usize];
         if let Some(own) = &mut group.own
             && group.state == GroupState::Alive
@@ -605,22 +657,25 @@ impl Host {
 
     pub(super) fn tell_volume(&mut self, index: u32, command: &VolumeCommand) {
         let now = self.clock.now();
+        let group = self.groups[index as usize].id();
         let Some(own) = &mut self.groups[index as usize].own else { return };
         own.told_at = now;
         let volume = own.volume;
-        self.submit_to_volume_of(volume, command);
-    }
-
-    /// Has a volume of which this node has a replica, for an own group of it, execute a command.
-    pub(super) fn submit_to_volume_of(&mut self, volume: GroupId, command: &VolumeCommand) {
+        let purpose = match command {
+            VolumeCommand::Return { .. } => Purpose::Returned { group },
+            _ => Purpose::OfVolume { volume },
+        };
         if let Some(target) = self.target_of(volume) {
-            self.submit_to_volume(target, command, Purpose::Settling);
+            self.submit_to_volume(target, command, purpose);
         }
     }
-}
 
-fn frozen(starting: &Starting) -> Frozen {
-    Frozen { time_ms: starting.time_ms, object: starting.object.clone(), results: starting.results.clone() }
+    /// Has a volume, for an own group of it, execute a command.
+    pub(super) fn submit_to_volume_of(&mut self, volume: GroupId, command: &VolumeCommand) {
+        if let Some(target) = self.target_of(volume) {
+            self.submit_to_volume(target, command, Purpose::OfVolume { volume });
+        }
+    }
 }
 
 fn encode_birth(group: &Group) -> Vec<u8> {

@@ -17,7 +17,6 @@ use crate::envelope::Envelope;
 use crate::frame::{Bounce, Message};
 use crate::machine::{Machine, ReadAnswer};
 use crate::root::Durability;
-use crate::volume::volume_of;
 
 /// The node record that names replicas whose memory was given up and is not to be trusted after a clean stop either.
 pub(super) const RECORD: &str = "given-up";
@@ -152,18 +151,13 @@ impl Host {
     pub(super) fn tell_kept_from_birth(&mut self, group: GroupId, epoch: Epoch) {
         let now = self.clock.now();
         let pause_us = self.settings.timing.heartbeat_us;
-        let volume = volume_of(group).and_then(|(volume, _)| self.find(volume));
-        let Some(volume) =
-            volume.filter(|_| self.silence_told.get(&group).is_none_or(|at| at.after_us(pause_us) <= now))
-        else {
+        if self.silence_told.get(&group).is_some_and(|at| at.after_us(pause_us) > now) {
             return;
-        };
+        }
         self.silence_told.insert(group, now);
-        // The group's members are among the volume's; whoever is none takes no notice.
-        for node in
-            self.groups[volume as usize].configuration.members.iter().filter(|&&node| node != self.settings.node)
-        {
-            self.outbox.send(*node, &Message::Silent { group, epoch });
+        // Who its members are is not known here; whoever is none takes no notice.
+        for node in self.peers.nodes().collect::<Vec<_>>() {
+            self.outbox.send(node, &Message::Silent { group, epoch });
         }
     }
 

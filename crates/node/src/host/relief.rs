@@ -34,14 +34,14 @@ impl Host {
                 // At rest, so the store has all of it. What it promised last stood in the newest block when it was stored, and
                 // is released by its place in the log: the group may wake and log more before that is noted.
                 self.wal.release(group, 0, self.wal.durable());
-            } else if let Some((volume, _)) = volume_of(GroupId(group))
-                && let Some(index) = self.find(volume)
-            {
-                // It has ended, and may be forgotten once its volume's checkpoint says so.
-                match self.groups[index as usize].state.is_silent() {
-                    false => self.want_checkpoint_now(index),
-                    true if carried < CARRIED_BYTES_PER_TURN => carried += self.carry(GroupId(group), storage),
-                    true => {}
+            } else if let Some((volume, _)) = volume_of(GroupId(group)) {
+                // It has ended, and may be forgotten once its volume's checkpoint says so. Without the volume it is one that
+                // nobody can read.
+                let speaks = |index: &u32| !self.groups[*index as usize].state.is_silent();
+                match self.find(volume).filter(speaks) {
+                    Some(index) => self.want_checkpoint_now(index),
+                    None if carried < CARRIED_BYTES_PER_TURN => carried += self.carry(GroupId(group), storage),
+                    None => {}
                 }
             }
         }

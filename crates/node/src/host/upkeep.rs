@@ -54,6 +54,7 @@ impl Host {
                 Timer::Heartbeat => self.beat(),
                 Timer::Directory => self.ask_for_directory(),
                 Timer::Settle => self.settle(),
+                Timer::Outside => self.tend_outside(),
                 Timer::Retire => self.retire_timer_fired(),
                 Timer::Rest => self.rest_timer_fired(),
                 Timer::Digests => self.digests_timer_fired(at),
