@@ -39,6 +39,10 @@ pub struct Options {
     /// Of registers: who decides on their members, who change all the time where they do it themselves
     #[arg(long, value_name = "WHO", default_value = "parent", value_parser = parse_authority)]
     authority: Authority,
+    /// Objects come and go all the time to groups of their own on whatever nodes, most of them without a replica of the
+    /// volume
+    #[arg(long, conflicts_with_all = ["protocol", "authority"])]
+    outside: bool,
     /// Run each seed twice and compare the traces
     #[arg(long)]
     twice: bool,
@@ -124,6 +128,7 @@ fn judge(options: &Options, world: Settings) -> Report {
 /// What a seed stands for.
 fn world(options: &Options, seed: u64) -> Settings {
     match options.authority {
+        Authority::Parent if options.outside => Settings::of_outside(seed),
         Authority::Parent => Settings::of(options.protocol, seed),
         Authority::Members => Settings::of_members(seed),
     }
@@ -131,6 +136,7 @@ fn world(options: &Options, seed: u64) -> Settings {
 
 fn words_of(options: &Options) -> String {
     match options.authority {
+        Authority::Parent if options.outside => "--outside".into(),
         Authority::Parent => format!("--protocol {}", options.protocol.word()),
         Authority::Members => "--authority members".into(),
     }

@@ -84,6 +84,10 @@ fn every_planted_bug_is_found_and_none_where_there_is_none() {
         in_host::select(Some(planted));
         report(Settings::of_led, format!("{planted:?}"));
     }
+    for planted in in_host::Planted::IN_OUTSIDE {
+        in_host::select(Some(planted));
+        report(Settings::of_outside, format!("{planted:?}"));
+    }
     for planted in in_host::Planted::IN_SUCCESSION {
         in_host::select(Some(planted));
         report(Settings::of_members, format!("{planted:?}"));
@@ -93,6 +97,7 @@ fn every_planted_bug_is_found_and_none_where_there_is_none() {
     assert!(missed.is_empty(), "not found within seeds {SEEDS:?}: {missed:?}");
     let of_protocols =
         Protocol::ALL.into_iter().flat_map(|protocol| HEALTHY.map(move |seed| Settings::of(protocol, seed)));
-    let worlds = of_protocols.chain(HEALTHY.map(Settings::of_led)).chain(HEALTHY.map(Settings::of_members));
+    let of_led = HEALTHY.map(Settings::of_led).chain(HEALTHY.map(Settings::of_outside));
+    let worlds = of_protocols.chain(of_led).chain(HEALTHY.map(Settings::of_members));
     assert_eq!(found(worlds), None, "a check fails without any bug planted");
 }

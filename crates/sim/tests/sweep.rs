@@ -84,6 +84,13 @@ fn seeds_pass_and_reach_the_rare_paths() {
 }
 
 #[test]
+fn own_groups_on_whatever_nodes_pass_and_end() {
+    let reached = sweep_worlds("--outside", Settings::of_outside, 1..=20);
+    let Sometimes { outside_born, outside_ended, woken_from_store, .. } = reached;
+    assert!([outside_born, outside_ended, woken_from_store].iter().all(|&count| count > 0), "{reached:?}");
+}
+
+#[test]
 fn chains_pass_and_reach_the_rare_paths() {
     // Seed 19 once found a log that had let go the configuration in which a head was left out, and kept what only it had.
     let reached = sweep(Protocol::Chain, 1..=20);

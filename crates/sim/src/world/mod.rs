@@ -73,6 +73,8 @@ pub struct Settings {
     pub moves_mean_ms: Option<u64>,
     /// Whether some of these groups have a single member; then no replica panics, since nobody could take over.
     pub lone_groups: bool,
+    /// Whether some of these groups have members that have no replica of their volume.
+    pub outside_groups: bool,
     /// Whether some of these groups are chains, or registers.
     pub led_groups: bool,
     /// How many more objects have groups of their own, on and off, that no client asks for.
@@ -90,9 +92,11 @@ impl Settings {
         let nodes = *random.pick(&[3, 3, 3, 5]);
         let (groups, moves_mean_ms) = movers::moves_of(&mut Random::new(seed ^ 0x3047E));
         let led_groups = moves_mean_ms.is_some() && Random::new(seed ^ 0x1ED).chance(600);
+        let outside = &mut Random::new(seed ^ 0x0517);
+        let outside_groups = moves_mean_ms.is_some() && outside.chance(500);
         Settings {
             seed,
-            nodes,
+            nodes: if outside_groups { nodes + *outside.pick(&[1, 2, 3]) } else { nodes },
             replicas: if nodes == 5 { *random.pick(&[3, 5]) } else { 3 },
             volumes: *random.pick(&[1, 2, 4]),
             protocol: Protocol::Paxos,
@@ -114,6 +118,7 @@ impl Settings {
             groups,
             moves_mean_ms,
             lone_groups: moves_mean_ms.is_some() && seed.is_multiple_of(2),
+            outside_groups,
             led_groups,
             crowd: if seed % 16 == 5 { 2_000 } else { 0 },
             cuts_at_changes: 0,
@@ -134,6 +139,7 @@ impl Settings {
             groups: Groups::Volumes,
             moves_mean_ms: None,
             lone_groups: false,
+            outside_groups: false,
             led_groups: false,
             clients: CLIENTS,
             shape: Shape::default(),
@@ -167,6 +173,7 @@ impl Settings {
             groups: Groups::Volumes,
             moves_mean_ms: *random.pick(&[None, Some(300), Some(2_000)]),
             lone_groups: is_weak,
+            outside_groups: false,
             led_groups: false,
             clients: CLIENTS,
             crowd: 0,
@@ -203,10 +210,31 @@ impl Settings {
             groups: Groups::Volumes,
             moves_mean_ms: Some(60),
             lone_groups: false,
+            outside_groups: false,
             led_groups: true,
             crowd: 0,
             clients: CLIENTS_OF_LED,
             shape,
+            ..Settings::of_seed(seed)
+        }
+    }
+
+    /// As [`Settings::of_seed`], with few objects that come and go all the time to groups of their own on whatever nodes, of
+    /// which most have no replica of the volume.
+    pub fn of_outside(seed: u64) -> Settings {
+        let random = &mut Random::new(seed ^ 0x0F75);
+        let replicas = *random.pick(&[1, 3, 3]);
+        Settings {
+            nodes: u32::from(replicas) + random.range(2..5) as u32,
+            replicas,
+            groups: Groups::Volumes,
+            moves_mean_ms: Some(60),
+            lone_groups: replicas == 1 || random.chance(500),
+            outside_groups: true,
+            led_groups: false,
+            crowd: 0,
+            clients: CLIENTS,
+            shape: Shape { objects: 6, ..Shape::default() },
             ..Settings::of_seed(seed)
         }
     }
@@ -315,6 +343,8 @@ pub struct Sometimes {
     pub woken_from_memory: u64,
     pub woken_from_store: u64,
     pub returned: u64,
+    pub outside_born: u64,
+    pub outside_ended: u64,
     pub chains_changed: u64,
     pub chains_turned: u64,
     pub read_by_member: u64,
@@ -333,7 +363,7 @@ pub struct Sometimes {
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 34] {
+    pub fn counts(&self) -> [(&'static str, u64); 36] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -355,6 +385,8 @@ impl Sometimes {
             ("an own group woke from memory", self.woken_from_memory),
             ("an own group woke from the store", self.woken_from_store),
             ("an own group ended", self.returned),
+            ("a replica of an own group was born where its volume has none", self.outside_born),
+            ("one of these ended", self.outside_ended),
             ("a chain was changed", self.chains_changed),
             ("a member of a chain was moved behind the tail", self.chains_turned),
             ("a member of a chain answered a read by itself", self.read_by_member),
@@ -393,6 +425,8 @@ impl Sometimes {
         self.woken_from_memory += more.woken_from_memory;
         self.woken_from_store += more.woken_from_store;
         self.returned += more.returned;
+        self.outside_born += more.outside_born;
+        self.outside_ended += more.outside_ended;
         self.chains_changed += more.chains_changed;
         self.chains_turned += more.chains_turned;
         self.read_by_member += more.read_by_member;

@@ -39,10 +39,12 @@ impl World {
         let action = if self.random.chance(550) { "PROMOTE" } else { "DEMOTE" };
         let name = Object(self.random.below(u64::from(self.settings.shape.objects)) as u16).to_string();
         let mut words = vec!["GROUP", action, &name];
-        // Of members that are not its volume's it is refused.
-        let alone = format!("n{}", self.random.range(1..u64::from(self.settings.nodes) + 1));
-        if self.settings.lone_groups && action == "PROMOTE" && self.random.chance(250) {
-            words.extend(["MEMBERS", &alone]);
+        let members = match action {
+            "PROMOTE" => self.members_wished(),
+            _ => None,
+        };
+        if let Some(members) = &members {
+            words.extend(["MEMBERS", members]);
         }
         if self.nodes[node].is_up() {
             self.call_admin(node, words.iter().map(|word| word.as_bytes().to_vec()).collect());
@@ -53,6 +55,19 @@ impl World {
 }
 
 impl World {
+    /// The members that somebody wants for a group, if not the volume's: one, or so many that any of them may fail.
+    fn members_wished(&mut self) -> Option<String> {
+        if self.settings.lone_groups && self.random.chance(250) {
+            return Some(format!("n{}", self.random.range(1..u64::from(self.settings.nodes) + 1)));
+        }
+        if !self.settings.outside_groups || !self.random.chance(700) {
+            return None;
+        }
+        let nodes = self.shuffled_nodes();
+        let count = self.random.range(3..nodes.len() as u64 + 1) as usize;
+        Some(nodes[..count].join(","))
+    }
+
     /// A chain or a register for some object, or other members or quorums if it is one.
     fn led_wish(&mut self) -> String {
         let name = Object(self.random.below(u64::from(self.settings.shape.objects)) as u16);
@@ -95,13 +110,18 @@ impl World {
 
     /// Some nodes, in some order.
     fn some_nodes(&mut self) -> Vec<String> {
+        let mut nodes = self.shuffled_nodes();
+        nodes.truncate(self.random.range(1..nodes.len() as u64 + 1) as usize);
+        nodes
+    }
+
+    fn shuffled_nodes(&mut self) -> Vec<String> {
         let count = u64::from(self.settings.nodes);
         let mut nodes: Vec<String> = (1..=count).map(|node| format!("n{node}")).collect();
         for at in (1..nodes.len()).rev() {
             let other = self.random.below(at as u64 + 1) as usize;
             nodes.swap(at, other);
         }
-        nodes.truncate(self.random.range(1..count + 1) as usize);
         nodes
     }
 

@@ -217,6 +217,8 @@ fn seen_by(host: &Host) -> Sometimes {
         woken_from_memory: counters.woken_from_memory,
         woken_from_store: counters.woken_from_store,
         returned: counters.own_groups_ended,
+        outside_born: counters.outside_born,
+        outside_ended: counters.outside_ended,
         chains_changed: counters.chains_changed,
         chains_turned: counters.chains_turned,
         read_by_member: counters.reads_clean,
