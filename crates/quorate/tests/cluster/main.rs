@@ -18,6 +18,7 @@ mod local_reads;
 mod many;
 mod network;
 mod nodes;
+mod outside;
 mod own;
 mod own_led;
 mod partition;

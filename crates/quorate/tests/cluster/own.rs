@@ -154,7 +154,7 @@ fn bench(cluster: &Cluster) {
 }
 
 /// Own groups at a node, wherever they are.
-fn groups_at(node: &NodeStatus) -> Option<u64> {
+pub(crate) fn groups_at(node: &NodeStatus) -> Option<u64> {
     let groups = node.own.as_ref()?.own_groups;
     Some(groups.active + groups.idle + groups.paused)
 }
