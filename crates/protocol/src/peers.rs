@@ -164,6 +164,10 @@ impl Peers {
         self.find(node).is_some_and(|peer| peer.suspected)
     }
 
+    pub fn suspects_any(&self) -> bool {
+        self.list.iter().any(|peer| peer.suspected)
+    }
+
     /// The grant held from `giver`, while it lasts.
     pub fn grant_held(&self, giver: NodeId, now: Instant) -> Option<GrantNumber> {
         let peer = self.find(giver)?;

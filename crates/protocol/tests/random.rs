@@ -97,7 +97,10 @@ impl Run {
             93..=95 if self.random.chance(self.weather.crash * 30) => self.crash_or_restart(),
             96 => {
                 let node = self.any_node();
-                self.cluster.checkpoint(node);
+                match self.random.chance(30) {
+                    true => self.cluster.set_aside(node),
+                    false => self.cluster.checkpoint(node),
+                }
             }
             93..=95 if self.random.chance(self.weather.silence * 20) => self.silence(),
             97 if self.weather.hand_over > 0 => {

@@ -107,6 +107,7 @@ impl Script {
             ["handover", id, to] => cluster.propose(node(id), Proposal::HandOver { to: node(to) }),
             ["sync", id] => cluster.sync(node(id)),
             ["checkpoint", id] => cluster.checkpoint(node(id)),
+            ["aside", id] => cluster.set_aside(node(id)),
             ["crash", id] => cluster.crash(node(id)),
             ["restart", id] => cluster.restart(node(id)),
             ["silence", id] => cluster.silence(node(id)),

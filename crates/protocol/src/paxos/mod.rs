@@ -7,9 +7,11 @@
 //! Refuses to know what commands mean, how records are stored, how messages travel and which clock is read.
 //!
 //! [`replica`] is the state and its entry points, [`acceptor`] votes and follows, [`candidate`] wins a ballot,
-//! [`coordinator`] proposes and reads with it; [`ledger`] holds the slots that are not executed yet.
+//! [`coordinator`] proposes and reads with it; [`ledger`] holds the slots that are not executed yet; [`aside`] is how a
+//! replica that lacks a quorum is made fit to leave memory.
 
 mod acceptor;
+mod aside;
 mod candidate;
 mod coordinator;
 mod ledger;

@@ -54,7 +54,7 @@ pub(super) struct Active {
     wish: Option<Instant>,
     used_at: Instant,
     /// Refusals that a snapshot has caused outside of any step.
-    overtaken: Vec<Effect<Paxos>>,
+    pub(super) overtaken: Vec<Effect<Paxos>>,
 }
 
 pub(super) enum Duty {
@@ -556,7 +556,9 @@ impl Replica for Paxos {
                 }
                 let next_slot = self.next_slot;
                 let ledger = self.ledger_of_restored();
-                if slot >= next_slot {
+                // A checkpoint may have told of a later ballot before.
+                let is_newest = ledger.find(slot).is_none_or(|entry| entry.ballot <= ballot);
+                if slot >= next_slot && is_newest {
                     ledger.accept(slot, ballot, value);
                 }
                 ledger.decide_below(frontier, ballot);

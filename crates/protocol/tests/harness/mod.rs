@@ -434,6 +434,32 @@ impl Cluster {
         node.disk.log.retain(|record| record.entry().is_some_and(|(slot, _)| slot >= position.next_slot));
     }
 
+    /// Leaves memory with what it has accepted, and is woken at once: nobody could tell from when it is woken later.
+    pub fn set_aside(&mut self, id: NodeId) {
+        let index = self.index(id);
+        let Node { silent: false, replica: Some(replica), .. } = &mut self.nodes[index] else { return };
+        let mut out = Effects::default();
+        replica.set_aside(&mut out);
+        replica.check();
+        for effect in out.list {
+            self.perform(id, effect);
+        }
+        self.checkpoint(id);
+        let node = &mut self.nodes[index];
+        let Some(replica) = node.replica.as_ref().filter(|replica| replica.is_aside()) else { return };
+        node.disk.log = replica.accepted().collect();
+        node.wake_at = None;
+        let (woken, _) = recover(&self.configuration, id, &node.disk, node.disk.log.len());
+        assert_eq!(woken.position(), replica.position(), "the position of {id}");
+        assert!(woken.accepted().eq(replica.accepted()), "what {id} has accepted");
+        let is_idle = woken.is_idle();
+        node.replica = Some(woken);
+        self.say(&format!("  {id} is set aside and woken"));
+        if !is_idle {
+            self.step(id, Event::Woken);
+        }
+    }
+
     pub fn crash(&mut self, id: NodeId) {
         let index = self.index(id);
         let node = &mut self.nodes[index];
