@@ -15,6 +15,12 @@ impl Wal {
         }
     }
 
+    /// As [`Wal::release`], also of slots that the group may append again: that comes to lie behind the note.
+    pub fn release_noted(&mut self, group: u64, slot_below: u64, appended_before: Lsn) {
+        self.release(group, slot_below, appended_before);
+        self.note_releases();
+    }
+
     /// The group is deleted, durably: nothing of it is needed. Should it be made anew its slots must be higher, since they may
     /// stand in the same block as the note of this, before it.
     pub fn forget(&mut self, group: u64) {

@@ -261,12 +261,24 @@ fn what_a_group_logs_at_once_after_it_was_deleted_outlives_the_note() {
     common::flush(&mut wal, &mut storage, 7, Kind::Slot(3), b"of its first life");
     wal.forget(7);
     common::flush(&mut wal, &mut storage, 7, Kind::Slot(100), b"of its second");
-    let (_, records, needed) = common::open_told(&storage);
-    let told: Vec<(&[u8], bool)> = records
-        .iter()
-        .zip(needed)
-        .filter(|(found, _)| found.group == 7)
-        .map(|(found, needed)| (&found.bytes[..], needed))
-        .collect();
-    assert_eq!(told, [(&b"of its first life"[..], false), (b"of its second", true)]);
+    assert_eq!(told(&storage), [(b"of its first life".to_vec(), false), (b"of its second".to_vec(), true)]);
+}
+
+/// The note would else stand in the block that the slot is appended to again, behind it.
+#[test]
+fn a_slot_that_was_released_and_noted_may_be_logged_again_at_once() {
+    let mut storage = MemoryStorage::default();
+    let (mut wal, _) = open(&storage);
+    common::flush(&mut wal, &mut storage, 7, Kind::Slot(3), b"as it was accepted first");
+    wal.release_noted(7, 4, Lsn(0));
+    common::flush(&mut wal, &mut storage, 7, Kind::Slot(3), b"as it was accepted then");
+    let expected = [(b"as it was accepted first".to_vec(), false), (b"as it was accepted then".to_vec(), true)];
+    assert_eq!(told(&storage), expected);
+}
+
+/// What opening tells of group 7, and whether it is needed.
+fn told(storage: &MemoryStorage) -> Vec<(Vec<u8>, bool)> {
+    let (_, records, needed) = common::open_told(storage);
+    let told = records.into_iter().zip(needed).filter(|(found, _)| found.group == 7);
+    told.map(|(found, needed)| (found.bytes, needed)).collect()
 }
