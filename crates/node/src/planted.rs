@@ -35,6 +35,8 @@ pub enum Planted {
     RestsBeforeItIsStored,
     /// A group that was paused does not know what it has promised when it wakes.
     WakeForgetsPromise,
+    /// A group without a quorum is paused without what it has accepted.
+    PausedLosesAccepted,
     /// Whatever epoch of a chain a node asks about is confirmed to it.
     AnyEpochConfirmed,
     /// A chain's head does not look for a command among its updates in flight before it executes it.
@@ -96,7 +98,7 @@ impl Planted {
     /// In own groups with members that have no replica of the volume.
     pub const IN_OUTSIDE: [Planted; 2] = [Planted::CompletedWithoutOutside, Planted::OutsideBornAgain];
 
-    pub const ALL: [Planted; 16] = [
+    pub const ALL: [Planted; 17] = [
         Planted::SessionForgotten,
         Planted::SettledRunsAgain,
         Planted::PipelineOrderIgnored,
@@ -112,6 +114,7 @@ impl Planted {
         Planted::ReturnLosesResults,
         Planted::RestsBeforeItIsStored,
         Planted::WakeForgetsPromise,
+        Planted::PausedLosesAccepted,
         Planted::BodyLeftOut,
     ];
 }

@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! in the store: version u8, epoch, namespace, durability u8, members (count u8, each), hash key 16 bytes, start,
-//!               covered below, [chain: epoch, members (count u8, each), joining + 1 or 0]
+//!               covered below, [chain: epoch, members (count u8, each), joining + 1 or 0],
+//!               [accepted: count, each as in the log]
 //! in memory:    group u64, kin
 //! both:         flags u8, next slot, bound, time, [machine time], [expiry], name, [object], [results]
 //! bound:        of paxos, slots not known executed by a majority, ballot's number and node; of a chain, since which epoch,
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashTable};
 use quorate_object::Objects;
 use quorate_protocol::chain::Membership;
-use quorate_protocol::wire::{Malformed, Reader};
+use quorate_protocol::wire::{Malformed, Reader, Wire};
 use quorate_protocol::{Ballot, Epoch, GroupId, NodeId, Slot, Stamp, chain, paxos};
 use quorate_wal::Lsn;
 
@@ -33,6 +34,8 @@ use crate::root::Durability;
 /// The layout of an own group's record in the store; see [`crate::host::checkpoints`] for the others.
 pub(crate) const VERSION: u8 = 11;
 const VERSION_CHAIN: u8 = 12;
+/// Of a group that lacked a quorum: with what it had accepted.
+const VERSION_ACCEPTED: u8 = 13;
 /// An object of up to so many bytes stands in the record; a larger one has a place of its own in the store.
 pub(crate) const INLINE_BYTES_MAX: usize = 256;
 
@@ -84,7 +87,7 @@ mod standing {
 
 /// Whether a record of the store is of this kind.
 pub(crate) fn is_rest(record: &[u8]) -> bool {
-    matches!(record.first(), Some(&(VERSION | VERSION_CHAIN)))
+    matches!(record.first(), Some(&(VERSION | VERSION_CHAIN | VERSION_ACCEPTED)))
 }
 
 /// What stands before a group's own fields in the store.
@@ -94,12 +97,18 @@ pub(crate) struct StoredHead {
     /// The start of the node in which it was written.
     pub start: u32,
     pub covered_below: Lsn,
+    /// What the replica has accepted and not executed; of Paxos.
+    pub accepted: Vec<paxos::Record>,
 }
 
 impl StoredHead {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let Kin { namespace, durability, hash_key, epoch, members, chain } = &self.kin;
-        out.push(if chain.is_some() { VERSION_CHAIN } else { VERSION });
+        out.push(match chain {
+            Some(_) => VERSION_CHAIN,
+            None if self.accepted.is_empty() => VERSION,
+            None => VERSION_ACCEPTED,
+        });
         put_number(u64::from(epoch.0), out);
         put_number(u64::from(*namespace), out);
         out.push(durability.code());
@@ -111,12 +120,14 @@ impl StoredHead {
             put_number(u64::from(chain.epoch.0), out);
             put_members(&chain.members, out);
             put_number(chain.joining.map_or(0, |node| u64::from(node.0) + 1), out);
+        } else if !self.accepted.is_empty() {
+            put_accepted(&self.accepted, out);
         }
     }
 
     pub(crate) fn take(reader: &mut Reader<'_>) -> Result<StoredHead, Malformed> {
         let version = reader.u8()?;
-        if !matches!(version, VERSION | VERSION_CHAIN) {
+        if !matches!(version, VERSION | VERSION_CHAIN | VERSION_ACCEPTED) {
             return Err(Malformed::UnknownTag { of: "version of an own group's checkpoint", tag: version });
         }
         let (epoch, namespace) = (Epoch(take_u32(reader)?), take_u32(reader)?);
@@ -133,9 +144,25 @@ impl StoredHead {
             }
             _ => None,
         };
+        let accepted = if version == VERSION_ACCEPTED { take_accepted(reader)? } else { Vec::new() };
         let kin = Kin { namespace, durability, hash_key, epoch, members, chain };
-        Ok(StoredHead { kin, start, covered_below })
+        Ok(StoredHead { kin, start, covered_below, accepted })
     }
+}
+
+fn put_accepted(accepted: &[paxos::Record], out: &mut Vec<u8>) {
+    put_number(accepted.len() as u64, out);
+    let mut bytes = Vec::new();
+    for record in accepted {
+        bytes.clear();
+        record.encode(&mut bytes);
+        put_bytes(&bytes, out);
+    }
+}
+
+fn take_accepted(reader: &mut Reader<'_>) -> Result<Vec<paxos::Record>, Malformed> {
+    let count = take_number(reader)?;
+    (0..count).map(|_| paxos::Record::decode_all(take_bytes(reader)?)).collect()
 }
 
 fn put_members(members: &[NodeId], out: &mut Vec<u8>) {
@@ -425,6 +452,8 @@ fn hash_of(group: GroupId) -> u64 {
 #[cfg(test)]
 mod tests {
     use quorate_object::Outcome;
+    use quorate_protocol::Value;
+    use quorate_protocol::id::Content;
 
     use super::*;
     use crate::envelope::Ticket;
@@ -467,6 +496,16 @@ mod tests {
             time: Stamp(1_700_000_000_000),
             stopped: false,
         })
+    }
+
+    fn in_flight() -> Vec<paxos::Record> {
+        let value = |content| Value { stamp: Stamp(1_700_000_000_001), seed: 5, content };
+        let ballot = Ballot { number: 3, node: NodeId(1) };
+        let (first, second) = (value(Content::Commands((*b"command").into())), value(Content::Mark));
+        vec![
+            paxos::Record::Accepted { ballot, slot: Slot(300), value: first, frontier: Slot(300) },
+            paxos::Record::Decided { slot: Slot(302), value: second },
+        ]
     }
 
     fn position_in_chain() -> Position {
@@ -555,7 +594,8 @@ mod tests {
     fn any_record_cut_short_is_refused() {
         for (kin, position) in [(kin(), position()), (kin_of_chain(), position_in_chain())] {
             let mut record = Vec::new();
-            StoredHead { kin: kin.clone(), start: 2, covered_below: Lsn(1 << 30) }.encode(&mut record);
+            let accepted = if kin.chain.is_some() { Vec::new() } else { in_flight() };
+            StoredHead { kin: kin.clone(), start: 2, covered_below: Lsn(1 << 30), accepted }.encode(&mut record);
             let machine = machine(b"value");
             let object = machine.objects().and_then(|objects| objects.encoded(b"name"));
             let state = GroupState::Forgetful;
@@ -564,10 +604,12 @@ mod tests {
             let decoded = |bytes: &[u8]| {
                 let mut reader = Reader::new(bytes);
                 let head = StoredHead::take(&mut reader)?;
-                Ok::<_, Malformed>((Rest::decode(&head.kin, reader)?, head.kin))
+                Ok::<_, Malformed>((Rest::decode(&head.kin, reader)?, head))
             };
-            let (rest, of) = decoded(&record).unwrap();
-            assert_eq!((rest.state, rest.position, of), (GroupState::Forgetful, position, kin));
+            let (rest, head) = decoded(&record).unwrap();
+            let is_paxos = kin.chain.is_none();
+            assert_eq!((rest.state, rest.position, head.kin), (GroupState::Forgetful, position, kin));
+            assert_eq!(head.accepted, if is_paxos { in_flight() } else { Vec::new() });
             assert!(glance(&record).is_ok());
             for length in 0..record.len() {
                 assert!(decoded(&record[..length]).is_err(), "{length} bytes");

@@ -136,7 +136,8 @@ impl Host {
             while left > 0 && batch.bytes() < BATCH_BYTES {
                 left -= 1;
                 let Some(index) = self.checkpoint_wanted.pop_front() else { break };
-                if self.groups.get(index as usize).is_some_and(|group| group.checkpoint.under_way) {
+                let is_under_way = self.groups.get(index as usize).is_some_and(|group| group.checkpoint.under_way);
+                if is_under_way || !self.may_replace_checkpoint(index) {
                     self.checkpoint_wanted.push_back(index);
                 } else if let Some((changes, covered)) = self.make_checkpoint(index) {
                     batch.append(changes);
@@ -210,7 +211,7 @@ impl Host {
         let id = group.id();
         let appended = self.wal.appended();
         let in_flight = self.wal.slots(id.0).is_some_and(|slots| slots.end > group.replica.next_slot().0);
-        if !in_flight {
+        if !in_flight || group.is_aside() {
             // Not what was merely appended: a crash may take that away, and other records may come to lie there.
             group.checkpoint.covered_below = self.wal.durable();
         }
@@ -233,7 +234,7 @@ impl Host {
 fn checkpoint_of(group: &mut Group, start: u32) -> Batch {
     let id = group.id();
     let mut batch = Batch::new();
-    if group.rests() && group.machine.results().len() <= RESULTS_AT_REST_MAX {
+    if group.rests() && (group.is_aside() || group.machine.results().len() <= RESULTS_AT_REST_MAX) {
         put_own(group, start, &mut batch);
         return batch;
     }
@@ -246,6 +247,7 @@ fn checkpoint_of(group: &mut Group, start: u32) -> Batch {
     }
     // What there is may be of another state, or an own group's one record.
     let was_record = std::mem::take(&mut group.checkpoint.is_record);
+    group.checkpoint.holds_accepted = false;
     match std::mem::take(&mut group.checkpoint.whole) || was_record {
         true => put_content(&mut group.machine, id, &mut batch),
         false => put_changes(group, &mut batch),
@@ -276,7 +278,9 @@ fn put_own(group: &mut Group, start: u32, batch: &mut Batch) {
         objects.take_dirty(|_, _| {});
     }
     let kin = kin_of(group);
-    let head = StoredHead { kin, start, covered_below: group.checkpoint.covered_below };
+    group.checkpoint.holds_accepted = group.is_aside();
+    let accepted = group.accepted_aside();
+    let head = StoredHead { kin, start, covered_below: group.checkpoint.covered_below, accepted };
     let coordinating = group.checkpoint.coordinating;
     let rest = RestOf { position: &position, coordinating, state, name: &own.name, machine: &group.machine };
     group.checkpoint.apart = put_rest(id, &head, &rest, batch);
@@ -386,7 +390,8 @@ pub(super) fn put_snapshot(group: &Group, start: u32, position: Position, machin
                 Position::Paxos(_) | Position::Register(_) => None,
             };
             let kin = Kin { chain, ..kin_of(group) };
-            let head = StoredHead { kin, start, covered_below: group.checkpoint.covered_below };
+            let covered_below = group.checkpoint.covered_below;
+            let head = StoredHead { kin, start, covered_below, accepted: Vec::new() };
             let rest =
                 RestOf { position: &position, coordinating: false, state: group.state, name: &own.name, machine };
             put_rest(id, &head, &rest, batch);

@@ -45,6 +45,8 @@ pub struct Counters {
     pub outside_ended: u64,
     /// Own groups that came to rest, and that were woken.
     pub rested: u64,
+    /// Those of them that lacked a quorum for what they had accepted.
+    pub paused_stranded: u64,
     pub woken_from_memory: u64,
     pub woken_from_store: u64,
     /// Configurations of chains that this node has proposed.

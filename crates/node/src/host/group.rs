@@ -49,6 +49,10 @@ pub struct Group {
     pub(super) is_quiet: bool,
     /// It was to rest, and waits for a checkpoint.
     pub(super) rests_once_stored: bool,
+    /// It is in the list of those that lack a quorum, and nothing has happened in it since then.
+    pub(super) stranded_since: Option<Instant>,
+    /// Its replica was set aside, to be paused, and nothing has happened since.
+    pub(super) is_set_aside: bool,
     /// It is in the list of those that this node coordinates for others.
     pub(super) is_displaced: bool,
     /// Of a volume: it is in the list of those that have executed more than the store holds.
@@ -132,6 +136,10 @@ pub(super) struct CheckpointState {
     pub(super) is_record: bool,
     /// ... but its object in a place of its own.
     pub(super) apart: bool,
+    /// That record has what the replica has accepted, too: the log need not ...
+    pub(super) holds_accepted: bool,
+    /// ... but from there on it does again.
+    pub(super) logged_again: Lsn,
 }
 
 impl Group {
@@ -164,6 +172,8 @@ impl Group {
             forget_timer: false,
             is_quiet: false,
             rests_once_stored: false,
+            stranded_since: None,
+            is_set_aside: false,
             is_displaced: false,
             is_unstored: false,
             own: None,
@@ -177,10 +187,12 @@ impl Group {
         self.own.as_deref()
     }
 
-    /// Goes on where it was when it came to rest, in the same run of its node.
+    /// Goes on where it was when it came to rest, in the same run of its node, or was paused with slots in flight.
     pub(super) fn resume(&mut self, coordinating: bool) {
-        if let Some(replica) = self.replica.paxos_mut() {
-            replica.resume(coordinating);
+        match self.replica.paxos_mut() {
+            Some(replica) if replica.is_idle() => replica.resume(coordinating),
+            Some(replica) => replica.restored(),
+            None => {}
         }
     }
 

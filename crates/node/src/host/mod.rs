@@ -45,6 +45,7 @@ mod retries;
 mod routes;
 mod shown;
 mod status;
+mod stranded;
 mod succession;
 mod tombstones;
 mod transfer;
@@ -333,6 +334,7 @@ impl Host {
         }
         if self.peers.heard(from, self.clock.now()) {
             self.recovered_at.insert(from, self.clock.now());
+            self.here.without_quorum.clear();
         }
         if header.directory > self.directory.version() {
             self.ask_for_directory();

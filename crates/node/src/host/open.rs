@@ -217,6 +217,7 @@ impl Host {
             return self.births_waiting.push(index);
         }
         self.wal.release(id.0, released.0, lsn);
+        self.log_accepted(index);
         // Born late, and stopped before the others had told what they have executed.
         let group = &self.groups[index as usize];
         if group.own.is_some()

@@ -60,8 +60,9 @@ impl Host {
         }
     }
 
-    fn persist<R: Hosted>(&mut self, index: u32, record: &R::Record) {
+    pub(super) fn persist<R: Hosted>(&mut self, index: u32, record: &R::Record) {
         let group = &mut self.groups[index as usize];
+        group.note_progress();
         self.scratch.clear();
         record.encode(&mut self.scratch);
         group.checkpoint.bytes += self.scratch.len() as u64;
@@ -156,6 +157,7 @@ impl Host {
         self.clock.follow(value.stamp);
         let panics = self.take_planned_panic(index, PanicIn::Apply);
         let group = &mut self.groups[index as usize];
+        group.note_progress();
         if self.settings.observe {
             self.executed.push((group.id(), slot, hash_of(value)));
         }

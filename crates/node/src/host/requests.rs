@@ -85,7 +85,9 @@ impl Host {
                 return self.bounce(from, start, number, Bounce::UnknownGroup);
             }
         };
-        self.groups[index as usize].used_at = self.clock.now();
+        let found = &mut self.groups[index as usize];
+        found.used_at = self.clock.now();
+        found.note_progress();
         if register.is_some() {
             return self.ask_register(index, &envelope);
         }

@@ -13,7 +13,7 @@ use quorate_checkpoint::{Key, Store, StoreError};
 use quorate_protocol::chain::Chain;
 use quorate_protocol::quorum::QuorumSystem;
 use quorate_protocol::wire::{Malformed, Reader};
-use quorate_protocol::{Configuration, Cx, GroupId, Instant, NodeId};
+use quorate_protocol::{Configuration, Cx, Event, GroupId, Instant, NodeId, Slot};
 use quorate_wal::Lsn;
 use roaring::RoaringTreemap;
 
@@ -21,10 +21,11 @@ use super::checkpoints::name_of;
 use super::group::{CheckpointState, Group, Own};
 use super::losses::Losses;
 use super::quarantine::isolate;
+use super::stranded::is_accepted_at;
 use super::{Host, Timer, next_random};
 use crate::hash::FixedState;
 use crate::planted::{self, Planted};
-use crate::replica::{AnyReplica, Position};
+use crate::replica::{AnyRecord, AnyReplica, Position};
 use crate::rest::{Kin, Rest, RestOf, Resting, StoredHead, glance};
 use crate::volume::{own_group, volume_of};
 
@@ -57,6 +58,11 @@ pub(super) struct OwnHere {
     commands_before: u64,
     /// Those of them that are chains, and their places.
     pub(super) chains: BTreeMap<GroupId, u32>,
+    /// Awake groups that lack a quorum, and since when.
+    pub(super) stranded: VecDeque<(Instant, u32, GroupId)>,
+    /// Groups in which something expires, that lacked a quorum when they came to rest. Once any node has come back, nobody
+    /// knows any more whether they still do.
+    pub(super) without_quorum: RoaringTreemap,
     is_timer_set: bool,
     /// Paused groups that are being looked up.
     sought: HashMap<GroupId, Instant, FixedState>,
@@ -101,7 +107,7 @@ impl Paused {
     /// The group, and the start of the node in which it was stored.
     pub(super) fn revive(&self, group: GroupId, me: NodeId) -> Result<(Group, u32, bool), Malformed> {
         let mut reader = Reader::new(&self.record);
-        let StoredHead { kin, start, covered_below } = StoredHead::take(&mut reader)?;
+        let StoredHead { kin, start, covered_below, accepted } = StoredHead::take(&mut reader)?;
         let mut rest = Rest::decode(&kin, reader)?;
         if rest.is_apart {
             let missing = Malformed::UnknownTag { of: "object that is not there", tag: 0 };
@@ -110,7 +116,15 @@ impl Paused {
             objects.restore_object(&rest.name, object).map_err(|_| missing)?;
         }
         let coordinating = rest.coordinating;
-        Ok((revived(group, kin, rest, me, covered_below)?, start, coordinating))
+        let mut group = revived(group, kin, rest, me, covered_below)?;
+        group.checkpoint.holds_accepted = !accepted.is_empty();
+        for record in accepted {
+            if !is_accepted_at(group.replica.next_slot(), &record) {
+                return Err(Malformed::UnknownTag { of: "slot of an own group at rest", tag: 0 });
+            }
+            group.replica.restore_record(AnyRecord::Paxos(record), Slot(0));
+        }
+        Ok((group, start, coordinating))
     }
 }
 
@@ -206,6 +220,10 @@ impl Host {
                 group.resume(coordinating && is_of_this_start);
                 self.counters.woken_from_store += 1;
                 let index = self.admit_awake(group);
+                self.log_accepted(index);
+                if !self.groups[index as usize].replica.is_idle() {
+                    self.plan(index, Event::Woken);
+                }
                 self.deliver_mail(index, id);
                 self.run();
             }
@@ -235,6 +253,7 @@ impl Host {
         let id = group.id();
         group.used_at = self.clock.now();
         group.expiry_timer = self.here.expiries.remove(&id);
+        self.here.without_quorum.remove(id.0);
         let index = self.groups.insert(Box::new(group)) as u32;
         self.index.insert(id, index);
         self.note_awake(index);
@@ -264,13 +283,16 @@ impl Host {
         self.here.newborn.push_back((index, id));
     }
 
-    /// After a step: a group with nothing in hand may come to rest after a while.
+    /// After a step: a group with nothing in hand may come to rest after a while, and so may one that lacks a quorum.
     pub(super) fn note_quiet(&mut self, index: u32) {
         let now = self.clock.now();
         let Some(group) = self.groups.get_mut(index as usize) else { return };
         let is_idle =
             group.replica.is_idle() || planted::is(Planted::ChainRestsInFlight) && group.replica.protocol().is_chain();
-        if group.rests() && is_idle && !std::mem::replace(&mut group.is_quiet, true) {
+        if !is_idle {
+            return self.note_stranded(index);
+        }
+        if group.rests() && !std::mem::replace(&mut group.is_quiet, true) {
             self.here.quiet.push_back((now, index, group.configuration.group));
         }
     }
@@ -288,6 +310,7 @@ impl Host {
                 self.try_rest(index);
             }
         }
+        self.pause_stranded(&mut left);
         while left > 0
             && let Some(&(since, index, group)) = self.here.quiet.front()
             && (since.after_us(self.settings.rest_after_us) <= now || self.is_crowded())
@@ -341,7 +364,11 @@ impl Host {
         if here.quiet.len() > most {
             here.quiet.retain(|(_, at, group)| index.get(group) == Some(at));
         }
+        if here.stranded.len() > most {
+            here.stranded.retain(|(_, at, group)| index.get(group) == Some(at));
+        }
         if here.awake.capacity() > 4 * most {
+            here.stranded.shrink_to(most);
             here.awake.shrink_to(most);
             here.quiet.shrink_to(most);
             here.newborn.shrink_to(most);
@@ -349,12 +376,12 @@ impl Host {
         }
     }
 
-    fn is_crowded(&self) -> bool {
+    pub(super) fn is_crowded(&self) -> bool {
         self.here.awake_count > self.settings.awake_max
     }
 
     /// Asks the replica to give up what it has in hand, if nothing is lost with it.
-    fn come_to_rest(&mut self, index: u32) -> bool {
+    pub(super) fn come_to_rest(&mut self, index: u32) -> bool {
         let cx = Cx {
             me: self.settings.node,
             now: self.clock.now(),
@@ -371,7 +398,7 @@ impl Host {
     }
 
     /// Puts a group to rest if the store holds what it is, and sees to it otherwise.
-    fn try_rest(&mut self, index: u32) {
+    pub(super) fn try_rest(&mut self, index: u32) {
         if !self.may_rest(index) {
             // A checkpoint of it is under way, or what it waits for comes without a step: it is looked at again.
             return self.note_quiet(index);
@@ -400,6 +427,7 @@ impl Host {
             && has_object
             && !group.replica.is_stopped()
             && (group.replica.is_idle()
+                || group.is_aside()
                 || planted::is(Planted::ChainRestsInFlight) && group.replica.protocol().is_chain())
             // Its tail may yet have to tell the parent that who joins holds everything.
             && group.replica.chain().is_none_or(|chain| chain.membership().joining.is_none())
@@ -407,7 +435,7 @@ impl Host {
             && group.due_reads.is_empty()
             && group.told.below <= group.replica.next_slot()
             && !group.checkpoint.under_way
-            && group.machine.results().len() <= RESULTS_AT_REST_MAX
+            && (group.is_aside() || group.machine.results().len() <= RESULTS_AT_REST_MAX)
             && !self.own.late.contains_key(&group.id())
             && !self.transfers.concern(group.id())
     }
@@ -420,6 +448,7 @@ impl Host {
             && !checkpoint.changed
             && !checkpoint.whole
             && checkpoint.next_slot == group.replica.next_slot()
+            && (!group.is_aside() || checkpoint.holds_accepted)
             && checkpoint.coordinating == group.replica.is_coordinating();
         is_current || planted::is(Planted::RestsBeforeItIsStored) && checkpoint.is_record
     }
@@ -433,8 +462,14 @@ impl Host {
         self.silence_told.remove(&id);
         if let Some(at) = group.expiry_timer {
             self.here.expiries.insert(id, at);
+            if self.lacks_quorum(&group, self.clock.now()) {
+                self.here.without_quorum.insert(id.0);
+            }
         }
         self.counters.rested += 1;
+        if group.is_aside() {
+            return self.release_accepted(id);
+        }
         let Some(own) = group.own() else { return };
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
@@ -468,6 +503,7 @@ impl Host {
         }
         self.here.resting.take(id);
         self.here.expiries.remove(&id);
+        self.here.without_quorum.remove(id.0);
         if self.here.sought.remove(&id).is_some() {
             self.return_mail(id);
         }
@@ -491,7 +527,7 @@ impl Host {
 
     /// Something expires in a group that is not awake: it is woken for that.
     pub(super) fn wake_for_expiry(&mut self, group: GroupId, at: Instant) {
-        if self.here.expiries.get(&group) == Some(&at) {
+        if self.here.expiries.get(&group) == Some(&at) && !self.postpone_expiry(group) {
             self.here.expiries.remove(&group);
             self.rouse(group);
         }

@@ -295,6 +295,10 @@ impl Host {
             }
             Err(words) => return self.quarantine(index, "reading a snapshot", words),
         };
+        // It is asked for again.
+        if !self.may_replace_checkpoint(index) {
+            return;
+        }
         // One batch of a group at a time: the store must not mix this state with a checkpoint of the one before it.
         if std::mem::replace(&mut self.groups[index as usize].checkpoint.under_way, true) {
             return;

@@ -221,12 +221,18 @@ impl Host {
         found.expiry_timer = None;
         let Some(expiry) = found.machine.next_expiry() else { return };
         let coordinating = found.replica.is_coordinating();
+        let is_of_paxos = found.own.is_some() && found.replica.paxos().is_some();
         let wait_ms = expiry.0.saturating_sub(stamp.0).max(if coordinating { EXPIRY_STEP_MS } else { 1000 });
         let at = now.after_us(wait_ms.saturating_mul(1000));
         found.expiry_timer = Some(at);
         self.timers.set(at, Timer::Expiry { group });
-        if coordinating && expiry <= stamp && !self.is_clock_off() {
-            self.plan(index, Event::Proposed(Proposal::Mark));
+        if expiry > stamp || self.is_clock_off() {
+            return;
+        }
+        match coordinating {
+            true => self.plan(index, Event::Proposed(Proposal::Mark)),
+            false if is_of_paxos => self.take_over_to_expire(index),
+            false => {}
         }
     }
 

@@ -194,6 +194,11 @@ impl Figures {
         self.render_digests(text);
         let counters = [
             (
+                "quorate_own_groups_stranded_total",
+                "Groups of one object that left memory with slots in flight, because they lacked a quorum.",
+                host.paused_stranded,
+            ),
+            (
                 "quorate_replica_messages_sent_total",
                 "Messages of replicas to those of other nodes.",
                 host.messages_sent,

@@ -19,6 +19,7 @@ pub struct FaultCounts {
     pub clock_steps: u32,
     /// Replicas that panicked.
     pub panics: u32,
+    pub outages: u32,
 }
 
 /// A fault that is planned.
@@ -131,6 +132,31 @@ impl World {
         }
     }
 
+    /// Most nodes are gone, or one is alone, or all are, for longer than a group without a quorum stays in memory.
+    pub(super) fn begin_outage(&mut self) {
+        if self.healing {
+            return;
+        }
+        self.faults.outages += 1;
+        let nodes = self.nodes.len();
+        let lasts_us = self.random.range(3_000_000..6_000_000);
+        let alone = self.pick_node();
+        match self.random.below(3) {
+            0 => self.isolate(alone),
+            1 => (0..nodes).for_each(|node| self.isolate(node)),
+            _ => {
+                for node in (0..nodes).filter(|&node| node != alone) {
+                    let power = self.random.chance(500);
+                    self.crash_for(node, power, lasts_us);
+                }
+            }
+        }
+        self.outage_until_us = self.now_us + lasts_us;
+        self.plan(lasts_us, Event::Heal);
+        let next_us = lasts_us + self.random.range(2_000_000..15_000_000);
+        self.plan(next_us, Event::Outage);
+    }
+
     fn pick_node(&mut self) -> usize {
         self.random.below(self.nodes.len() as u64) as usize
     }
@@ -205,7 +231,9 @@ impl World {
     }
 
     pub(super) fn heal_network(&mut self) {
-        self.network.unblock_all();
+        if self.now_us >= self.outage_until_us {
+            self.network.unblock_all();
+        }
     }
 
     /// A wall clock is set wrong; or right, if one is wrong. What nodes know of each other's clocks may be

@@ -79,6 +79,8 @@ pub struct Settings {
     pub led_groups: bool,
     /// How many more objects have groups of their own, on and off, that no client asks for.
     pub crowd: u32,
+    /// Now and then most nodes are gone for seconds, or all are alone: own groups without a quorum are paused.
+    pub outages: bool,
     /// How often, in a thousand, a node is cut off from the others just when the members of a chain change.
     pub cuts_at_changes: u64,
     /// What goes wrong, in place of whatever the seed stands for.
@@ -121,6 +123,7 @@ impl Settings {
             outside_groups,
             led_groups,
             crowd: if seed % 16 == 5 { 2_000 } else { 0 },
+            outages: moves_mean_ms.is_some() && Random::new(seed ^ 0x0A7).chance(400),
             cuts_at_changes: 0,
             strikes: None,
         }
@@ -144,6 +147,7 @@ impl Settings {
             clients: CLIENTS,
             shape: Shape::default(),
             crowd: 0,
+            outages: false,
             readers: if cuts_at_changes > 0 { CLIENTS / 2 } else { 0 },
             cuts_at_changes,
             ..Settings::of_seed(seed)
@@ -177,6 +181,7 @@ impl Settings {
             led_groups: false,
             clients: CLIENTS,
             crowd: 0,
+            outages: false,
             shape: Shape { registers: true, may_be_registers: true, ..shape },
             ..Settings::of_seed(seed)
         }
@@ -213,6 +218,7 @@ impl Settings {
             outside_groups: false,
             led_groups: true,
             crowd: 0,
+            outages: false,
             clients: CLIENTS_OF_LED,
             shape,
             ..Settings::of_seed(seed)
@@ -299,6 +305,7 @@ enum Event {
         client: usize,
     },
     Fault,
+    Outage,
     Strike(Strike),
     CutOff {
         node: usize,
@@ -340,6 +347,7 @@ pub struct Sometimes {
     pub quarantined: u64,
     pub born: u64,
     pub rested: u64,
+    pub paused_stranded: u64,
     pub woken_from_memory: u64,
     pub woken_from_store: u64,
     pub returned: u64,
@@ -363,7 +371,7 @@ pub struct Sometimes {
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 36] {
+    pub fn counts(&self) -> [(&'static str, u64); 37] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -382,6 +390,7 @@ impl Sometimes {
             ("a replica panicked and was given up", self.quarantined),
             ("a replica of an own group was born", self.born),
             ("an own group came to rest", self.rested),
+            ("an own group without a quorum was paused", self.paused_stranded),
             ("an own group woke from memory", self.woken_from_memory),
             ("an own group woke from the store", self.woken_from_store),
             ("an own group ended", self.returned),
@@ -422,6 +431,7 @@ impl Sometimes {
         self.quarantined += more.quarantined;
         self.born += more.born;
         self.rested += more.rested;
+        self.paused_stranded += more.paused_stranded;
         self.woken_from_memory += more.woken_from_memory;
         self.woken_from_store += more.woken_from_store;
         self.returned += more.returned;
@@ -456,6 +466,8 @@ pub struct World {
     history: History,
     faults: FaultCounts,
     walls_right_since_us: u64,
+    /// Until then no network heals.
+    outage_until_us: u64,
     /// Where a replica of a group was made to panic last: at which node, in which life of it.
     panics: BTreeMap<GroupId, (usize, u32)>,
     /// Faults are over: what is left must come to an end.
@@ -496,6 +508,7 @@ impl World {
             history: History::new(),
             faults: FaultCounts::default(),
             walls_right_since_us: 0,
+            outage_until_us: 0,
             panics: BTreeMap::new(),
             healing: false,
             agreement: Agreement::default(),
@@ -516,6 +529,9 @@ impl World {
                     .into_iter()
                     .for_each(|strike| world.plan(FAULTS_FROM_US + strike.after_us, Event::Strike(strike)));
             }
+        }
+        if world.settings.outages {
+            world.plan(FAULTS_FROM_US, Event::Outage);
         }
         world.plan(1_000_000, Event::Move);
         world.plan(1_200_000, Event::Crowd);
@@ -548,6 +564,7 @@ impl World {
             Event::LookedUp { node, life, group } => self.finish_lookup(node, life, group),
             Event::Client { client } => self.wake_client(client),
             Event::Fault => self.strike(),
+            Event::Outage => self.begin_outage(),
             Event::Strike(strike) => self.strike_at(strike),
             Event::CutOff { node } => self.cut_off(node, faults::CUT_LASTS_US),
             Event::Move => self.move_an_object(),

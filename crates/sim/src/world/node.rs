@@ -214,6 +214,7 @@ fn seen_by(host: &Host) -> Sometimes {
         quarantined: counters.quarantined,
         born: counters.own_groups_born,
         rested: counters.rested,
+        paused_stranded: counters.paused_stranded,
         woken_from_memory: counters.woken_from_memory,
         woken_from_store: counters.woken_from_store,
         returned: counters.own_groups_ended,
