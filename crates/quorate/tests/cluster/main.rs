@@ -29,3 +29,4 @@ mod random;
 mod register_changes;
 mod register_load;
 mod registers;
+mod stranded;
