@@ -70,7 +70,10 @@ fn every_planted_bug_is_found_and_none_where_there_is_none() {
     in_protocol::select(None);
     for planted in in_host::Planted::ALL {
         in_host::select(Some(planted));
-        report(Settings::of_seed, format!("{planted:?}"));
+        // Commands that wait for a birth come late, and elsewhere hardly any do.
+        let world =
+            if planted == in_host::Planted::SettledRunsAgain { Settings::of_outside } else { Settings::of_seed };
+        report(world, format!("{planted:?}"));
     }
     for planted in in_host::Planted::IN_CHAIN {
         in_host::select(Some(planted));
