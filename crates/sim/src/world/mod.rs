@@ -212,6 +212,8 @@ impl Settings {
     pub fn of_led(seed: u64) -> Settings {
         let shape = Shape { objects: 6, may_be_registers: true, ..Shape::default() };
         Settings {
+            // As many as without members outside volumes.
+            nodes: *Random::new(seed ^ 0x5EED).pick(&[3, 3, 3, 5]),
             groups: Groups::Volumes,
             moves_mean_ms: Some(60),
             lone_groups: false,
