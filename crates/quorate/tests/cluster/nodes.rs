@@ -263,6 +263,18 @@ impl Cluster {
         self.data().join(format!("node-{}", index + 1))
     }
 
+    /// From its next start on: own groups rest almost at once, and only in the checkpoint store.
+    pub(crate) fn rest_at_once(&self) {
+        for index in 0..self.node_count() {
+            let config = self.node_directory(index).join("node.toml");
+            let text = std::fs::read_to_string(&config).expect("it was written");
+            let is_said = |line: &&str| !line.starts_with("rest_after_ms") && !line.starts_with("resting_bytes");
+            let rest: String = text.lines().filter(is_said).map(|line| format!("{line}\n")).collect();
+            let text = rest.replace("[groups]\n", "[groups]\nrest_after_ms = 200\nresting_bytes = 0\n");
+            std::fs::write(&config, text).expect("written");
+        }
+    }
+
     fn answers(&self, index: usize) -> bool {
         self.try_client(index).is_ok_and(|mut client| redis::cmd("PING").query::<String>(&mut client).is_ok())
     }

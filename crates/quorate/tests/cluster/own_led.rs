@@ -108,23 +108,11 @@ fn positions(client: &mut Connection, key: &str) -> Vec<BTreeMap<String, Value>>
     positions.iter().map(|position| redis::from_redis_value(position.clone()).expect("fields")).collect()
 }
 
-/// What is not used for a moment is in the checkpoint store only.
-fn rest_at_once(cluster: &Cluster) {
-    for index in 0..cluster.node_count() {
-        let config = cluster.node_directory(index).join("node.toml");
-        let text = std::fs::read_to_string(&config).expect("it was written");
-        let is_said = |line: &&str| !line.starts_with("rest_after_ms") && !line.starts_with("resting_bytes");
-        let rest: String = text.lines().filter(is_said).map(|line| format!("{line}\n")).collect();
-        let text = rest.replace("[groups]\n", "[groups]\nrest_after_ms = 200\nresting_bytes = 0\n");
-        std::fs::write(&config, text).expect("written");
-    }
-}
-
 #[test]
 fn every_member_of_a_chain_says_where_it_is_awake_or_at_rest() {
     let mut cluster = started("own-chain-rest", NODES);
     cluster.stop_all();
-    rest_at_once(&cluster);
+    cluster.rest_at_once();
     cluster.up();
     let (mut first, mut second) = (cluster.client(0), cluster.client(1));
     assert_eq!(ask(&mut first, "SET key 1"), Value::Okay);

@@ -61,24 +61,12 @@ fn stranded(client: &mut Connection) -> u64 {
     field.expect("a field").trim().parse().expect("a number")
 }
 
-/// Groups rest almost at once, and only in the checkpoint store.
-fn rest_at_once(cluster: &Cluster) {
-    for index in 0..NODES {
-        let config = cluster.node_directory(index).join("node.toml");
-        let text = std::fs::read_to_string(&config).expect("it was written");
-        let is_said = |line: &&str| !line.starts_with("rest_after_ms") && !line.starts_with("resting_bytes");
-        let rest: String = text.lines().filter(is_said).map(|line| format!("{line}\n")).collect();
-        let text = rest.replace("[groups]\n", "[groups]\nrest_after_ms = 200\nresting_bytes = 0\n");
-        std::fs::write(&config, text).expect("written");
-    }
-}
-
 #[test]
 fn own_groups_without_a_quorum_leave_memory_with_writes_in_flight() {
     let mut random = Random::announced();
     let mut cluster = Cluster::started("stranded", NODES);
     cluster.stop_all();
-    rest_at_once(&cluster);
+    cluster.rest_at_once();
     cluster.up();
     redis::cmd("QUORATE")
         .arg(&["NAMESPACE", "CREATE", "1", "GROUPS", "own"])
