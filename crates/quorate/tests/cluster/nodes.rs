@@ -6,6 +6,7 @@ use std::io::{Write, stderr};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -321,12 +322,14 @@ impl Drop for Cluster {
 }
 
 impl Ports {
-    /// Ports that nobody uses now, below those that the system gives to clients.
+    /// Ports that nobody uses now, below those that the system gives to clients. A block of them is given once only: whoever
+    /// was given one may not listen yet.
     pub(crate) fn free(node_count: u16) -> Ports {
-        const BLOCK: u16 = 8;
-        let first = std::process::id() as u16;
-        for number in 0..BLOCKS {
-            let block = first.wrapping_add(number) % BLOCKS * BLOCK;
+        const BLOCK: u16 = 32;
+        static GIVEN: AtomicU16 = AtomicU16::new(0);
+        let first = std::process::id() as u16 % BLOCKS;
+        for _ in 0..BLOCKS {
+            let block = (first + GIVEN.fetch_add(1, Ordering::Relaxed) % BLOCKS) % BLOCKS * BLOCK;
             // Peers are 10,000 above clients.
             let ports = Ports { client: 11_000 + block, admin: 29_000 + block };
             let starts = [ports.client, ports.client + 10_000, ports.admin];
@@ -340,7 +343,7 @@ impl Ports {
 }
 
 /// How many blocks of ports there are to choose from.
-const BLOCKS: u16 = 450;
+const BLOCKS: u16 = 110;
 
 pub(crate) fn connect(address: (&str, u16)) -> RedisResult<Connection> {
     let client = redis::Client::open(address)?;
