@@ -14,6 +14,8 @@ use crate::output::{complain, fields, say};
 
 /// Names in one command; a file may have any number.
 const NAMES_PER_COMMAND: usize = 10_000;
+/// How the answer begins for a name that nothing was done about.
+const TRY_AGAIN: &str = "TRYAGAIN";
 
 /// The node that is asked, and where the keys are.
 #[derive(Debug, Args)]
@@ -48,13 +50,8 @@ impl Keys {
         let keys = self.all()?;
         let mut tally = Tally { of: keys.len(), shows_progress: std::io::stderr().is_terminal(), ..Tally::default() };
         for names in keys.chunks(NAMES_PER_COMMAND) {
-            let answer = client.ask(&request(action, names, tail))?;
-            let Value::Array(answers) = answer else {
-                return Err(Failure(format!("QUORATE {} was answered with {answer:?}", action.join(" "))));
-            };
-            for (name, answer) in names.iter().zip(&answers) {
-                tally.take(name, answer);
-            }
+            let answers = ask_for(client, action, names, tail)?;
+            names.iter().zip(&answers).for_each(|(name, answer)| tally.take(name, answer));
         }
         Ok(tally.finish())
     }
@@ -70,6 +67,31 @@ impl Keys {
         keys.retain(|key| !key.is_empty());
         Ok(keys)
     }
+}
+
+/// Asks for some keys in one command, and again for those that the nodes had no room for, as long as they take others: an answer
+/// for each.
+pub(crate) fn ask_for(
+    client: &mut Client,
+    action: &[&str],
+    names: &[String],
+    tail: &[String],
+) -> Result<Vec<Value>, Failure> {
+    let mut answers = vec![Value::Null; names.len()];
+    let mut left: Vec<usize> = (0..names.len()).collect();
+    while !left.is_empty() {
+        let asked: Vec<String> = left.iter().map(|&at| names[at].clone()).collect();
+        let told = match client.ask(&request(action, &asked, tail))? {
+            Value::Array(told) if told.len() == asked.len() => told,
+            answer => return Err(Failure(format!("QUORATE {} was answered with {answer:?}", action.join(" ")))),
+        };
+        left.iter().zip(told).for_each(|(&at, answer)| answers[at] = answer);
+        left.retain(|&at| matches!(&answers[at], Value::Error(line) if line.starts_with(TRY_AGAIN)));
+        if left.len() == asked.len() {
+            break;
+        }
+    }
+    Ok(answers)
 }
 
 pub(crate) fn request(action: &[&str], names: &[String], tail: &[String]) -> Vec<String> {
