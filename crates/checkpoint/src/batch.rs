@@ -23,6 +23,13 @@ pub(crate) struct GroupChanges {
     pub(crate) objects: BTreeMap<Vec<u8>, Change>,
 }
 
+impl GroupChanges {
+    /// Nothing of the group is left.
+    pub(crate) fn is_deletion(&self) -> bool {
+        self.cleared && self.meta == Some(None) && self.objects.values().all(Option::is_none)
+    }
+}
+
 impl Batch {
     pub fn new() -> Batch {
         Batch::default()

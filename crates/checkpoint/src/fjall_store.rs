@@ -154,6 +154,16 @@ impl FjallStore {
         Ok(())
     }
 
+    /// Deletes groups that follow one another: one search for all of them, and no marks for what was not there.
+    fn delete_groups(&self, batch: &mut fjall::OwnedWriteBatch, first: u64, last: u64) -> Result<(), StoreError> {
+        let end = last.checked_add(1).map_or(vec![OF_GROUP + 1], first_key);
+        for entry in self.records.range(first_key(first)..end) {
+            let key = entry.key().map_err(|error| self.error(error))?;
+            batch.remove(&self.records, key);
+        }
+        Ok(())
+    }
+
     /// Adds a group's changes. The library must not meet one key twice in a batch: what is cleared and put again is
     /// only put.
     fn add_group(
@@ -194,8 +204,15 @@ impl FjallStore {
 impl Store for FjallStore {
     fn apply(&mut self, changes: Batch) -> Result<(), StoreError> {
         self.commit(|batch| {
+            let mut deleted = Vec::new();
             for (group, changes) in changes.groups {
-                self.add_group(batch, group, changes)?;
+                match changes.is_deletion() {
+                    true => deleted.push(group),
+                    false => self.add_group(batch, group, changes)?,
+                }
+            }
+            for run in deleted.chunk_by(|group, next| group + 1 == *next) {
+                self.delete_groups(batch, run[0], run[run.len() - 1])?;
             }
             for (name, change) in changes.node {
                 self.add(batch, node_key(&name), change);

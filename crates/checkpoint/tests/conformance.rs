@@ -56,6 +56,7 @@ fn pair(name: &[u8], value: &[u8]) -> (Vec<u8>, Vec<u8>) {
 fn conform<S: Store>(mut store: S, reopen: impl Fn(S) -> S) {
     store = records_are_found(store, &reopen);
     store = the_last_change_counts(store, &reopen);
+    store = those_that_go_leave_their_neighbours(store, &reopen);
     store = limits_are_reached(store, &reopen);
     store = groups_are_told_apart(store, &reopen);
     agrees_with_a_map(store, &reopen);
@@ -113,6 +114,27 @@ fn the_last_change_counts<S: Store>(mut store: S, reopen: &impl Fn(S) -> S) -> S
     batch.delete_group(1);
     store.apply(batch).unwrap();
     assert_eq!(objects(&store, 1), []);
+    store
+}
+
+fn those_that_go_leave_their_neighbours<S: Store>(mut store: S, reopen: &impl Fn(S) -> S) -> S {
+    let mut batch = Batch::new();
+    for group in 10..17 {
+        batch.put_meta(group, vec![group as u8]);
+        batch.put_object(group, b"name", b"value".to_vec());
+    }
+    store.apply(batch).unwrap();
+    let mut batch = Batch::new();
+    [11, 12, 13, 16, 17].iter().for_each(|&group| batch.delete_group(group));
+    batch.put_object(14, b"other", b"value".to_vec());
+    store.apply(batch).unwrap();
+    store = reopen(store);
+    assert_eq!(groups(&store), [10, 14, 15].map(|group| (group, vec![group as u8])));
+    assert_eq!((10..18).map(|group| objects(&store, group).len()).collect::<Vec<_>>(), [1, 0, 0, 0, 2, 1, 0, 0]);
+    let mut batch = Batch::new();
+    (10..18).for_each(|group| batch.delete_group(group));
+    store.apply(batch).unwrap();
+    assert_eq!(groups(&store), []);
     store
 }
 
