@@ -117,6 +117,8 @@ pub enum Message<'a> {
         volume: GroupId,
         numbers: Vec<u64>,
     },
+    /// The sender's checkpoint store takes own groups more slowly than they are born.
+    StoreBehind,
     /// To whoever coordinates the parent of chains: may I answer reads of these groups, at these epochs, for a while?
     /// `extended` are those of which the sender is the tail, and the joining node holds everything.
     TermQuestion {
@@ -272,6 +274,7 @@ mod kind {
     pub(super) const DIGEST: u8 = 25;
     pub(super) const BIRTHS: u8 = 26;
     pub(super) const BORN: u8 = 27;
+    pub(super) const STORE_BEHIND: u8 = 28;
 }
 
 /// Why bytes are not a frame. The link they came by is of no use any more.
@@ -476,6 +479,7 @@ impl Message<'_> {
                 put_numbers([volume.0].iter().chain(numbers).copied(), out);
                 kind::BORN
             }
+            Message::StoreBehind => kind::STORE_BEHIND,
             Message::Drain { group, epoch } => {
                 head(group, epoch, out);
                 kind::DRAIN
@@ -649,6 +653,7 @@ fn decode_body(kind: u8, body: &[u8]) -> Result<Option<Message<'_>>, Malformed> 
         }
         kind::BIRTHS => Message::Births { volume: GroupId(r.u64()?), numbers: take_numbers(r)? },
         kind::BORN => Message::Born { volume: GroupId(r.u64()?), numbers: take_numbers(r)? },
+        kind::STORE_BEHIND => Message::StoreBehind,
         kind::VIEW_ANSWER => Message::ViewAnswer { nonce: r.u64()?, views: take_views(r)? },
         kind::DIGEST => Message::Digest(DigestMessage::decode(r)?),
         kind::STATUS_QUESTION => Message::StatusQuestion { nonce: r.u64()? },

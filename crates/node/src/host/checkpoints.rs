@@ -27,13 +27,16 @@ const META_VERSION_CHAIN: u8 = 9;
 const META_VERSION_REGISTER: u8 = 10;
 /// The name under which the root's state is stored as if it were an object.
 const ROOT_OBJECT: &[u8] = b"root";
-/// Batches under way at once: one that is being stored, and one that is next. With more, each would be smaller, and what it
-/// releases be released later.
+/// Batches under way at once: one that is being stored, and one that is next. What comes meanwhile shares the one behind them:
+/// with more under way each would be smaller, and what it releases be released later.
 const UNDER_WAY_MAX: usize = 2;
 /// Checkpoints share a batch until it is this large, but for the last of them.
 const BATCH_BYTES: usize = 1 << 20;
 /// Checkpoints begun in a turn.
 const PER_TURN: usize = 512;
+
+/// Own groups that begin in a volume between two checkpoints of it.
+const BIRTHS_MAX: u32 = 512;
 
 /// What to do once a batch is stored.
 pub(super) enum Stored {
@@ -51,6 +54,14 @@ pub(super) enum Stored {
     Snapshots(Vec<Installing>),
 }
 
+/// Checkpoints that are not handed over yet.
+#[derive(Default)]
+struct Filling {
+    batch: Batch,
+    checkpointed: Vec<Checkpointed>,
+    forgotten: Vec<GroupId>,
+}
+
 /// What a checkpoint covers.
 pub(super) struct Checkpointed {
     index: u32,
@@ -63,15 +74,36 @@ pub(super) struct Checkpointed {
 pub(super) struct Storing {
     number_next: u64,
     under_way: std::collections::VecDeque<(u64, Stored)>,
+    filling: Filling,
     /// Own groups that ended, and that the checkpoint of their volume remembers as ended.
     pub(super) forgettable: Vec<GroupId>,
     /// Snapshots that came while others were being stored: thousands of small ones share a few batches.
     snapshots: (Batch, Vec<Installing>),
 }
 
+impl Storing {
+    /// Own groups that ended, and that no batch on its way forgets.
+    pub(super) fn to_forget(&self) -> usize {
+        self.forgettable.len() + self.filling.forgotten.len()
+    }
+}
+
 impl Host {
-    /// Hands a batch to the environment.
+    /// Hands a batch to the environment, behind what was made before it.
     pub(super) fn store(&mut self, batch: Batch, then: Stored) {
+        self.store_checkpoints();
+        self.hand_over(batch, then);
+    }
+
+    /// Hands over the checkpoints that were made since the last time.
+    fn store_checkpoints(&mut self) {
+        let Filling { batch, checkpointed, forgotten } = std::mem::take(&mut self.storing.filling);
+        if !batch.is_empty() {
+            self.hand_over(batch, Stored::Checkpoints { checkpointed, forgotten });
+        }
+    }
+
+    fn hand_over(&mut self, batch: Batch, then: Stored) {
         let number = self.storing.number_next;
         self.storing.number_next += 1;
         self.storing.under_way.push_back((number, then));
@@ -82,6 +114,7 @@ impl Host {
     pub fn stored(&mut self, number: u64) {
         let Some((expected, then)) = self.storing.under_way.pop_front() else { return };
         assert_eq!(expected, number, "batches are stored in order");
+        self.note_stored();
         match then {
             Stored::Directory { births, dropped } => {
                 dropped.iter().for_each(|group| self.wal.forget(group.0));
@@ -130,27 +163,35 @@ impl Host {
         let snapshots = &self.storing.snapshots.1;
         let is_coming = |group: &GroupId| snapshots.iter().any(|snapshot| snapshot.group() == *group);
         let forgettable = std::mem::take(&mut self.storing.forgettable);
-        let (later, mut forgettable): (Vec<_>, Vec<_>) = forgettable.into_iter().partition(is_coming);
-        while (left > 0 || !forgettable.is_empty()) && self.storing.under_way.len() < UNDER_WAY_MAX {
-            let (mut batch, mut checkpointed) = (Batch::new(), Vec::new());
-            while left > 0 && batch.bytes() < BATCH_BYTES {
-                left -= 1;
-                let Some(index) = self.checkpoint_wanted.pop_front() else { break };
-                let is_under_way = self.groups.get(index as usize).is_some_and(|group| group.checkpoint.under_way);
-                if is_under_way || !self.may_replace_checkpoint(index) {
-                    self.checkpoint_wanted.push_back(index);
-                } else if let Some((changes, covered)) = self.make_checkpoint(index) {
-                    batch.append(changes);
-                    checkpointed.push(covered);
-                }
-            }
-            let forgotten = std::mem::take(&mut forgettable);
-            forgotten.iter().for_each(|group| batch.delete_group(group.0));
-            if !batch.is_empty() {
-                self.store(batch, Stored::Checkpoints { checkpointed, forgotten });
+        let (later, forgettable): (Vec<_>, Vec<_>) = forgettable.into_iter().partition(is_coming);
+        while left > 0 && self.storing.filling.batch.bytes() < BATCH_BYTES {
+            left -= 1;
+            let Some(index) = self.checkpoint_wanted.pop_front() else { break };
+            let is_under_way = self.groups.get(index as usize).is_some_and(|group| group.checkpoint.under_way);
+            if is_under_way || !self.may_replace_checkpoint(index) {
+                self.checkpoint_wanted.push_back(index);
+            } else if let Some((changes, covered)) = self.make_checkpoint(index) {
+                self.storing.filling.batch.append(changes);
+                self.storing.filling.checkpointed.push(covered);
             }
         }
-        self.storing.forgettable.extend(later.into_iter().chain(forgettable));
+        let filling = &mut self.storing.filling;
+        forgettable.iter().for_each(|group| filling.batch.delete_group(group.0));
+        filling.forgotten.extend(forgettable);
+        if self.storing.under_way.len() < UNDER_WAY_MAX {
+            self.store_checkpoints();
+        }
+        self.storing.forgettable.extend(later);
+    }
+
+    /// A volume that has many new own groups is checkpointed before the log asks for that. What the volumes have to say of a
+    /// million groups would else be stored all at once, and the groups themselves wait for it.
+    pub(super) fn note_births(&mut self, volume: u32, births: usize) {
+        let checkpoint = &mut self.groups[volume as usize].checkpoint;
+        checkpoint.births = checkpoint.births.saturating_add(births as u32);
+        if checkpoint.births >= BIRTHS_MAX && !std::mem::replace(&mut checkpoint.urgent, true) {
+            self.checkpoint_wanted.push_front(volume);
+        }
     }
 
     pub(super) fn want_checkpoint_now(&mut self, index: u32) {
@@ -227,6 +268,7 @@ impl Host {
         let next_slot = group.replica.next_slot();
         group.checkpoint.next_slot = next_slot;
         group.checkpoint.bytes = 0;
+        group.checkpoint.births = 0;
         Some((batch, Checkpointed { index, group: id, next_slot, appended }))
     }
 }

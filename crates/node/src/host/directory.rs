@@ -19,7 +19,7 @@ use crate::record::GroupRecord;
 use crate::replica::{AnyReplica, Protocol};
 use crate::root::{Namespace, ROOT, Reads, RootCommand, RootState, Settings, root_members};
 
-use crate::volume::{own_group, volume_of};
+use crate::volume::volume_of;
 
 /// The name of the node record that keeps the directory over a restart.
 pub(super) const RECORD: &str = "directory";
@@ -319,15 +319,7 @@ impl Host {
         self.successions.forget_dropped(&state, &mut batch);
         let mut dropped = Vec::new();
         for volume in gone {
-            // An own group lives as its volume says, and ends with it, wherever it is.
-            for number in self.numbers_here(volume) {
-                let own = own_group(volume, number);
-                self.remove_own(own);
-                self.forget_dropped(own, &mut batch);
-                dropped.push(own);
-            }
-            self.forget_led_by(volume);
-            self.forget_outside(volume);
+            self.orphan(volume);
             dropped.extend(self.drop_group(volume, &mut batch));
             dropped.push(volume);
         }

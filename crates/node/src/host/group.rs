@@ -123,6 +123,8 @@ pub(super) struct CheckpointState {
     pub(super) covered_below: Lsn,
     /// Bytes of records since.
     pub(super) bytes: u64,
+    /// Own groups that have begun since.
+    pub(super) births: u32,
     pub(super) under_way: bool,
     /// The store holds another state than the changes are counted from: the next one stores everything.
     pub(super) whole: bool,

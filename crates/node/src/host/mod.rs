@@ -17,6 +17,7 @@
 mod admin;
 mod at_once;
 mod batches;
+mod behind;
 mod chains;
 pub(crate) mod checkpoints;
 mod counters;
@@ -30,6 +31,7 @@ mod held;
 mod led;
 mod losses;
 mod open;
+mod orphans;
 mod outside;
 mod own;
 mod own_registers;
@@ -273,6 +275,7 @@ pub struct Host {
     out_of_memory: bool,
     batches: Vec<(u64, Batch)>,
     storing: checkpoints::Storing,
+    behind: behind::Behind,
     checkpoint_wanted: VecDeque<u32>,
     unstored: VecDeque<unstored::Unstored>,
     /// Panics in groups that nobody has been told of yet.
@@ -358,6 +361,7 @@ impl Host {
         self.serve_catch_ups(storage);
         self.relieve_log(storage);
         self.rest_some();
+        self.end_orphans();
         self.start_checkpoints();
     }
 
@@ -372,7 +376,7 @@ impl Host {
     /// When the next turn is due even if nothing arrives.
     pub fn next_turn_at(&self) -> Instant {
         let overdue_at = self.clients.give_up_at().unwrap_or(Instant::MAX);
-        let idle = self.sweeps.is_empty() && self.catch_ups.is_empty();
+        let idle = self.sweeps.is_empty() && self.catch_ups.is_empty() && !self.may_end_orphans();
         let busy_at = if idle { Instant::MAX } else { self.clock.now() };
         self.timers.next_at().unwrap_or(Instant::MAX).min(overdue_at).min(busy_at)
     }
@@ -489,6 +493,7 @@ impl Host {
             Message::StopGroup { group, epoch, insist } => self.handle_stop_group(group, epoch, insist),
             Message::Births { volume, numbers } => self.handle_births(from, volume, &numbers),
             Message::Born { volume, numbers } => self.handle_born(from, volume, &numbers),
+            Message::StoreBehind => self.handle_store_behind(from),
             Message::TermQuestion { parent, asked_at, confirm, extended, absent } => {
                 self.note_absent(from, parent, &absent);
                 self.handle_term_question(from, parent, asked_at, &confirm, &extended)

@@ -194,6 +194,7 @@ impl Host {
             out_of_memory: false,
             batches: Vec::new(),
             storing: super::checkpoints::Storing::default(),
+            behind: super::behind::Behind::default(),
             checkpoint_wanted: VecDeque::new(),
             unstored: VecDeque::new(),
             faults: Vec::new(),

@@ -193,18 +193,19 @@ impl Host {
         let from = self.own.outside.walked_to;
         match self.next_outside(from) {
             Some(volume) => {
+                let range = own_groups_of(volume);
+                // Of a namespace that was dropped before this node was started, nobody tells.
+                if self.directory.state().is_some_and(|state| state.has_dropped(volume)) {
+                    self.own.outside.walked_to = GroupId(range.end().0 + 1);
+                    self.orphan(volume);
+                    return true;
+                }
                 let mut groups = self.here.all.iter();
                 groups.advance_to(own_group(volume, 0).0.max(from.0));
-                let range = own_groups_of(volume);
                 let some: Vec<GroupId> =
                     groups.map(GroupId).take_while(|group| range.contains(group)).take(ASKED_MAX).collect();
                 self.own.outside.walked_to = GroupId(some.last().map_or(range.end().0, |group| group.0) + 1);
-                // Of a namespace that was dropped before this node was started, nobody tells.
-                if self.directory.state().is_some_and(|state| state.has_dropped(volume)) {
-                    some.into_iter().for_each(|group| self.end_outside(group));
-                } else {
-                    self.own.outside.wanted.extend(some);
-                }
+                self.own.outside.wanted.extend(some);
                 true
             }
             None => {

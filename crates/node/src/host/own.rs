@@ -13,6 +13,7 @@ use roaring::RoaringTreemap;
 
 use super::group::{Group, GroupState, Own};
 use super::led::{Led, parent_of};
+use super::orphans::Orphans;
 use super::outside::Outside;
 use super::transfer::{decode_snapshot, encode_snapshot};
 use super::{Host, Timer};
@@ -65,6 +66,7 @@ pub(super) struct OwnGroups {
     /// What this node was a member of and is not any more, until it is forgotten: only then it may become one again.
     pub(super) leaving: BTreeSet<GroupId>,
     pub(super) outside: Outside,
+    pub(super) orphans: Orphans,
 }
 
 /// What a replica of an own group takes from its volume.
@@ -129,6 +131,7 @@ impl Host {
             self.note_led(id, &birth.name, &birth.record);
             self.bear_own(volume, birth, true);
         }
+        self.note_births(volume, changes.births.len());
         for (name, record) in changes.changed {
             self.follow_led(volume, &name, record);
         }
@@ -418,7 +421,7 @@ impl Host {
         let mut starting: BTreeMap<u64, Frozen> =
             children.starting_by_number().map(|(number, starting)| (number, starting.state())).collect();
         let ended_before = Slot(next_slot.0.saturating_sub(1));
-        for number in self.numbers_here(id) {
+        for number in self.numbers_here(id).collect::<Vec<_>>() {
             if number <= last_number && !numbers.contains(number) {
                 self.bury(volume, ended_before, own_group(id, number));
             }

@@ -95,6 +95,9 @@ impl Host {
             Access::Write if self.is_too_large_now(index, &envelope) => {
                 self.bounce(from, start, number, Bounce::OutOfMemory);
             }
+            Access::Write if self.is_too_early_for_births(index, &envelope) => {
+                self.bounce(from, start, number, Bounce::Overloaded);
+            }
             Access::Write => self.gather(index, bytes),
             Access::ReadLease | Access::ReadQuorum => {
                 let read = Read {

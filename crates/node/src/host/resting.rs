@@ -19,6 +19,7 @@ use roaring::RoaringTreemap;
 
 use super::checkpoints::name_of;
 use super::group::{CheckpointState, Group, Own};
+use super::led::own_groups_of;
 use super::losses::Losses;
 use super::quarantine::isolate;
 use super::stranded::is_accepted_at;
@@ -27,7 +28,7 @@ use crate::hash::FixedState;
 use crate::planted::{self, Planted};
 use crate::replica::{AnyRecord, AnyReplica, Position};
 use crate::rest::{Kin, Rest, RestOf, Resting, StoredHead, glance};
-use crate::volume::{own_group, volume_of};
+use crate::volume::volume_of;
 
 /// Groups looked at for coming to rest in one turn ...
 const PER_TURN: usize = 512;
@@ -350,6 +351,11 @@ impl Host {
         if is_in_use { (PER_TURN_IN_USE + came).min(PER_TURN) } else { PER_TURN }
     }
 
+    /// Groups that were born a moment ago and have not been looked at yet.
+    pub(super) fn newborn_count(&self) -> usize {
+        self.here.newborn.len()
+    }
+
     pub(super) fn rest_timer_fired(&mut self) {
         self.here.is_timer_set = false;
     }
@@ -511,12 +517,11 @@ impl Host {
     }
 
     /// The numbers of a volume's own groups that are here.
-    pub(super) fn numbers_here(&self, volume: GroupId) -> Vec<u64> {
-        let (first, end) = (own_group(volume, 0).0, own_group(GroupId(volume.0 + 1), 0).0);
-        let number = |group: u64| volume_of(GroupId(group)).map_or(0, |(_, number)| number);
+    pub(super) fn numbers_here(&self, volume: GroupId) -> impl Iterator<Item = u64> {
+        let range = own_groups_of(volume);
         let mut groups = self.here.all.iter();
-        groups.advance_to(first);
-        groups.take_while(|group| *group < end).map(number).collect()
+        groups.advance_to(range.start().0);
+        groups.map(GroupId).take_while(move |group| range.contains(group)).filter_map(|group| Some(volume_of(group)?.1))
     }
 
     /// When something expires in a group that is not awake.

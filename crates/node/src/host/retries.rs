@@ -8,7 +8,7 @@ use crate::entry::Operation;
 /// An operation that came back is sent again after this, and a little at random.
 pub(super) const RETRY_US: u64 = 10_000;
 /// ... and after twice as long each time, up to 2 to this power times as long.
-const RETRY_DOUBLINGS_MAX: u32 = 4;
+const RETRY_DOUBLINGS_MAX: u32 = 3;
 /// An operation of which nothing is heard is sent again after this.
 const RESEND_US: u64 = 1_000_000;
 

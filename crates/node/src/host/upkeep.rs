@@ -94,6 +94,7 @@ impl Host {
         if self.is_clock_off() {
             self.hand_over_all();
         }
+        self.tell_behind();
         self.tend_chains();
         self.tend_registers();
         self.tend_successions();

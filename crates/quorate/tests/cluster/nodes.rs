@@ -266,13 +266,18 @@ impl Cluster {
 
     /// From its next start on: own groups rest almost at once, and only in the checkpoint store.
     pub(crate) fn rest_at_once(&self) {
+        self.set_groups(&[("rest_after_ms", 200), ("resting_bytes", 0)]);
+    }
+
+    /// From its next start on: these keys of the nodes' section `groups` have these values.
+    pub(crate) fn set_groups(&self, values: &[(&str, u64)]) {
         for index in 0..self.node_count() {
             let config = self.node_directory(index).join("node.toml");
             let text = std::fs::read_to_string(&config).expect("it was written");
-            let is_said = |line: &&str| !line.starts_with("rest_after_ms") && !line.starts_with("resting_bytes");
-            let rest: String = text.lines().filter(is_said).map(|line| format!("{line}\n")).collect();
-            let text = rest.replace("[groups]\n", "[groups]\nrest_after_ms = 200\nresting_bytes = 0\n");
-            std::fs::write(&config, text).expect("written");
+            let is_kept = |line: &&str| !values.iter().any(|(key, _)| line.starts_with(&format!("{key} = ")));
+            let kept: String = text.lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
+            let said: String = values.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+            std::fs::write(&config, kept.replace("[groups]\n", &format!("[groups]\n{said}"))).expect("written");
         }
     }
 

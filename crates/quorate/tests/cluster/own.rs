@@ -176,6 +176,33 @@ fn every_key_of_a_namespace_can_have_a_group_of_its_own() {
 }
 
 #[test]
+fn a_dropped_namespace_takes_its_groups_along_even_if_all_nodes_die_meanwhile() {
+    let mut cluster = Cluster::started("own-dropped", 3);
+    cluster.stop_all();
+    // Few may wait for the checkpoint store: most births are put off until it has those before them.
+    cluster.set_groups(&[("rest_after_ms", 200), ("resting_bytes", 0), ("awake_max", 1_000)]);
+    cluster.up();
+    let names = names("k");
+    for is_cut_short in [false, true] {
+        let mut client = cluster.client(0);
+        let namespace = |client: &mut Connection, words: &[&str]| {
+            redis::cmd("QUORATE").arg("NAMESPACE").arg(words).exec(client).expect("changed");
+        };
+        namespace(&mut client, &["CREATE", "1", "GROUPS", "own"]);
+        redis::cmd("SELECT").arg(1).exec(&mut client).expect("there");
+        assert!(redis::cmd("GET").arg(&names[0]).query::<Value>(&mut client) == Ok(Value::Nil), "of the one before");
+        assert_eq!(incr_all(&mut client, &names), vec![1; KEYS]);
+        namespace(&mut client, &["DROP", "1"]);
+        if is_cut_short {
+            (0..3).for_each(|node| cluster.kill(node));
+            cluster.start_all_by_hand();
+        }
+        until("no group is left", || cluster.status().nodes.iter().all(|node| groups_at(node) == Some(0)));
+    }
+    cluster.stop_all();
+}
+
+#[test]
 fn who_was_told_that_an_object_is_gone_finds_its_name_in_no_listing() {
     let mut cluster = Cluster::started("own-gone", 3);
     let mut client = cluster.client(0);

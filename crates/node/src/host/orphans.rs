@@ -1,0 +1,61 @@
+//! Own groups whose volume went with its namespace. They end after it, some in each turn and no faster than the checkpoint
+//! store forgets them: a million that go keep nobody waiting. No client finds them meanwhile, for whoever looks for an object
+//! begins with its namespace.
+
+use std::collections::VecDeque;
+
+use quorate_protocol::GroupId;
+
+use super::Host;
+use super::led::own_groups_of;
+use crate::volume::own_group;
+
+const ENDED_PER_TURN: usize = 512;
+/// With so many that are yet to be forgotten, no more end.
+const FORGETTABLE_MAX: usize = 4_096;
+
+#[derive(Default)]
+pub(super) struct Orphans {
+    /// Volumes that are gone, and may have own groups here.
+    volumes: VecDeque<GroupId>,
+}
+
+impl Host {
+    /// The volume is gone for good.
+    pub(super) fn orphan(&mut self, volume: GroupId) {
+        // These may be in use without anybody's asking.
+        let led: Vec<GroupId> = self.own.led.range(own_groups_of(volume)).map(|(group, _)| *group).collect();
+        led.into_iter().for_each(|group| self.end_orphan(group));
+        self.forget_led_by(volume);
+        self.forget_outside(volume);
+        if !self.own.orphans.volumes.contains(&volume) {
+            self.own.orphans.volumes.push_back(volume);
+        }
+    }
+
+    pub(super) fn end_orphans(&mut self) {
+        let mut left = ENDED_PER_TURN;
+        while self.may_end_orphans()
+            && left > 0
+            && let Some(&volume) = self.own.orphans.volumes.front()
+        {
+            let numbers: Vec<u64> = self.numbers_here(volume).take(left).collect();
+            if numbers.is_empty() {
+                self.own.orphans.volumes.pop_front();
+            }
+            left -= numbers.len();
+            numbers.into_iter().for_each(|number| self.end_orphan(own_group(volume, number)));
+        }
+    }
+
+    /// Whether there are some that may end now.
+    pub(super) fn may_end_orphans(&self) -> bool {
+        !self.own.orphans.volumes.is_empty() && self.storing.to_forget() < FORGETTABLE_MAX
+    }
+
+    fn end_orphan(&mut self, group: GroupId) {
+        if self.end_own(group) {
+            self.storing.forgettable.push(group);
+        }
+    }
+}
