@@ -95,12 +95,15 @@ impl Planted {
     /// In registers whose members decide.
     pub const IN_SUCCESSION: [Planted; 2] = [Planted::MemberLeavesEarly, Planted::MemberBornAgain];
 
-    /// In own groups with members that have no replica of the volume.
-    pub const IN_OUTSIDE: [Planted; 2] = [Planted::CompletedWithoutOutside, Planted::OutsideBornAgain];
+    /// In own groups with members that have no replica of the volume, and so of commands that wait for a birth.
+    pub const IN_OUTSIDE: [Planted; 3] =
+        [Planted::CompletedWithoutOutside, Planted::OutsideBornAgain, Planted::SettledRunsAgain];
 
-    pub const ALL: [Planted; 17] = [
+    /// In replicas that were given up.
+    pub const IN_QUARANTINE: [Planted; 1] = [Planted::QuarantinedPinsLog];
+
+    pub const ALL: [Planted; 15] = [
         Planted::SessionForgotten,
-        Planted::SettledRunsAgain,
         Planted::PipelineOrderIgnored,
         Planted::DurableSentAtOnce,
         Planted::CheckpointAhead,
@@ -108,7 +111,6 @@ impl Planted {
         Planted::SnapshotWithoutResults,
         Planted::EveryClockTrusted,
         Planted::CarriedRecordDropped,
-        Planted::QuarantinedPinsLog,
         Planted::PromoteLosesResults,
         Planted::BornTooEarly,
         Planted::ReturnLosesResults,

@@ -69,7 +69,7 @@ impl World {
         if self.healing {
             return;
         }
-        if self.random.chance(50) && !self.settings.lone_groups {
+        if self.random.chance(self.settings.panics) && !self.settings.lone_groups {
             let node = self.pick_node();
             self.plan_panic(node);
         }

@@ -83,6 +83,8 @@ pub struct Settings {
     pub outages: bool,
     /// How often, in a thousand, a node is cut off from the others just when the members of a chain change.
     pub cuts_at_changes: u64,
+    /// How often, in a thousand, a replica panics when something goes wrong.
+    pub panics: u64,
     /// What goes wrong, in place of whatever the seed stands for.
     pub strikes: Option<Vec<Strike>>,
 }
@@ -125,6 +127,7 @@ impl Settings {
             crowd: if seed % 16 == 5 { 2_000 } else { 0 },
             outages: moves_mean_ms.is_some() && Random::new(seed ^ 0x0A7).chance(400),
             cuts_at_changes: 0,
+            panics: 50,
             strikes: None,
         }
     }
@@ -205,6 +208,25 @@ impl Settings {
             authority: Authority::Members,
             moves_mean_ms: Some(*random.pick(&[150, 500, 2_000])),
             ..Settings::of_registers(seed)
+        }
+    }
+
+    /// As [`Settings::of_seed`], with a group that has lost a replica to a panic most of the time.
+    pub fn of_panics(seed: u64) -> Settings {
+        Settings {
+            nodes: 3,
+            replicas: 3,
+            groups: Groups::Volumes,
+            moves_mean_ms: None,
+            lone_groups: false,
+            outside_groups: false,
+            led_groups: false,
+            crowd: 0,
+            outages: false,
+            clients: CLIENTS,
+            shape: Shape::default(),
+            panics: 700,
+            ..Settings::of_seed(seed)
         }
     }
 
