@@ -35,7 +35,8 @@ Rows:
   record    of those, what the volume keeps of the group: seen at nodes that are members of the volume alone
   idle      processor time of each node while nobody asks for anything, before and with the groups
   busy      writes to one group, alone and beside all others
-  active    writes to all groups in turn, against as many objects in one volume and in 64
+  active    writes to all groups in turn, against as many objects in one volume and in 64; with the processor time of what
+            they leave to be done, for which each waits
   paused    each group asked once after a rest: one request at a time for some, then all. Which of them were in the
             checkpoint store only is told, and decided by groups.resting_bytes of the nodes' configuration";
 
@@ -348,7 +349,7 @@ impl Bench<'_> {
         let contender = |(name, place): (&str, Place)| {
             let (load, mut key) = (self.load(Operation::Set, place), 0);
             let measure = move || -> Result<Measured, Failure> {
-                let measured = self.cluster.run(&load.in_turn(key))?;
+                let measured = self.cluster.run_to_the_end(&load.in_turn(key))?;
                 key = measured.key_next;
                 Ok(measured)
             };
