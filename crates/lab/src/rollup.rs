@@ -183,7 +183,7 @@ impl World {
                 }
                 Effect::Answered(answer) => self.answers.push(answer),
                 // Nothing crashes here, and nothing is lost.
-                Effect::Persist(_) | Effect::WakeAt(_) => {}
+                Effect::Persist(_) => {}
                 effect => unreachable!("registers have no {effect:?}"),
             }
         }

@@ -36,6 +36,7 @@ mod seen;
 pub mod status;
 mod timers;
 pub mod volume;
+mod wakings;
 
 pub use admin_reply::AdminReply;
 pub use clock::Moment;

@@ -457,6 +457,14 @@ impl AnyReplica {
         }
     }
 
+    pub fn wake_at(&self) -> Option<Instant> {
+        match self {
+            AnyReplica::Paxos(replica) => replica.wake_at(),
+            AnyReplica::Chain(replica) => replica.wake_at(),
+            AnyReplica::Register(replica) => replica.core().wake_at(),
+        }
+    }
+
     /// Panics, naming the values, if an invariant is broken.
     pub(crate) fn check(&self) {
         match self {

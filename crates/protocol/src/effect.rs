@@ -27,6 +27,8 @@ pub trait Replica: Sized {
     /// Takes back a record, in the order in which they were persisted. Any prefix of them is a valid past.
     fn restore(&mut self, record: Self::Record);
     fn step(&mut self, cx: &mut Cx<'_>, event: Event<Self::Message, Self::Request>, out: &mut Effects<Self>);
+    /// When it wants to be woken, as things are after the last step. What it wanted before does not count any more.
+    fn wake_at(&self) -> Option<Instant>;
     /// Panics, naming the values, if an invariant is broken.
     fn check(&self);
 }
@@ -60,7 +62,7 @@ pub enum Event<M, Q = Infallible> {
     /// This member's node says that its replica neither votes nor serves any more, until the node starts anew: in this
     /// group it counts as suspected, whatever is heard of it elsewhere, and coordinates at no ballot of its own.
     Silenced(NodeId),
-    /// The instant asked for by [`Effect::WakeAt`] has come (or any earlier one: waking is only a hint).
+    /// The instant that [`Replica::wake_at`] told has come (or any earlier one: waking is only a hint).
     Woken,
 }
 
@@ -135,8 +137,6 @@ pub enum Effect<R: Replica> {
         peer: NodeId,
         from: Slot,
     },
-    /// Replaces any earlier wish of this group that is later.
-    WakeAt(Instant),
 }
 
 impl<R: Replica> fmt::Debug for Effect<R> {
@@ -150,7 +150,6 @@ impl<R: Replica> fmt::Debug for Effect<R> {
             Effect::Refused { proposal, why } => write!(f, "refused {proposal:?} {why:?}"),
             Effect::Answered(answer) => write!(f, "answered {answer:?}"),
             Effect::CatchUp { peer, from } => write!(f, "catch up {peer} from {from:?}"),
-            Effect::WakeAt(instant) => write!(f, "wake at {instant:?}"),
         }
     }
 }

@@ -2,17 +2,13 @@
 
 mod harness;
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use harness::chain::World;
 use harness::{Body, Cluster, Packet};
 use quorate_protocol::chain;
-use quorate_protocol::effect::{Cx, Effect, Effects, Event, Proposal, ReadMode, Replica};
-use quorate_protocol::id::{
-    Ballot, Configuration, Content, Epoch, GroupId, Instant, NodeId, Payload, Slot, Stamp, Value,
-};
+use quorate_protocol::effect::{Proposal, ReadMode};
+use quorate_protocol::id::{Ballot, Configuration, Content, Epoch, GroupId, NodeId, Payload, Slot, Stamp, Value};
 use quorate_protocol::paxos::{
     ACCEPTED_SLOTS_MAX, MEMBERS_MAX, Message, Paxos, Record, WAITING_BYTES_MAX, WINDOW_SLOTS,
 };
@@ -161,39 +157,6 @@ fn born(count: usize) -> Paxos {
     let members = (1..=count as u32).map(NodeId).collect();
     let quorum = QuorumSystem::Majority;
     Paxos::new(Arc::new(Configuration { group: GroupId(1), epoch: Epoch(1), members, quorum }), N1)
-}
-
-/// Every wish stays with the host until its time has come, also one that an earlier wish has replaced.
-#[test]
-fn wishes_to_be_woken_do_not_pile_up() {
-    let cluster = cluster();
-    let mut replica = born(3);
-    let ballot = Ballot { number: 0, node: N1 };
-    let mut wishes: BinaryHeap<Reverse<Instant>> = BinaryHeap::new();
-    for round in 0..2000 {
-        let now = Instant(round * 1000);
-        let mut events = Vec::new();
-        while wishes.peek().is_some_and(|Reverse(at)| *at <= now) {
-            wishes.pop();
-            events.push(Event::Woken);
-        }
-        events.push(Event::Proposed(Proposal::Commands(payload(1))));
-        let accepted = Message::Accepted { ballot, slot: Slot(round), next_slot: Slot(round), grant: 0 };
-        events.extend([N1, N2].map(|from| Event::Received { from, message: accepted.clone() }));
-        for event in events {
-            let mut out = Effects::default();
-            let (peers, mut nonsense_count) = (&cluster.node(N1).peers, 0);
-            let nonsense_count = &mut nonsense_count;
-            let mut cx = Cx { me: N1, now, stamp: Stamp(round), random: 0, peers, nonsense_count };
-            replica.step(&mut cx, event, &mut out);
-            wishes.extend(out.list.into_iter().filter_map(|effect| match effect {
-                Effect::WakeAt(at) => Some(Reverse(at)),
-                _ => None,
-            }));
-        }
-    }
-    assert_eq!(replica.next_slot(), Slot(2000));
-    assert!(wishes.len() <= 4, "{wishes:?}");
 }
 
 #[test]

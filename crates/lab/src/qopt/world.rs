@@ -48,7 +48,7 @@ struct Server {
     jobs: VecDeque<Job>,
     /// When everything that was appended to its log is on disk.
     durable_at: u64,
-    wake_at: Option<Instant>,
+    woken_at: Option<Instant>,
 }
 
 type Job = Event<Message, Request>;
@@ -95,7 +95,7 @@ impl World {
             replica: Register::new(vec![first.clone()], node(number), 1, PACE),
             jobs: VecDeque::new(),
             durable_at: 0,
-            wake_at: None,
+            woken_at: None,
         };
         let client = |number: usize| Client {
             server: number % MEMBERS,
@@ -218,7 +218,7 @@ impl World {
             Happening::Answered { token } => return self.waiting.remove(&token),
             Happening::Woken { server } => {
                 let now = Instant(self.now());
-                if self.servers[server].wake_at.take_if(|at| *at <= now).is_some() {
+                if self.servers[server].woken_at.take_if(|at| *at <= now).is_some() {
                     self.step(server, Event::Woken);
                 }
             }
@@ -255,6 +255,12 @@ impl World {
         for effect in out.list {
             self.perform(server, now, effect);
         }
+        let server_state = &mut self.servers[server];
+        let wake_at = server_state.replica.wake_at();
+        if let Some(at) = wake_at.filter(|at| server_state.woken_at.is_none_or(|earlier| *at < earlier)) {
+            server_state.woken_at = Some(at);
+            self.queue.plan(at.0.saturating_sub(now), Happening::Woken { server });
+        }
         if is_end {
             let wait = self.servers[server].durable_at.saturating_sub(now);
             self.queue.plan(wait + MESSAGE_US, Happening::Told);
@@ -278,13 +284,6 @@ impl World {
                 self.queue.plan(MESSAGE_US, Happening::Answered { token });
             }
             Effect::Answered(Answer::Retirable { .. }) => self.queue.plan(MESSAGE_US, Happening::Retirable),
-            Effect::WakeAt(at) => {
-                let wake_at = &mut self.servers[server].wake_at;
-                if wake_at.is_none_or(|earlier| at < earlier) {
-                    *wake_at = Some(at);
-                    self.queue.plan(at.0 - now, Happening::Woken { server });
-                }
-            }
             effect => unreachable!("without failures there is no {effect:?}"),
         }
     }

@@ -65,7 +65,7 @@ impl Servers {
                         events.push_back(Event::Received { from: to, message });
                     }
                     // Nothing is lost here, so nothing need be sent again.
-                    Effect::Persist(_) | Effect::WakeAt(_) => {}
+                    Effect::Persist(_) => {}
                     effect => effects.push(effect),
                 }
             }

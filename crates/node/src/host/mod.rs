@@ -88,6 +88,7 @@ use crate::replica::{AnyEffects, AnyEvent, AnyMessage};
 use crate::root::{NodeRecord, RootState, Settings};
 use crate::timers::Timers;
 use crate::volume::volume_of;
+use crate::wakings::Wakings;
 use chains::TermAnswer;
 use quarantine::{isolate, panic_as_planned};
 
@@ -186,7 +187,6 @@ pub enum Failure {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    Group { index: u32, group: GroupId },
     Expiry { group: GroupId },
     Forget { index: u32, group: GroupId },
     Retry { number: u64 },
@@ -266,6 +266,8 @@ pub struct Host {
     displaced: VecDeque<(u32, GroupId)>,
     sweeps: VecDeque<upkeep::Sweep>,
     timers: Timers<Timer>,
+    /// Of the groups' replicas.
+    wakings: Wakings,
     wal: Wal,
     scratch: Vec<u8>,
     answers: Vec<(u64, Answer)>,
@@ -378,7 +380,8 @@ impl Host {
         let overdue_at = self.clients.give_up_at().unwrap_or(Instant::MAX);
         let idle = self.sweeps.is_empty() && self.catch_ups.is_empty() && !self.may_end_orphans();
         let busy_at = if idle { Instant::MAX } else { self.clock.now() };
-        self.timers.next_at().unwrap_or(Instant::MAX).min(overdue_at).min(busy_at)
+        let timers_at = self.timers.next_at().into_iter().chain(self.wakings.next_at()).min();
+        timers_at.unwrap_or(Instant::MAX).min(overdue_at).min(busy_at)
     }
 
     /// Hands out frames for every peer that there is something to say to, and that can take more at the moment.
@@ -603,6 +606,7 @@ impl Host {
         match stepped {
             Ok(()) => {
                 self.perform(index);
+                self.note_waking(index);
                 self.note_role(index);
                 self.note_quiet(index);
             }

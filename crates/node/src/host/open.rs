@@ -35,6 +35,7 @@ use crate::results::Results;
 use crate::root::{Durability, ROOT, RootState, root_members};
 use crate::timers::Timers;
 use crate::volume::volume_of;
+use crate::wakings::Wakings;
 
 /// What was found on opening, for the log of the process and for status.
 #[derive(Clone, Debug, Default)]
@@ -186,6 +187,7 @@ impl Host {
             displaced: VecDeque::new(),
             sweeps: VecDeque::new(),
             timers: Timers::default(),
+            wakings: Wakings::default(),
             wal,
             settings,
             scratch: Vec::new(),

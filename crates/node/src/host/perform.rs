@@ -7,7 +7,7 @@ use quorate_wal::Kind;
 
 use super::held::HeldAnswer;
 use super::quarantine::{PanicIn, isolate, panic_as_planned};
-use super::{GroupState, Host, Timer};
+use super::{GroupState, Host};
 use crate::changes::Done;
 use crate::envelope::{Envelope, Ticket};
 use crate::frame::{Bounce, Message, Position, encode_reply};
@@ -52,10 +52,6 @@ impl Host {
                 Effect::Refused { proposal, why } => self.refuse(index, &proposal, why),
                 Effect::Answered(answer) => self.take_register_answer(index, R::answer(answer)),
                 Effect::CatchUp { peer, from } => self.catch_ups.push((index, peer, from)),
-                Effect::WakeAt(at) => {
-                    let group = self.groups[index as usize].id();
-                    self.timers.set(at, Timer::Group { index, group });
-                }
             }
         }
     }

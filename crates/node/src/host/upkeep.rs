@@ -41,13 +41,13 @@ impl Host {
 
     pub(super) fn fire_timers(&mut self) {
         let now = self.clock.now();
+        for index in self.wakings.take_due(now) {
+            if self.groups.get(index as usize).is_some_and(|group| group.is_alive()) {
+                self.plan(index, Event::Woken);
+            }
+        }
         while let Some((at, timer)) = self.timers.take_due(now) {
             match timer {
-                Timer::Group { index, group } => {
-                    if self.is_alive(index, group) {
-                        self.plan(index, Event::Woken);
-                    }
-                }
                 Timer::Expiry { group } => self.expire(group, at),
                 Timer::Forget { index, group } => self.forget_results(index, group),
                 Timer::Retry { number } => self.retry(number),
@@ -77,6 +77,13 @@ impl Host {
             }
         }
         self.sweep_suspicions();
+    }
+
+    /// After a step.
+    pub(super) fn note_waking(&mut self, index: u32) {
+        if let Some(group) = self.groups.get(index as usize) {
+            self.wakings.set(index, group.replica.wake_at());
+        }
     }
 
     fn is_alive(&self, index: u32, group: GroupId) -> bool {

@@ -61,8 +61,6 @@ pub struct Chain {
     pub(super) told: (Instant, Slot),
     /// When it will be told.
     pub(super) tell_at: Option<Instant>,
-    /// The earliest wish to be woken that the host still has.
-    wish: Option<Instant>,
     pub(super) reads: Reads,
 }
 
@@ -137,7 +135,6 @@ impl Chain {
             retry_at: None,
             told: (Instant(0), next_slot),
             tell_at: None,
-            wish: None,
             reads: Reads::default(),
         }
     }
@@ -171,7 +168,6 @@ impl Chain {
             retry_at: None,
             told: (Instant(0), next_slot),
             tell_at: None,
-            wish: None,
             reads: Reads::default(),
         }
     }
@@ -437,17 +433,11 @@ impl Chain {
         self.retry_at = Some(cx.now.after_us(if is_alone { RETRY_SUSPECTED_US } else { RETRY_US }));
     }
 
-    /// A later wish waits for the earlier one that the host still has: it wakes us, and we wish again.
-    pub(super) fn settle(&mut self, cx: &Cx<'_>, out: &mut Effects<Chain>) {
+    fn settle(&mut self, cx: &Cx<'_>) {
         if self.is_waiting() {
             self.retry_at.get_or_insert(cx.now.after_us(RETRY_US));
         } else {
             self.retry_at = None;
-        }
-        let Some(deadline) = self.retry_at.into_iter().chain(self.tell_at).min() else { return };
-        if self.wish.is_none_or(|wish| deadline < wish || wish <= cx.now) {
-            self.wish = Some(deadline);
-            out.list.push(Effect::WakeAt(deadline));
         }
     }
 }
@@ -490,7 +480,11 @@ impl Replica for Chain {
             Event::Suspected(_) | Event::Silenced(_) => {}
             Event::Woken => self.on_woken(cx, out),
         }
-        self.settle(cx, out);
+        self.settle(cx);
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        self.retry_at.into_iter().chain(self.tell_at).min()
     }
 
     fn check(&self) {

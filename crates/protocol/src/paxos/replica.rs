@@ -33,6 +33,8 @@ pub struct Paxos {
     pub(super) stopped: bool,
     /// Members that have said that they are silent, and nothing since.
     pub(super) silent: u16,
+    /// When a message or a proposal last came.
+    used_at: Instant,
     /// False while the records of an earlier run are restored.
     running: bool,
     pub(super) life: Life,
@@ -50,9 +52,10 @@ pub(super) enum Life {
 pub(super) struct Active {
     pub(super) ledger: Ledger,
     pub(super) duty: Duty,
-    /// The earliest wish to be woken that the host still has.
-    wish: Option<Instant>,
-    used_at: Instant,
+    /// Once nothing is in hand.
+    wake_at: Option<Instant>,
+    /// The group had not been used for long: the active state is of no use once there is nothing in hand.
+    is_rare: bool,
     /// Refusals that a snapshot has caused outside of any step.
     pub(super) overtaken: Vec<Effect<Paxos>>,
 }
@@ -101,6 +104,7 @@ impl Paxos {
             me,
             stopped: false,
             silent: 0,
+            used_at: Instant(0),
             running: false,
             life: Life::Idle { coordinating: promised.node == me },
         }
@@ -279,7 +283,8 @@ impl Paxos {
                     true => Duty::Coordinating(Coordination::resumed(self, now)),
                     false => Duty::Following(Following::default()),
                 };
-                (Box::new(Active::new(self.next_slot, duty, now)), true)
+                let is_rare = self.used_at.after_us(IDLE_US) <= now;
+                (Box::new(Active::new(self.next_slot, duty, is_rare)), true)
             }
         }
     }
@@ -288,7 +293,7 @@ impl Paxos {
     fn ledger_of_restored(&mut self) -> &mut Ledger {
         if let Life::Idle { .. } = self.life {
             let duty = Duty::Following(Following::default());
-            self.life = Life::Working(Box::new(Active::new(self.next_slot, duty, Instant(0))));
+            self.life = Life::Working(Box::new(Active::new(self.next_slot, duty, false)));
         }
         match &mut self.life {
             Life::Working(active) => &mut active.ledger,
@@ -497,14 +502,14 @@ impl Paxos {
     }
 
     /// Keeps the active state, or gives it up if it has been of no use for long.
-    fn settle(&mut self, mut active: Box<Active>, fresh: bool, cx: &Cx<'_>, out: &mut Effects<Paxos>) {
+    fn settle(&mut self, mut active: Box<Active>, fresh: bool, cx: &Cx<'_>) {
         if let Duty::Following(following) = &mut active.duty {
             following.watch(&active.ledger, cx.now);
         }
         let quiet = self.is_quiet_now(&active, cx);
         let coordinating = matches!(active.duty, Duty::Coordinating(_));
-        let idle_at = active.used_at.after_us(IDLE_US);
-        if quiet && (cx.now >= idle_at || fresh && !coordinating) {
+        let idle_at = self.used_at.after_us(IDLE_US);
+        if quiet && (cx.now >= idle_at || (fresh || active.is_rare) && !coordinating) {
             self.life = Life::Idle { coordinating };
             return;
         }
@@ -513,25 +518,15 @@ impl Paxos {
             Duty::Preparing(candidacy) => Some(candidacy.retry_at),
             Duty::Coordinating(coordination) => coordination.deadline(),
         };
-        let deadline =
-            if cx.now < idle_at { deadline.unwrap_or(idle_at).min(idle_at) } else { deadline.unwrap_or(idle_at) };
-        active.wish_for(deadline, cx.now, out);
+        let deadline = deadline.unwrap_or(idle_at);
+        active.wake_at = Some(if cx.now < idle_at { deadline.min(idle_at) } else { deadline });
         self.life = Life::Working(active);
     }
 }
 
 impl Active {
-    fn new(base: Slot, duty: Duty, now: Instant) -> Active {
-        Active { ledger: Ledger::new(base), duty, wish: None, used_at: now, overtaken: Vec::new() }
-    }
-
-    /// A later wish waits for the earlier one that the host still has: it wakes us, and we wish again. Being woken by a wish
-    /// that an earlier one has replaced is no reason to wish again: such wishes would never become fewer.
-    fn wish_for(&mut self, deadline: Instant, now: Instant, out: &mut Effects<Paxos>) {
-        if self.wish.is_none_or(|wish| deadline < wish || wish <= now) {
-            self.wish = Some(deadline);
-            out.list.push(Effect::WakeAt(deadline));
-        }
+    fn new(base: Slot, duty: Duty, is_rare: bool) -> Active {
+        Active { ledger: Ledger::new(base), duty, wake_at: None, is_rare, overtaken: Vec::new() }
     }
 }
 
@@ -591,7 +586,7 @@ impl Replica for Paxos {
         }
         let (mut active, fresh) = self.take_active(cx.now);
         if let Event::Received { .. } | Event::Proposed(_) = event {
-            active.used_at = cx.now;
+            self.used_at = cx.now;
         }
         out.list.append(&mut active.overtaken);
         // What was recovered or came with a snapshot. Neither comes to a coordinator, who left nothing undone.
@@ -600,7 +595,14 @@ impl Replica for Paxos {
         }
         self.dispatch(&mut active, cx, event, out);
         self.advance(&mut active, cx, out);
-        self.settle(active, fresh, cx, out);
+        self.settle(active, fresh, cx);
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        match &self.life {
+            Life::Working(active) => active.wake_at,
+            Life::Idle { .. } => None,
+        }
     }
 
     fn check(&self) {
@@ -638,6 +640,6 @@ mod tests {
 
     #[test]
     fn an_idle_group_is_small() {
-        assert!(size_of::<Paxos>() <= 72, "{}", size_of::<Paxos>());
+        assert!(size_of::<Paxos>() <= 80, "{}", size_of::<Paxos>());
     }
 }

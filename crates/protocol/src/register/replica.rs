@@ -55,8 +55,6 @@ pub struct Register {
     drains: Vec<(u64, Epoch)>,
     round_number: u64,
     operation_number: u64,
-    /// The earliest wish to be woken that the host still has.
-    wish: Option<Instant>,
     /// Nodes that the host has no way to at present: they are asked like suspects, last.
     pub(super) unreachable: BTreeSet<NodeId>,
 }
@@ -102,7 +100,6 @@ impl Register {
             drains: Vec::new(),
             round_number: 0,
             operation_number: 0,
-            wish: None,
             unreachable: BTreeSet::new(),
         }
     }
@@ -561,23 +558,6 @@ impl Register {
             self.tell(Answer::Drained { token, epoch }, out);
         }
     }
-
-    /// Being woken by a wish that an earlier one has replaced is no reason to wish again.
-    fn wish(&mut self, now: Instant, out: &mut Effects<Register>) {
-        let operation = self.due.first().map(|&(at, _)| at);
-        let answer = self.forgettable.first().map(|&(at, _)| at);
-        let errand = self.errand.as_ref().map(|errand| errand.retry_at).filter(|&at| at != Instant::MAX);
-        let candidate = self.succession.retry_at().filter(|&at| at != Instant::MAX);
-        let renewal = self.renewals.retry_at();
-        let last_word = self.last_word.as_ref().map(|last_word| last_word.retry_at);
-        let Some(at) = [operation, answer, errand, candidate, renewal, last_word].into_iter().flatten().min() else {
-            return;
-        };
-        if self.wish.is_none_or(|wish| at < wish || wish <= now) {
-            self.wish = Some(at);
-            out.list.push(Effect::WakeAt(at));
-        }
-    }
 }
 
 /// Whether a word to this node is due: it may have been lost, but hardly as long as it may be on its way.
@@ -628,7 +608,15 @@ impl Replica for Register {
             Event::Woken => self.on_woken(cx, out),
         }
         self.tell_drained(out);
-        self.wish(cx.now, out);
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        let operation = self.due.first().map(|&(at, _)| at);
+        let answer = self.forgettable.first().map(|&(at, _)| at);
+        let errand = self.errand.as_ref().map(|errand| errand.retry_at).filter(|&at| at != Instant::MAX);
+        let candidate = self.succession.retry_at().filter(|&at| at != Instant::MAX);
+        let last_word = self.last_word.as_ref().map(|last_word| last_word.retry_at);
+        [operation, answer, errand, candidate, self.renewals.retry_at(), last_word].into_iter().flatten().min()
     }
 
     fn check(&self) {

@@ -58,7 +58,6 @@ pub struct Node {
     held: VecDeque<(usize, NodeId, Message)>,
     /// Records synced since the start, which `held` counts in.
     synced_count: usize,
-    pub wake_at: Option<Instant>,
     /// The objects: everything executed.
     pub executed: Vec<Value>,
     pub start_number: u32,
@@ -154,7 +153,6 @@ impl Cluster {
                 unsynced: Vec::new(),
                 held: VecDeque::new(),
                 synced_count: 0,
-                wake_at: None,
                 executed: Vec::new(),
                 start_number: 1,
                 clock_offset,
@@ -220,7 +218,7 @@ impl Cluster {
 
     fn perform(&mut self, id: NodeId, effect: Effect<Paxos>) {
         let index = self.index(id);
-        let quiet = matches!(&effect, Effect::WakeAt(_)) || matches!(&effect, Effect::Send { to, .. } if *to == id);
+        let quiet = matches!(&effect, Effect::Send { to, .. } if *to == id);
         if self.trace.is_some() && !quiet {
             self.say(&format!("  {id} {effect:?}"));
         }
@@ -238,7 +236,6 @@ impl Cluster {
             Effect::Readable { token } => self.read(id, token),
             Effect::Refused { proposal, why } => self.refuse(proposal, why),
             Effect::CatchUp { peer, from } => self.catch_up(id, peer, from),
-            Effect::WakeAt(at) => node.wake_at = Some(node.wake_at.map_or(at, |earlier| earlier.min(at))),
         }
     }
 
@@ -398,7 +395,6 @@ impl Cluster {
     pub fn silence(&mut self, id: NodeId) {
         let index = self.index(id);
         self.nodes[index].silent = true;
-        self.nodes[index].wake_at = None;
         self.tell_silent(id);
     }
 
@@ -448,7 +444,6 @@ impl Cluster {
         let node = &mut self.nodes[index];
         let Some(replica) = node.replica.as_ref().filter(|replica| replica.is_aside()) else { return };
         node.disk.log = replica.accepted().collect();
-        node.wake_at = None;
         let (woken, _) = recover(&self.configuration, id, &node.disk, node.disk.log.len());
         assert_eq!(woken.position(), replica.position(), "the position of {id}");
         assert!(woken.accepted().eq(replica.accepted()), "what {id} has accepted");
@@ -466,7 +461,6 @@ impl Cluster {
         node.replica = None;
         node.unsynced.clear();
         node.held.clear();
-        node.wake_at = None;
         node.silent = false;
         node.heard.clear();
     }
@@ -523,8 +517,8 @@ impl Cluster {
         for suspect in self.nodes[index].peers.suspect(now) {
             self.step(id, Event::Suspected(suspect));
         }
-        if self.nodes[index].wake_at.is_some_and(|at| at <= now) {
-            self.nodes[index].wake_at = None;
+        let replica = self.nodes[index].replica.as_ref();
+        if replica.and_then(Paxos::wake_at).is_some_and(|at| at <= now) {
             self.step(id, Event::Woken);
         }
     }

@@ -139,6 +139,8 @@ fn a_panic_costs_one_group_until_the_node_starts_anew() {
         let mut node = Node::open(MemoryStorage::default(), MemoryStore::default(), Durability::Sync, 1);
         assert!(is_done(&node.write(0)) && is_done(&node.write(1)));
         let bad = node.volume(0);
+        // Its next step is to be the one that proposes the write.
+        (0..100).for_each(|_| node.turn());
         node.host.plan_panic(bad, place);
         let answer = node.write(0);
         // A slot that was decided is executed when the node is started anew.

@@ -66,8 +66,6 @@ pub struct Node {
     pub unsynced: Vec<Record>,
     held: VecDeque<(usize, NodeId, Message)>,
     synced_count: usize,
-    /// When it wants to be woken: a wish replaces those that are later.
-    wishes: BTreeSet<Instant>,
     pub executed: Vec<Value>,
     clock_offset: u64,
     /// Parts in a million by which its clock is fast.
@@ -119,7 +117,6 @@ impl World {
                 unsynced: Vec::new(),
                 held: VecDeque::new(),
                 synced_count: 0,
-                wishes: BTreeSet::new(),
                 executed: Vec::new(),
                 clock_offset: u64::from(id.0) * 1_000_000_000,
                 drift_ppm: 0,
@@ -207,7 +204,7 @@ impl World {
     }
 
     fn perform(&mut self, id: NodeId, effect: Effect<Chain>) {
-        let quiet = matches!(&effect, Effect::WakeAt(_)) || matches!(&effect, Effect::Send { to, .. } if *to == id);
+        let quiet = matches!(&effect, Effect::Send { to, .. } if *to == id);
         if self.is_traced() && !quiet {
             self.say(&format!("  {id} {effect:?}"));
         }
@@ -229,10 +226,6 @@ impl World {
             Effect::Refused { proposal, why } => self.checks.on_refused(proposal, why),
             Effect::Answered(answer) => match answer {},
             Effect::CatchUp { peer, from } => self.catch_up(id, peer, from),
-            Effect::WakeAt(at) => {
-                node.wishes.retain(|&wish| wish < at);
-                node.wishes.insert(at);
-            }
         }
     }
 
@@ -391,7 +384,6 @@ impl World {
         let node = self.node_mut(id);
         let position = node.replica.as_ref().map(Chain::position);
         node.replica = position.map(|position| Chain::resumed(position, id));
-        node.wishes.clear();
         self.say(&format!("{id} comes to rest and is woken"));
     }
 
@@ -404,7 +396,6 @@ impl World {
         node.up = false;
         node.replica = None;
         node.held.clear();
-        node.wishes.clear();
     }
 
     pub fn restart(&mut self, id: NodeId) {
@@ -425,8 +416,7 @@ impl World {
         if !self.is_up(id) || self.replica(id).is_none() {
             return;
         }
-        while self.node(id).wishes.first().is_some_and(|&at| at <= now) {
-            self.node_mut(id).wishes.pop_first();
+        if self.replica(id).and_then(Chain::wake_at).is_some_and(|at| at <= now) {
             self.step(id, Event::Woken);
         }
         let Some(replica) = self.replica(id) else { return };

@@ -38,7 +38,6 @@ pub struct Node {
     unsynced: Vec<Record>,
     held: VecDeque<(usize, NodeId, Message)>,
     synced_count: usize,
-    pub wake_at: Option<Instant>,
     pub start: u32,
     clock_offset: u64,
     pub peers: Peers,
@@ -142,7 +141,6 @@ impl World {
                 unsynced: Vec::new(),
                 held: VecDeque::new(),
                 synced_count: 0,
-                wake_at: None,
                 start: 1,
                 clock_offset,
                 peers,
@@ -254,7 +252,7 @@ impl World {
 
     fn perform(&mut self, id: NodeId, effect: Effect<Register>) {
         let index = self.index(id);
-        let quiet = matches!(&effect, Effect::WakeAt(_)) || matches!(&effect, Effect::Send { to, .. } if *to == id);
+        let quiet = matches!(&effect, Effect::Send { to, .. } if *to == id);
         if self.trace.is_some() && !quiet {
             self.say(&format!("  {id} {effect:?}"));
         }
@@ -269,7 +267,6 @@ impl World {
                 }
             }
             Effect::Answered(answer) => self.answered(id, answer),
-            Effect::WakeAt(at) => node.wake_at = Some(node.wake_at.map_or(at, |earlier| earlier.min(at))),
             other => panic!("{id} {other:?}"),
         }
     }
@@ -322,7 +319,6 @@ impl World {
         node.disk.extend(node.unsynced.drain(..).take(kept));
         node.unsynced.clear();
         node.held.clear();
-        node.wake_at = None;
         self.asked_of.retain(|_, node| *node != id);
     }
 
@@ -353,8 +349,8 @@ impl World {
         for suspect in self.nodes[index].peers.suspect(now) {
             self.step(id, Event::Suspected(suspect));
         }
-        if self.nodes[index].wake_at.is_some_and(|at| at <= now) {
-            self.nodes[index].wake_at = None;
+        let replica = self.nodes[index].replica.as_ref();
+        if replica.and_then(Register::wake_at).is_some_and(|at| at <= now) {
             self.step(id, Event::Woken);
         }
     }
