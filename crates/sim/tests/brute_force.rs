@@ -36,6 +36,11 @@ impl Draw {
         common::set(&format!("u{}", self.written))
     }
 
+    fn unique_append(&mut self) -> Action {
+        self.written += 1;
+        Action::Append { value: bytes(&format!("+{}", self.written)) }
+    }
+
     /// Few values, so that they repeat.
     fn value(&mut self) -> quorate_sim::history::Bytes {
         let text = *self.random.pick(&["a", "b", "1"]);
@@ -74,6 +79,15 @@ const EXPIRING: &[fn(&mut Draw) -> Action] = &[
     |draw| Action::SetExpiring { value: draw.value(), at_ms: draw.expiry_ms() },
     |draw| Action::SetExpiring { value: draw.value(), at_ms: draw.expiry_ms() },
     |draw| Action::ExpireAt { at_ms: draw.expiry_ms() },
+];
+const APPENDS: &[fn(&mut Draw) -> Action] = &[
+    Draw::unique_append,
+    Draw::unique_append,
+    Draw::unique,
+    |draw| Action::GetSet { value: draw.value() },
+    |_| Action::Get,
+    |_| Action::Get,
+    |_| Action::GetDel,
 ];
 const INCREMENTS: &[fn(&mut Draw) -> Action] =
     &[|_| Action::IncrBy { delta: 1 }, |_| Action::IncrBy { delta: 1 }, |_| Action::Get, |_| common::set("7")];
@@ -279,6 +293,13 @@ fn the_search_agrees_on_text() {
 #[test]
 fn the_search_agrees_on_pipelines() {
     let kind = Kind { actions: TEXT, connections: Some(2), skew_ms: 0, unknown_effect_ms: None };
+    compare(kind);
+    compare(Kind { unknown_effect_ms: Some(4), ..kind });
+}
+
+#[test]
+fn the_search_agrees_on_values_that_grow() {
+    let kind = Kind { actions: APPENDS, connections: Some(4), skew_ms: 0, unknown_effect_ms: None };
     compare(kind);
     compare(Kind { unknown_effect_ms: Some(4), ..kind });
 }

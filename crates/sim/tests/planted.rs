@@ -254,6 +254,30 @@ fn giving_up_is_no_verdict() {
     assert!(!verdict.is_linearizable());
 }
 
+/// The SET returned before the other connection's pipeline, yet was executed after it: else the APPEND had nothing to
+/// find. None of what is unknown helps to see that.
+#[test]
+fn what_a_read_value_was_appended_to_is_not_left() {
+    let append = |value: &str| Action::Append { value: bytes(value) };
+    let unknown = |n: u32| {
+        let value = char::from(b'A' + n as u8).to_string();
+        (n, if n.is_multiple_of(2) { set(&value) } else { append(&value) }, u64::from(n), None)
+    };
+    let mut calls: Vec<_> = (0..18).map(unknown).collect();
+    calls.extend([
+        (20, set("a"), 100, ok(110)),
+        (20, append("b"), 200, int(301, 2)),
+        (20, append("c"), 200, int(302, 3)),
+        (20, set("d"), 200, ok(303)),
+        (20, append("e"), 200, int(304, 2)),
+        (20, Action::Del, 200, int(305, 1)),
+        (21, set("f"), 220, ok(300)),
+        (21, append("g"), 310, int(320, 2)),
+        (22, Action::GetDel, 330, value(340, "fg")),
+    ]);
+    assert_right(&judge(&by_hand(&calls)));
+}
+
 #[test]
 fn the_fast_judges_refuse_what_they_cannot_judge() {
     let appended = by_hand(&[(0, Action::Append { value: bytes("a") }, 0, int(10, 1))]);

@@ -22,7 +22,7 @@ fn a_seed_run_twice_gives_the_same_trace() {
 }
 
 /// Seeds that once failed, with what they showed. The general sweep would find the same again, later.
-const ONCE_FAILED: [(u64, &str); 22] = [
+const ONCE_FAILED: [(u64, &str); 23] = [
     (6, "a read left at once although the one before it waited for a write"),
     (11, "likewise"),
     (13, "likewise"),
@@ -31,6 +31,7 @@ const ONCE_FAILED: [(u64, &str); 22] = [
     (848, "likewise"),
     (483, "a command of unknown outcome was held to the order of its connection"),
     (995, "the checker gave up too early"),
+    (142, "likewise"),
     (1273, "the time left to an object was counted from the group's last slot"),
     (37, "a coordinator whose clock was off let the time of its group stand still"),
     (277, "a write that failed let the one behind it overtake the one before it"),

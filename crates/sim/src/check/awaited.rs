@@ -3,6 +3,8 @@
 //! A value that only one call can bring about exists once: when the object has left it, it does not return. So while a
 //! call that saw it is not yet in order, nothing may change it, and the search need not try. Without this, a dozen
 //! overlapping writes are tried in thousands of orders before the reads that follow refute them.
+//!
+//! If the one call is an APPEND, it saw such a value itself: what precedes its own part.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -16,7 +18,7 @@ pub(super) struct ValueId(u32);
 
 pub(super) struct Awaited<'a> {
     values: HashMap<&'a [u8], ValueId>,
-    /// By operation: the value that it saw.
+    /// By operation: the value that it saw, by its own answer or by that of a call that saw what it appended to.
     seen_by: Vec<Option<ValueId>>,
     /// By value: how many operations outside the order saw it.
     waiting: Vec<u32>,
@@ -26,13 +28,16 @@ impl<'a> Awaited<'a> {
     /// All operations are outside the order at first.
     pub(super) fn new(history: &'a History, operations: &[Operation]) -> Self {
         let mut producers = Producers::default();
-        let executed = operations.iter().filter(|operation| !operation.idle);
-        executed.for_each(|operation| producers.add(&history.record(operation.id).call.action));
-        let mut awaited = Self { values: HashMap::new(), seen_by: Vec::new(), waiting: Vec::new() };
-        for operation in operations {
-            let seen = value_seen(history.record(operation.id)).filter(|value| producers.count(value) == 1);
-            let id = seen.map(|value| awaited.number(value));
-            awaited.seen_by.push(id);
+        for (index, operation) in operations.iter().enumerate().filter(|(_, operation)| !operation.idle) {
+            producers.add(index, &history.record(operation.id).call.action);
+        }
+        let mut awaited = Self { values: HashMap::new(), seen_by: vec![None; operations.len()], waiting: Vec::new() };
+        for (index, operation) in operations.iter().enumerate() {
+            let mut seen = value_seen(history.record(operation.id)).map(|value| (index, value));
+            while let Some((by, value)) = seen.filter(|(_, value)| producers.count(value) == 1) {
+                awaited.seen_by[by] = Some(awaited.number(value));
+                seen = producers.append_to(value);
+            }
         }
         (0..operations.len()).for_each(|index| awaited.put_back(index));
         awaited
@@ -84,13 +89,14 @@ fn value_seen(record: &Record) -> Option<&[u8]> {
 #[derive(Default)]
 struct Producers<'a> {
     whole: HashMap<&'a [u8], usize>,
-    tails: HashMap<&'a [u8], usize>,
+    /// The operations that append it.
+    tails: HashMap<&'a [u8], Vec<usize>>,
     tail_lengths: BTreeSet<usize>,
     increments: usize,
 }
 
 impl<'a> Producers<'a> {
-    fn add(&mut self, action: &'a Action) {
+    fn add(&mut self, index: usize, action: &'a Action) {
         match action {
             Action::Set { value }
             | Action::SetExpiring { value, .. }
@@ -98,7 +104,7 @@ impl<'a> Producers<'a> {
             | Action::SetIfEqual { value, .. }
             | Action::GetSet { value } => *self.whole.entry(value).or_default() += 1,
             Action::Append { value } => {
-                *self.tails.entry(value).or_default() += 1;
+                self.tails.entry(value).or_default().push(index);
                 self.tail_lengths.insert(value.len());
             }
             Action::IncrBy { .. } => self.increments += 1,
@@ -110,8 +116,21 @@ impl<'a> Producers<'a> {
     fn count(&self, value: &[u8]) -> usize {
         let is_number = value.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-');
         let by_increment = if is_number { self.increments } else { 0 };
-        let tails = self.tail_lengths.iter().filter_map(|&length| value.len().checked_sub(length));
-        let by_append: usize = tails.filter_map(|from| self.tails.get(&value[from..])).sum();
+        let by_append: usize = self.appends(value).map(|(appends, _)| appends.len()).sum();
         self.whole.get(value).copied().unwrap_or(0) + by_append + by_increment
+    }
+    /// The appends that can have brought about a value, by what was there before them.
+    fn appends<'v>(&self, value: &'v [u8]) -> impl Iterator<Item = (&[usize], &'v [u8])> {
+        let places = self.tail_lengths.iter().filter_map(|&length| value.len().checked_sub(length));
+        places.filter_map(|from| {
+            let (before, tail) = value.split_at(from);
+            Some((self.tails.get(tail)?.as_slice(), before))
+        })
+    }
+
+    /// The append that brought about a value which nothing else can have brought about, and what it appended to.
+    fn append_to<'v>(&self, value: &'v [u8]) -> Option<(usize, &'v [u8])> {
+        let (appends, before) = self.appends(value).next()?;
+        (before.len() < value.len()).then_some((appends[0], before))
     }
 }
