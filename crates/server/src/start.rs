@@ -200,6 +200,7 @@ fn settings(config: &Config, directory: &Directory, seed: u64) -> HostSettings {
         tombstones_after_us: TOMBSTONES_AFTER_US,
         resting_bytes_max: config.groups.resting_bytes.0 as usize,
         digest_bytes: config.groups.digest_bytes.0 as usize,
+        follow_clients_at: config.groups.follow_clients_at,
         forgotten: directory.forgotten(),
         is_new: directory.is_new(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

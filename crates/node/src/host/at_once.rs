@@ -32,7 +32,10 @@ impl Host {
             answer => answer,
         };
         let Some(ReadAnswer::Outcome(outcome)) = answer else { return false };
-        self.counters.reads_leased += u64::from(reads != Reads::Local);
+        if reads != Reads::Local {
+            self.counters.reads_leased += 1;
+            self.note_demand(volume, self.settings.node);
+        }
         self.answer(submission.number, Answer::Outcome(outcome));
         true
     }

@@ -476,7 +476,7 @@ impl Host {
     }
 
     /// Whether a node has been well for so long.
-    fn is_steady(&self, node: NodeId, us: u64) -> bool {
+    pub(super) fn is_steady(&self, node: NodeId, us: u64) -> bool {
         node == self.settings.node
             || !self.peers.is_suspected(node)
                 && self.linked.contains(&node)

@@ -34,6 +34,8 @@ pub struct Counters {
     pub answered_from_window: u64,
     pub out_of_order: u64,
     pub handed_over: u64,
+    /// Volumes that this node has handed over to where their commands enter.
+    pub followed: u64,
     /// Replicas that were given up because their code panicked.
     pub quarantined: u64,
     /// Reads that panicked.

@@ -489,6 +489,7 @@ pub(super) mod tests {
             tombstones_after_us: 60_000_000,
             resting_bytes_max: 1 << 20,
             digest_bytes: 0,
+            follow_clients_at: 0,
             forgotten: Forgotten::Nothing,
             is_new: false,
             version: "test".into(),

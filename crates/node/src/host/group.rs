@@ -9,6 +9,7 @@ use quorate_protocol::{
 };
 use quorate_wal::Lsn;
 
+use super::coordination::Demand;
 use super::quarantine::isolate;
 use super::transfer::empty_content;
 use crate::ahead::Ahead;
@@ -55,6 +56,8 @@ pub struct Group {
     pub(super) is_set_aside: bool,
     /// It is in the list of those that this node coordinates for others.
     pub(super) is_displaced: bool,
+    /// Of a volume that this node coordinates.
+    pub(super) demand: Option<Box<Demand>>,
     /// Of a volume: it is in the list of those that have executed more than the store holds.
     pub(super) is_unstored: bool,
     /// Of an own group.
@@ -177,6 +180,7 @@ impl Group {
             stranded_since: None,
             is_set_aside: false,
             is_displaced: false,
+            demand: None,
             is_unstored: false,
             own: None,
             births_lsn: Lsn(0),

@@ -20,6 +20,7 @@ mod batches;
 mod behind;
 mod chains;
 pub(crate) mod checkpoints;
+mod coordination;
 mod counters;
 mod digests;
 mod directory;
@@ -126,6 +127,8 @@ pub struct HostSettings {
     pub resting_bytes_max: usize,
     /// This node sends commands that enter here and are so large to all members of their group; 0 for none.
     pub digest_bytes: usize,
+    /// A volume of which so many commands a second enter at one member, nearly all of them, is coordinated there; 0 for none.
+    pub follow_clients_at: u32,
     /// What the last stop may have lost.
     pub forgotten: Forgotten,
     /// The data directory is new, and not all other nodes have accepted it yet: until [`Host::admit`] its replicas say
@@ -264,6 +267,8 @@ pub struct Host {
     here: resting::OwnHere,
     /// Groups that this node coordinates though it is not the member they were born with.
     displaced: VecDeque<(u32, GroupId)>,
+    /// Groups of which is counted where their commands enter.
+    followed: Vec<(u32, GroupId)>,
     sweeps: VecDeque<upkeep::Sweep>,
     timers: Timers<Timer>,
     /// Of the groups' replicas.

@@ -185,6 +185,7 @@ impl Host {
             wishes: super::wishes::Wishes::default(),
             here: super::resting::OwnHere::default(),
             displaced: VecDeque::new(),
+            followed: Vec::new(),
             sweeps: VecDeque::new(),
             timers: Timers::default(),
             wakings: Wakings::default(),

@@ -88,6 +88,7 @@ impl Host {
         let found = &mut self.groups[index as usize];
         found.used_at = self.clock.now();
         found.note_progress();
+        self.note_demand(index, from);
         if register.is_some() {
             return self.ask_register(index, &envelope);
         }

@@ -1,4 +1,4 @@
-//! What happens by the clock: heartbeats, suspicion, retries, expiry, the return of coordination.
+//! What happens by the clock: heartbeats, suspicion, retries, expiry.
 
 use quorate_protocol::{Event, GroupId, Instant, NodeId, Proposal, Stamp};
 
@@ -12,13 +12,8 @@ const TOLD_PER_TURN: usize = 64;
 const SWEPT_PER_TURN: usize = 2_048;
 /// How often operations of which nothing is heard are looked for.
 const RESEND_CHECK_US: u64 = 250_000;
-/// How often coordination is given back to the members that the groups were born with, and how many groups at a time.
+/// How often coordination is given to whoever had better have it.
 const BALANCE_US: u64 = 1_000_000;
-const BALANCE_COUNT: usize = 16;
-/// Groups looked at for that.
-const BALANCE_SEEN_MAX: usize = 4_096;
-/// A node that came back coordinates again after this long without suspicion.
-const RECOVERY_US: u64 = 3_000_000;
 /// Expired objects are removed in steps of at least this.
 const EXPIRY_STEP_MS: u64 = 100;
 /// A group idle for this long is given a mark, so that results past their deadline are forgotten.
@@ -145,51 +140,6 @@ impl Host {
         }
     }
 
-    /// Gives groups back to the members that they were born with, so that coordinators stay even over the nodes.
-    fn balance(&mut self) {
-        let now = self.clock.now();
-        let steady = |node: NodeId| {
-            !self.peers.is_suspected(node)
-                && self.walls.agrees_with(node)
-                && self.recovered_at.get(&node).is_none_or(|at| at.after_us(RECOVERY_US) <= now)
-                && self.linked.contains(&node)
-        };
-        if self.is_clock_off() {
-            return;
-        }
-        let mut away = Vec::new();
-        for _ in 0..self.displaced.len().min(BALANCE_SEEN_MAX) {
-            let Some((index, id)) = self.displaced.pop_front() else { break };
-            let Some(group) = self.groups.get_mut(index as usize).filter(|group| group.id() == id) else { continue };
-            let to = group.configuration.members[0];
-            if !group.replica.is_coordinating() {
-                group.is_displaced = false;
-                continue;
-            }
-            // Until it has handed over, it is looked at again.
-            self.displaced.push_back((index, id));
-            if away.len() < BALANCE_COUNT && steady(to) && group.replica.has_answered(to) {
-                away.push((index, to));
-            }
-        }
-        for (index, to) in away {
-            if !self.may_hand_over(self.groups[index as usize].id()) {
-                continue;
-            }
-            self.plan(index, Event::Proposed(Proposal::HandOver { to }));
-        }
-    }
-
-    /// After a step: a group that this node coordinates for another is given back in time.
-    pub(super) fn note_role(&mut self, index: u32) {
-        let Some(group) = self.groups.get_mut(index as usize) else { return };
-        let is_displaced = group.preferred() != self.settings.node
-            && group.replica.paxos().is_some_and(|replica| replica.is_coordinating());
-        if is_displaced && !std::mem::replace(&mut group.is_displaced, true) {
-            self.displaced.push_back((index, group.configuration.group));
-        }
-    }
-
     /// After a slot was applied: there may be expiries and results to come back for.
     pub(super) fn arm_timers_after_apply(&mut self, index: u32) {
         self.want_checkpoint(index);
@@ -260,31 +210,6 @@ impl Host {
             self.plan(index, Event::Proposed(Proposal::Mark));
         }
         self.timers.set(now.after_us(FORGET_US), Timer::Forget { index, group });
-    }
-
-    /// For the environment's use before a clean stop: gives away what this node coordinates.
-    pub fn hand_over_all(&mut self) -> usize {
-        let mine = self.settings.node;
-        let live = |node: NodeId| node != mine && !self.peers.is_suspected(node);
-        let heirs: Vec<(u32, NodeId)> = self
-            .groups
-            .iter()
-            .filter(|(_, group)| group.replica.is_coordinating())
-            .filter_map(|(index, group)| {
-                let fit = |node: &NodeId| live(*node) && group.replica.has_answered(*node);
-                let heir = group.configuration.members.iter().copied().find(fit)?;
-                Some((index as u32, heir))
-            })
-            .collect();
-        let handed = heirs.len();
-        for (index, to) in heirs {
-            if !self.may_hand_over(self.groups[index as usize].id()) {
-                continue;
-            }
-            self.plan(index, Event::Proposed(Proposal::HandOver { to }));
-        }
-        self.run();
-        handed
     }
 }
 

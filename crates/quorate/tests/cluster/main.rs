@@ -10,6 +10,7 @@ mod clients;
 mod compat;
 mod digests;
 mod disk;
+mod follow;
 mod kill;
 mod ledger;
 mod life;

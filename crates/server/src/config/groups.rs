@@ -1,4 +1,4 @@
-//! What groups of single objects may take while nobody uses them, and how groups are sent large commands.
+//! What groups of single objects may take while nobody uses them, how groups are sent large commands, and who coordinates them.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,8 @@ pub struct OwnGroups {
     pub resting_bytes: Bytes,
     /// Commands so large go from their entry node to all members, and not through the coordinator. 0 for none.
     pub digest_bytes: Bytes,
+    /// A volume of which so many commands a second enter at one member, nearly all of them, is coordinated there. 0 for none.
+    pub follow_clients_at: u32,
 }
 
 /// A reference takes some fifty bytes, and finding what it stands for some time: below this nothing is saved.
@@ -24,7 +26,13 @@ const DIGEST_BYTES_MAX: u64 = 16 << 20;
 
 impl Default for OwnGroups {
     fn default() -> Self {
-        OwnGroups { rest_after_ms: 10_000, awake_max: 1 << 20, resting_bytes: Bytes(1 << 30), digest_bytes: Bytes(0) }
+        OwnGroups {
+            rest_after_ms: 10_000,
+            awake_max: 1 << 20,
+            resting_bytes: Bytes(1 << 30),
+            digest_bytes: Bytes(0),
+            follow_clients_at: 100,
+        }
     }
 }
 

@@ -210,6 +210,11 @@ impl Figures {
             ("quorate_snapshots_sent_total", "Snapshots sent to members that were behind.", host.snapshots_sent),
             ("quorate_snapshots_installed_total", "Snapshots taken from other members.", host.snapshots_installed),
             ("quorate_hand_overs_total", "Groups whose coordination this node gave away.", host.handed_over),
+            (
+                "quorate_hand_overs_to_clients_total",
+                "Those of them that were volumes whose commands entered at another member.",
+                host.followed,
+            ),
             ("quorate_operations_resent_total", "Operations sent once more.", host.resent),
             ("quorate_operations_uncertain_total", "Proposals overtaken by another coordinator.", host.uncertain),
             (

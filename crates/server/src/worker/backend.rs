@@ -238,6 +238,7 @@ impl Entry<'_> {
             ("snapshots_installed", host.snapshots_installed),
             ("checkpoints", host.checkpoints),
             ("groups_handed_over", host.handed_over),
+            ("groups_handed_over_to_clients", host.followed),
             ("operations_resent", host.resent),
             ("operations_uncertain", host.uncertain),
             ("bodies_sent", host.digests.bodies_sent),

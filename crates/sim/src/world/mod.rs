@@ -66,6 +66,8 @@ pub struct Settings {
     pub rest: Rest,
     /// Commands so large go from their entry node to all members; 0 for none.
     pub digest_bytes: usize,
+    /// From so many commands a second on, volumes are coordinated where they enter.
+    pub follow_clients_at: u32,
     /// Chains get back the order that they were born with once all has been well for so long.
     pub turn_after_us: u64,
     pub groups: Groups,
@@ -118,6 +120,7 @@ impl Settings {
             checkpoint_slots: *random.pick(&[50, 200, 1000]),
             rest: Rest::of_seed(seed),
             digest_bytes: *Random::new(seed ^ 0xD16E).pick(&[0, 0, 1]),
+            follow_clients_at: *Random::new(seed ^ 0xF011).pick(&[0, 1, 5]),
             turn_after_us: *Random::new(seed ^ 0x7124).pick(&[0, 100_000, 1_000_000]),
             groups,
             moves_mean_ms,
@@ -368,6 +371,7 @@ pub struct Sometimes {
     pub log_carried: u64,
     pub unknown_outcome: u64,
     pub handed_over: u64,
+    pub followed: u64,
     pub quarantined: u64,
     pub born: u64,
     pub rested: u64,
@@ -395,7 +399,7 @@ pub struct Sometimes {
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 37] {
+    pub fn counts(&self) -> [(&'static str, u64); 38] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -411,6 +415,7 @@ impl Sometimes {
             ("records of a log were carried on", self.log_carried),
             ("the fate of a call stayed unknown", self.unknown_outcome),
             ("a coordinator handed over", self.handed_over),
+            ("a coordinator handed over to where the clients are", self.followed),
             ("a replica panicked and was given up", self.quarantined),
             ("a replica of an own group was born", self.born),
             ("an own group came to rest", self.rested),
@@ -452,6 +457,7 @@ impl Sometimes {
         self.log_carried += more.log_carried;
         self.unknown_outcome += more.unknown_outcome;
         self.handed_over += more.handed_over;
+        self.followed += more.followed;
         self.quarantined += more.quarantined;
         self.born += more.born;
         self.rested += more.rested;

@@ -70,6 +70,7 @@ fn settings(node: NodeId, digest_bytes: usize) -> HostSettings {
         tombstones_after_us: 60_000_000,
         resting_bytes_max: 1 << 20,
         digest_bytes,
+        follow_clients_at: 0,
         forgotten: Forgotten::Nothing,
         is_new: false,
         version: "test".into(),
