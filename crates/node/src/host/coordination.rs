@@ -55,7 +55,7 @@ impl Demand {
     fn enters_at(&self, members: &[NodeId], percent: u64) -> Option<NodeId> {
         let total = self.total();
         let (position, &most) = self.by_member.iter().enumerate().max_by_key(|(_, count)| **count)?;
-        (u64::from(most) * 100 >= total * percent).then(|| members[position])
+        (most > 0 && u64::from(most) * 100 >= total * percent).then(|| members[position])
     }
 
     fn halve(&mut self) {
@@ -139,7 +139,7 @@ impl Host {
         }
         away.retain(|&(_, to)| self.may_coordinate(to));
         away.truncate(HANDED_OVER_MAX);
-        self.counters.followed += self.hand_over_groups(away) as u64;
+        self.hand_over_groups(away);
     }
 
     /// Gives groups back to the members that they were born with, so that coordinators stay even over the nodes.
@@ -176,16 +176,22 @@ impl Host {
         self.is_steady(node, RECOVERY_US) && self.walls.agrees_with(node)
     }
 
-    /// How many of them are on their way.
-    fn hand_over_groups(&mut self, away: Vec<(u32, NodeId)>) -> usize {
-        let mut handed = 0;
+    fn hand_over_groups(&mut self, away: Vec<(u32, NodeId)>) {
         for (index, to) in away {
             if self.may_hand_over(self.groups[index as usize].id()) {
                 self.plan(index, Event::Proposed(Proposal::HandOver { to }));
-                handed += 1;
             }
         }
-        handed
+    }
+
+    /// This node has given coordination of a group away.
+    pub(super) fn note_handed_over(&mut self, index: u32, to: NodeId) {
+        let group = &self.groups[index as usize];
+        let demand = group.demand.as_ref();
+        let is_followed =
+            demand.is_some_and(|demand| demand.enters_at(&group.configuration.members, FOLLOWED_PERCENT) == Some(to));
+        self.counters.handed_over += 1;
+        self.counters.followed += u64::from(is_followed);
     }
 
     /// For the environment's use before a clean stop: gives away what this node coordinates.
@@ -236,7 +242,7 @@ mod tests {
     fn what_was_counted_is_forgotten() {
         let mut old = demand(&[(1, 1_000), (9, 100)]);
         (0..10).for_each(|_| old.halve());
-        assert_eq!(old.total(), 0);
+        assert_eq!((old.total(), old.enters_at(&MEMBERS, 1)), (0, None));
         (0..10).for_each(|_| old.note(&MEMBERS, NodeId(3)));
         assert_eq!(old.enters_at(&MEMBERS, FOLLOWED_PERCENT), Some(NodeId(3)));
     }

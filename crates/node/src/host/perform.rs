@@ -93,7 +93,7 @@ impl Host {
         match message {
             AnyMessage::Paxos(paxos::Message::Busy { .. }) => self.counters.busy_sent += 1,
             AnyMessage::Paxos(paxos::Message::Confirm { .. }) => self.counters.confirm_rounds += 1,
-            AnyMessage::Paxos(paxos::Message::HandOver { .. }) => self.counters.handed_over += 1,
+            AnyMessage::Paxos(paxos::Message::HandOver { .. }) => self.note_handed_over(index, to),
             _ => {}
         }
         let wait = match after {
