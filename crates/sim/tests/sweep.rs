@@ -22,7 +22,7 @@ fn a_seed_run_twice_gives_the_same_trace() {
 }
 
 /// Seeds that once failed, with what they showed. The general sweep would find the same again, later.
-const ONCE_FAILED: [(u64, &str); 23] = [
+const ONCE_FAILED: [(u64, &str); 24] = [
     (6, "a read left at once although the one before it waited for a write"),
     (11, "likewise"),
     (13, "likewise"),
@@ -44,6 +44,7 @@ const ONCE_FAILED: [(u64, &str); 23] = [
     (149, "what a group at rest had promised last held on to the log"),
     (54, "what a group logged after it woke was taken for released with what it had logged before"),
     (73, "a group that was paused was said to be silent because its volume's replica was"),
+    (267, "a checkpoint that released nothing ended the search for who holds on to the oldest segment"),
     (133, "a member born late that was stopped then did not ask the others for what they had executed"),
     (
         344,

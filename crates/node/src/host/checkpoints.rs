@@ -135,6 +135,8 @@ impl Host {
         if self.find(group) == Some(index) {
             self.groups[index as usize].checkpoint.under_way = false;
             self.wal.release(group.0, next_slot.0, appended);
+            // It may have been made while a snapshot was on its way, and cover nothing that the oldest segment holds.
+            self.wal.search_again();
             self.counters.checkpoints += 1;
             self.forget_dead(index, next_slot);
             self.rest_once_stored(index);
