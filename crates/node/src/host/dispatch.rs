@@ -518,7 +518,7 @@ pub(super) mod tests {
     }
 
     /// Lets a node that is its whole cluster come to know itself.
-    fn settle(host: &mut Host) {
+    pub(in crate::host) fn settle(host: &mut Host) {
         let mut storage = MemoryStorage::default();
         for turn in 0..100 {
             host.begin(Moment { now: Instant(1_000_000 + turn * 10_000), wall: Stamp(1_700_000_000_000 + turn * 10) });
