@@ -119,6 +119,7 @@ impl<'a> Producers<'a> {
         let by_append: usize = self.appends(value).map(|(appends, _)| appends.len()).sum();
         self.whole.get(value).copied().unwrap_or(0) + by_append + by_increment
     }
+
     /// The appends that can have brought about a value, by what was there before them.
     fn appends<'v>(&self, value: &'v [u8]) -> impl Iterator<Item = (&[usize], &'v [u8])> {
         let places = self.tail_lengths.iter().filter_map(|&length| value.len().checked_sub(length));
