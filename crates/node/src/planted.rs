@@ -95,9 +95,11 @@ impl Planted {
     /// In registers whose members decide.
     pub const IN_SUCCESSION: [Planted; 2] = [Planted::MemberLeavesEarly, Planted::MemberBornAgain];
 
-    /// In own groups with members that have no replica of the volume, and so of commands that wait for a birth.
-    pub const IN_OUTSIDE: [Planted; 3] =
-        [Planted::CompletedWithoutOutside, Planted::OutsideBornAgain, Planted::SettledRunsAgain];
+    /// In own groups with members that have no replica of the volume.
+    pub const IN_OUTSIDE: [Planted; 2] = [Planted::CompletedWithoutOutside, Planted::OutsideBornAgain];
+
+    /// In commands that come when nobody waits for them any more.
+    pub const IN_LATENESS: [Planted; 1] = [Planted::SettledRunsAgain];
 
     /// In replicas that were given up.
     pub const IN_QUARANTINE: [Planted; 1] = [Planted::QuarantinedPinsLog];

@@ -76,6 +76,7 @@ fn mutations() -> Vec<Mutation> {
         in_the_host(&Host::IN_LED, Settings::of_led),
         in_the_host(&Host::IN_QUARANTINE, Settings::of_panics),
         in_the_host(&Host::IN_OUTSIDE, Settings::of_outside),
+        in_the_host(&Host::IN_LATENESS, Settings::of_late),
         in_the_host(&Host::IN_SUCCESSION, Settings::of_members),
     ]
     .into_iter()
@@ -108,7 +109,7 @@ fn every_planted_bug_is_found_and_none_where_there_is_none() {
     let of_protocols =
         Protocol::ALL.into_iter().flat_map(|protocol| HEALTHY.map(move |seed| Settings::of(protocol, seed)));
     let of_led = HEALTHY.map(Settings::of_led).chain(HEALTHY.map(Settings::of_outside));
-    let of_panics = HEALTHY.map(Settings::of_panics);
-    let worlds = of_protocols.chain(of_led).chain(of_panics).chain(HEALTHY.map(Settings::of_members));
+    let of_volumes = HEALTHY.map(Settings::of_panics).chain(HEALTHY.map(Settings::of_late));
+    let worlds = of_protocols.chain(of_led).chain(of_volumes).chain(HEALTHY.map(Settings::of_members));
     assert_eq!(found(worlds), None, "a check fails without any bug planted");
 }

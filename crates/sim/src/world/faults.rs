@@ -51,7 +51,7 @@ const BLOW_LASTS_US: u64 = 2_000_000;
 pub(super) const CUT_LASTS_US: u64 = 600_000;
 
 /// Before the next wall clock is set wrong, all are right for this long.
-const WALLS_RIGHT_US: u64 = 2_500_000;
+const WALLS_RIGHT_US: u64 = 5_500_000;
 
 /// A volume with all its own groups, by the volume.
 fn family(group: GroupId) -> GroupId {

@@ -1,7 +1,6 @@
 //! Operators who give objects groups of their own, and take them away again, while clients use them.
 
 use quorate_node::replica::Protocol;
-use quorate_node::root::Groups;
 
 use super::{Event, World};
 use crate::history::Object;
@@ -185,14 +184,5 @@ impl World {
             self.count_objects(node, index);
         }
         self.plan(200_000, Event::Move);
-    }
-}
-
-/// How often objects are moved, of which kind of namespace; drawn with the rest of a world.
-pub(super) fn moves_of(random: &mut crate::random::Random) -> (Groups, Option<u64>) {
-    match random.below(4) {
-        0 => (Groups::Volumes, None),
-        1 => (Groups::Own, None),
-        _ => (Groups::Volumes, Some(*random.pick(&[100, 200, 500]))),
     }
 }

@@ -12,13 +12,15 @@ pub struct Network {
     pub duplication: u64,
     pub delay_mean_us: u64,
     pub slow: u64,
+    /// Of any weather.
+    slow_min: u64,
 }
 
 /// When the copies of a frame arrive.
 pub type Arrivals = Vec<u64>;
 
 impl Network {
-    pub fn new(nodes: usize, random: Random) -> Network {
+    pub fn new(nodes: usize, slow_min: u64, random: Random) -> Network {
         let mut network = Network {
             nodes,
             random,
@@ -27,6 +29,7 @@ impl Network {
             duplication: 0,
             delay_mean_us: 300,
             slow: 0,
+            slow_min,
         };
         network.calm();
         network
@@ -42,7 +45,7 @@ impl Network {
     pub fn change_weather(&mut self) {
         self.loss = *self.random.pick(&[0, 0, 5, 30]);
         self.duplication = *self.random.pick(&[0, 5, 30]);
-        self.slow = *self.random.pick(&[0, 5, 20]);
+        self.slow = *self.random.pick(&[0, 5, 20]).max(&self.slow_min);
         self.delay_mean_us = *self.random.pick(&[100, 300, 1000]);
     }
 

@@ -1,0 +1,298 @@
+//! What a seed stands for: how many nodes, which groups, what goes wrong and how often.
+
+use quorate_node::quorum::Quorum;
+use quorate_node::replica::Protocol;
+use quorate_node::root::{Authority, Durability, Groups, Reads};
+
+use super::faults::Strike;
+use crate::random::Random;
+use crate::workload::Shape;
+
+const CLIENTS: u32 = 12;
+/// Of a chain, what a call of unknown fate does may come late: with more of them at once nobody could judge that.
+const CLIENTS_OF_LED: u32 = 8;
+
+/// How a world is made. The same settings make the same run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub seed: u64,
+    pub nodes: u32,
+    pub replicas: u8,
+    pub volumes: u32,
+    pub protocol: Protocol,
+    /// Of registers.
+    pub quorum: Quorum,
+    pub tolerance: u8,
+    /// Of registers.
+    pub authority: Authority,
+    pub reads: Reads,
+    pub durability: Durability,
+    pub clients: u32,
+    /// So many of the clients only read: they go on where writes wait.
+    pub readers: u32,
+    pub shape: Shape,
+    /// Calls after which the faults are healed.
+    pub calls: u64,
+    /// At least so many of each in a run; the run goes on until there were.
+    pub crashes_min: u32,
+    pub partitions_min: u32,
+    /// Slots of a group after which it is checkpointed.
+    pub checkpoint_slots: u64,
+    pub rest: Rest,
+    /// Commands so large go from their entry node to all members; 0 for none.
+    pub digest_bytes: usize,
+    /// From so many commands a second on, volumes are coordinated where they enter.
+    pub follow_clients_at: u32,
+    /// Chains get back the order that they were born with once all has been well for so long.
+    pub turn_after_us: u64,
+    pub groups: Groups,
+    /// The mean time between two wishes to give an object a group of its own, or to take that away.
+    pub moves_mean_ms: Option<u64>,
+    /// Whether some of these groups have a single member; then no replica panics, since nobody could take over.
+    pub lone_groups: bool,
+    /// Whether some of these groups have members that have no replica of their volume.
+    pub outside_groups: bool,
+    /// Whether some of these groups are chains, or registers.
+    pub led_groups: bool,
+    /// How many more objects have groups of their own, on and off, that no client asks for.
+    pub crowd: u32,
+    /// Now and then most nodes are gone for seconds, or all are alone: own groups without a quorum are paused.
+    pub outages: bool,
+    /// How often, in a thousand, a node is cut off from the others just when the members of a chain change.
+    pub cuts_at_changes: u64,
+    /// At least so many frames in a thousand are late by up to 0.7 s.
+    pub slow_frames: u64,
+    /// How often, in a thousand, a replica panics when something goes wrong.
+    pub panics: u64,
+    /// What goes wrong, in place of whatever the seed stands for.
+    pub strikes: Option<Vec<Strike>>,
+}
+
+impl Settings {
+    /// The world that a seed stands for.
+    pub fn of_seed(seed: u64) -> Settings {
+        let mut random = Random::new(seed ^ 0x5EED);
+        let nodes = *random.pick(&[3, 3, 3, 5]);
+        let (groups, moves_mean_ms) = moves_of(&mut Random::new(seed ^ 0x3047E));
+        let led_groups = moves_mean_ms.is_some() && Random::new(seed ^ 0x1ED).chance(600);
+        let outside = &mut Random::new(seed ^ 0x0517);
+        let outside_groups = moves_mean_ms.is_some() && outside.chance(500);
+        Settings {
+            seed,
+            nodes: if outside_groups { nodes + *outside.pick(&[1, 2, 3]) } else { nodes },
+            replicas: if nodes == 5 { *random.pick(&[3, 5]) } else { 3 },
+            volumes: *random.pick(&[1, 2, 4]),
+            protocol: Protocol::Paxos,
+            quorum: Quorum::Majority,
+            tolerance: 0,
+            authority: Authority::Parent,
+            reads: *random.pick(&[Reads::Lease, Reads::Lease, Reads::Lease, Reads::Quorum]),
+            durability: Durability::Sync,
+            clients: if led_groups { CLIENTS_OF_LED } else { CLIENTS },
+            readers: 0,
+            shape: Shape { may_be_registers: led_groups, ..Shape::default() },
+            calls: 20_000,
+            crashes_min: 20,
+            partitions_min: 5,
+            checkpoint_slots: *random.pick(&[50, 200, 1000]),
+            rest: Rest::of_seed(seed),
+            digest_bytes: *Random::new(seed ^ 0xD16E).pick(&[0, 0, 1]),
+            follow_clients_at: *Random::new(seed ^ 0xF011).pick(&[0, 1, 5]),
+            turn_after_us: *Random::new(seed ^ 0x7124).pick(&[0, 100_000, 1_000_000]),
+            groups,
+            moves_mean_ms,
+            lone_groups: moves_mean_ms.is_some() && seed.is_multiple_of(2),
+            outside_groups,
+            led_groups,
+            crowd: if seed % 16 == 5 { 2_000 } else { 0 },
+            outages: moves_mean_ms.is_some() && Random::new(seed ^ 0x0A7).chance(400),
+            cuts_at_changes: 0,
+            slow_frames: 0,
+            panics: 50,
+            strikes: None,
+        }
+    }
+}
+
+impl Settings {
+    /// As [`Settings::of_seed`], with volumes that are chains.
+    pub fn of_chains(seed: u64) -> Settings {
+        let random = &mut Random::new(seed ^ 0xC4A1);
+        let reads = *random.pick(&[Reads::Lease, Reads::Apportioned, Reads::Apportioned, Reads::Quorum]);
+        let cuts_at_changes = *random.pick(&[0, 500]);
+        Settings {
+            protocol: Protocol::Chain,
+            reads,
+            groups: Groups::Volumes,
+            moves_mean_ms: None,
+            lone_groups: false,
+            outside_groups: false,
+            led_groups: false,
+            clients: CLIENTS,
+            shape: Shape::default(),
+            crowd: 0,
+            outages: false,
+            readers: if cuts_at_changes > 0 { CLIENTS / 2 } else { 0 },
+            cuts_at_changes,
+            ..Settings::of_seed(seed)
+        }
+    }
+
+    /// As [`Settings::of_seed`], with volumes of registers, whose quorums and members change if their parent is asked to.
+    pub fn of_registers(seed: u64) -> Settings {
+        let random = &mut Random::new(seed ^ 0x2E61);
+        let nodes = *random.pick(&[3, 4, 5]);
+        let replicas = if nodes == 5 { *random.pick(&[3, 4, 5]) } else { nodes };
+        let wide = (replicas as u8, 1);
+        let quorum = match random.below(4) {
+            0 => Quorum::Square,
+            1 => Quorum::Threshold { read: wide.0, write: wide.1 },
+            _ => Quorum::Majority,
+        };
+        let is_weak = matches!(quorum, Quorum::Threshold { .. }) || random.chance(500);
+        let Settings { shape, .. } = Settings::of_seed(seed);
+        Settings {
+            protocol: Protocol::Register,
+            nodes,
+            replicas: replicas as u8,
+            quorum,
+            tolerance: u8::from(!is_weak),
+            reads: Reads::Quorum,
+            groups: Groups::Volumes,
+            moves_mean_ms: *random.pick(&[None, Some(300), Some(2_000)]),
+            lone_groups: is_weak,
+            outside_groups: false,
+            led_groups: false,
+            clients: CLIENTS,
+            crowd: 0,
+            outages: false,
+            shape: Shape { registers: true, may_be_registers: true, ..shape },
+            ..Settings::of_seed(seed)
+        }
+    }
+
+    /// As [`Settings::of_registers`], of one group whose members decide their successors by themselves, asked for several at
+    /// once. Some nodes are no members.
+    pub fn of_members(seed: u64) -> Settings {
+        let random = &mut Random::new(seed ^ 0x3E3B);
+        let nodes = *random.pick(&[4, 5, 5, 6]);
+        let replicas = random.range(3..u64::from(nodes)) as u8;
+        let quorum = *random.pick(&[Quorum::Majority, Quorum::Majority, Quorum::Square]);
+        let is_weak = random.chance(500);
+        Settings {
+            nodes,
+            replicas,
+            volumes: 1,
+            quorum,
+            tolerance: u8::from(!is_weak),
+            lone_groups: is_weak,
+            authority: Authority::Members,
+            moves_mean_ms: Some(*random.pick(&[150, 500, 2_000])),
+            ..Settings::of_registers(seed)
+        }
+    }
+
+    /// As [`Settings::of_seed`], with three nodes and no groups but volumes.
+    pub fn of_volumes(seed: u64) -> Settings {
+        Settings {
+            nodes: 3,
+            replicas: 3,
+            groups: Groups::Volumes,
+            moves_mean_ms: None,
+            lone_groups: false,
+            outside_groups: false,
+            led_groups: false,
+            crowd: 0,
+            outages: false,
+            clients: CLIENTS,
+            shape: Shape::default(),
+            ..Settings::of_seed(seed)
+        }
+    }
+
+    /// As [`Settings::of_volumes`], with a group that has lost a replica to a panic most of the time.
+    pub fn of_panics(seed: u64) -> Settings {
+        Settings { panics: 700, ..Settings::of_volumes(seed) }
+    }
+
+    /// As [`Settings::of_volumes`], with commands that often arrive when nobody waits for them any more.
+    pub fn of_late(seed: u64) -> Settings {
+        Settings { slow_frames: 200, panics: 0, ..Settings::of_volumes(seed) }
+    }
+
+    /// As [`Settings::of_seed`], with few objects that become chains and registers all the time.
+    pub fn of_led(seed: u64) -> Settings {
+        let shape = Shape { objects: 6, may_be_registers: true, ..Shape::default() };
+        Settings {
+            // As many as without members outside volumes.
+            nodes: *Random::new(seed ^ 0x5EED).pick(&[3, 3, 3, 5]),
+            groups: Groups::Volumes,
+            moves_mean_ms: Some(60),
+            lone_groups: false,
+            outside_groups: false,
+            led_groups: true,
+            crowd: 0,
+            outages: false,
+            clients: CLIENTS_OF_LED,
+            shape,
+            ..Settings::of_seed(seed)
+        }
+    }
+
+    /// As [`Settings::of_seed`], with few objects that come and go all the time to groups of their own on whatever nodes, of
+    /// which most have no replica of the volume.
+    pub fn of_outside(seed: u64) -> Settings {
+        let random = &mut Random::new(seed ^ 0x0F75);
+        let replicas = *random.pick(&[1, 3, 3]);
+        Settings {
+            nodes: u32::from(replicas) + random.range(2..5) as u32,
+            replicas,
+            groups: Groups::Volumes,
+            moves_mean_ms: Some(60),
+            lone_groups: replicas == 1 || random.chance(500),
+            outside_groups: true,
+            led_groups: false,
+            crowd: 0,
+            clients: CLIENTS,
+            shape: Shape { objects: 6, ..Shape::default() },
+            ..Settings::of_seed(seed)
+        }
+    }
+
+    /// What a seed stands for in worlds of this protocol.
+    pub fn of(protocol: Protocol, seed: u64) -> Settings {
+        match protocol {
+            Protocol::Paxos => Settings::of_seed(seed),
+            Protocol::Chain => Settings::of_chains(seed),
+            Protocol::Register => Settings::of_registers(seed),
+        }
+    }
+}
+
+/// When own groups come to rest, and how many may be how near.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rest {
+    pub after_us: u64,
+    pub awake_max: usize,
+    pub bytes_max: usize,
+}
+
+impl Rest {
+    fn of_seed(seed: u64) -> Rest {
+        let random = &mut Random::new(seed ^ 0x8E57);
+        Rest {
+            after_us: *random.pick(&[20_000, 300_000, 3_000_000]),
+            awake_max: *random.pick(&[0, 3, 1_000]),
+            bytes_max: *random.pick(&[0, 300, 1 << 20]),
+        }
+    }
+}
+
+/// How often objects are moved, of which kind of namespace; drawn with the rest of a world.
+fn moves_of(random: &mut Random) -> (Groups, Option<u64>) {
+    match random.below(4) {
+        0 => (Groups::Volumes, None),
+        1 => (Groups::Own, None),
+        _ => (Groups::Volumes, Some(*random.pick(&[100, 200, 500]))),
+    }
+}
