@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use quorate_resp::Value;
 use serde::Serialize;
@@ -12,6 +12,10 @@ use super::super::load;
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::keys;
+
+/// How often, and after which pause, names that were not answered for are asked for again.
+const AGAIN_MAX: usize = 20;
+const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 pub(super) struct Order<'a> {
     pub(super) namespace: u32,
@@ -78,15 +82,19 @@ impl Order<'_> {
         }
     }
 
-    /// Creates groups of these names. Those of which nobody knew in time whether they were made are asked for again, and may be
-    /// there by then.
+    /// Creates groups of these names. Those that were refused for the moment are asked for again, and so are those of which
+    /// nobody knew in time whether they were made: they may be there by then.
     fn create(&self, client: &mut Client, names: &[String], tail: &[String]) -> Result<(), Failure> {
         let mut answers = keys::ask_for(client, &["GROUP", "CREATE"], names, tail)?;
-        let uncertain: Vec<usize> = (0..names.len()).filter(|&at| is_error(&answers[at], "TIMEOUT")).collect();
-        if !uncertain.is_empty() {
-            let again: Vec<String> = uncertain.iter().map(|&at| names[at].clone()).collect();
+        for _ in 0..AGAIN_MAX {
+            let passing: Vec<usize> = (0..names.len()).filter(|&at| is_passing(&answers[at])).collect();
+            if passing.is_empty() {
+                break;
+            }
+            thread::sleep(AGAIN_AFTER);
+            let again: Vec<String> = passing.iter().map(|&at| names[at].clone()).collect();
             let told = keys::ask_for(client, &["GROUP", "CREATE"], &again, tail)?;
-            for (at, answer) in uncertain.into_iter().zip(told) {
+            for (at, answer) in passing.into_iter().zip(told) {
                 let is_there = is_error(&answer, "ERR the key has a group of its own already");
                 answers[at] = if is_there { Value::Simple("OK".to_owned()) } else { answer };
             }
@@ -100,6 +108,11 @@ impl Order<'_> {
         let value = "x".repeat(self.size as usize);
         member.chain(["VALUE", &value]).map(str::to_owned).collect()
     }
+}
+
+/// Whether the same question may be answered otherwise in a moment.
+fn is_passing(answer: &Value) -> bool {
+    ["TIMEOUT", "TRYAGAIN", "NOQUORUM"].iter().any(|code| is_error(answer, code))
 }
 
 fn is_error(answer: &Value, begins: &str) -> bool {
