@@ -136,6 +136,8 @@ impl Purpose {
 pub struct Taken {
     pub predecessor: u64,
     pub successor: Option<u64>,
+    /// A member of a register may have carried it out: nothing orders it with what follows.
+    pub was_bound: bool,
     pub purpose: Purpose,
 }
 
@@ -208,7 +210,7 @@ impl Operations {
         let at = usize::try_from(number.checked_sub(self.base)?).ok()?;
         let place = self.ring.get_mut(at)?;
         let operation = place.as_mut()?;
-        let Operation { predecessor, successor, purpose, .. } = *operation;
+        let Operation { predecessor, successor, purpose, bound_to, .. } = *operation;
         let envelope = std::mem::take(&mut operation.envelope);
         self.count -= 1;
         self.bytes -= operation.envelope_length;
@@ -218,7 +220,7 @@ impl Operations {
             self.ring.pop_front();
             self.base += 1;
         }
-        Some(Taken { predecessor, successor, purpose })
+        Some(Taken { predecessor, successor, was_bound: bound_to.is_some(), purpose })
     }
 
     /// The oldest operation, if it is to be given up.
@@ -320,7 +322,7 @@ mod tests {
             operations.insert(operation(number));
         }
         assert!(!operations.contains(3));
-        let taken = Taken { predecessor: 0, successor: None, purpose: Purpose::Client };
+        let taken = Taken { predecessor: 0, successor: None, was_bound: false, purpose: Purpose::Client };
         assert_eq!(operations.take(2), Some(taken));
         assert!(operations.take(2).is_none());
         assert!(operations.contains(6));

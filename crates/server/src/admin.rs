@@ -425,6 +425,7 @@ fn words_of(failure: &Failure) -> (StatusCode, &'static str) {
         Failure::NoQuorum => unavailable("not executed: too few nodes can be reached"),
         Failure::ClockOff => unavailable("not executed: the node's clock is off its peers'"),
         Failure::Loading => unavailable("not executed: the node does not know the cluster yet"),
+        Failure::BehindUnknown => unavailable("not executed: a write before it has an unknown outcome"),
         Failure::Overloaded => unavailable("not executed: too much is waiting, try again"),
         Failure::OutOfMemory => unavailable("not executed: the node uses more memory than it may"),
         Failure::NoNamespace => (StatusCode::NOT_FOUND, "there is no such namespace"),

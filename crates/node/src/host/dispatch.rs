@@ -376,7 +376,12 @@ impl Host {
             self.terms.settle(number);
             return;
         };
-        if let Some(successor) = operation.successor {
+        let may_come_later = operation.was_bound
+            && answer == Answer::Failed(Failure::Timeout)
+            && !planted::is(Planted::SentBehindUnknown);
+        if may_come_later {
+            self.refuse_behind(operation.successor);
+        } else if let Some(successor) = operation.successor {
             // What failed leaves a gap in its connection's order, which the next one must not slip through.
             let unanswered =
                 matches!(answer, Answer::Failed(_)) && self.operations(number).contains(operation.predecessor);
@@ -425,6 +430,18 @@ impl Host {
             self.retry_after(number, 1);
         }
         overtaken || too_old
+    }
+
+    /// A register may show a write of unknown outcome after whatever is done now. What waits behind that write was not sent,
+    /// and is not: so a pipeline takes effect in its order, or its end does not.
+    fn refuse_behind(&mut self, mut next: Option<u64>) {
+        while let Some(number) = next
+            && let Some(operation) = self.operations(number).find_mut(number)
+            && operation.parked
+        {
+            next = operation.successor.take();
+            self.complete(number, Answer::Failed(Failure::BehindUnknown));
+        }
     }
 
     /// What stood between these two is gone: the second now waits for the first.
@@ -617,6 +634,23 @@ pub(super) mod tests {
             host.end(&MemoryStorage::default());
             assert!(host.timers.count() < 4_000, "timers pile up");
         }
+    }
+
+    #[test]
+    fn what_waits_for_a_write_of_unknown_outcome_to_a_register_is_refused() {
+        let answers = |why| {
+            let mut host = first_of(3);
+            for number in 1..=4 {
+                submit_set(&mut host, number, (number > 1).then(|| number - 1));
+            }
+            host.clients.find_mut(2).expect("it waits").bound_to = Some((NodeId(2), 1));
+            host.complete(2, Answer::Failed(why));
+            let mut answers = Vec::new();
+            host.take_answers(&mut answers);
+            answers.into_iter().map(|(number, _)| number).collect::<Vec<_>>()
+        };
+        assert_eq!(answers(Failure::Timeout), [2, 3, 4]);
+        assert_eq!(answers(Failure::NoQuorum), [2], "it was not executed");
     }
 
     #[test]

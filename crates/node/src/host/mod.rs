@@ -186,6 +186,8 @@ pub enum Failure {
     ClockOff,
     /// Not executed: the namespace is gone.
     NoNamespace,
+    /// Not executed: the write before it on its connection may come later, and nothing orders the two.
+    BehindUnknown,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -295,6 +295,10 @@ fn failure(failure: quorate_node::Failure) -> quorate_front::Failure {
         quorate_node::Failure::Overloaded => {
             Failure::Other("TRYAGAIN not executed: too much is waiting, try again".to_owned())
         }
+        quorate_node::Failure::BehindUnknown => Failure::Other(
+            "TRYAGAIN not executed: a write before it in this pipeline has an unknown outcome, read before you repeat either"
+                .to_owned(),
+        ),
         quorate_node::Failure::OutOfMemory => Failure::OutOfMemory,
         quorate_node::Failure::NoNamespace => Failure::Other("ERR DB index is out of range".to_owned()),
     }
