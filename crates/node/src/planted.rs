@@ -53,8 +53,6 @@ pub enum Planted {
     RegisterVersionsUnsaved,
     /// A pipeline of writes to one register leaves at once.
     RegisterOutOfTurn,
-    /// What waits behind a write of unknown outcome to a register leaves all the same.
-    SentBehindUnknown,
     /// A write that a member of an own register may have carried out is asked of the volume once the register has ended.
     OwnRegisterUnbound,
     /// A pipeline of writes to one own register leaves at once.
@@ -93,9 +91,6 @@ impl Planted {
         Planted::CompletedByOne,
         Planted::ChainRestsInFlight,
     ];
-
-    /// In pipelines to registers whose nodes come and go.
-    pub const IN_PIPELINES: [Planted; 1] = [Planted::SentBehindUnknown];
 
     /// In registers whose members decide.
     pub const IN_SUCCESSION: [Planted; 2] = [Planted::MemberLeavesEarly, Planted::MemberBornAgain];

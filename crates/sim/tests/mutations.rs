@@ -77,7 +77,6 @@ fn mutations() -> Vec<Mutation> {
         in_the_host(&Host::IN_QUARANTINE, Settings::of_panics),
         in_the_host(&Host::IN_OUTSIDE, Settings::of_outside),
         in_the_host(&Host::IN_LATENESS, Settings::of_late),
-        in_the_host(&Host::IN_PIPELINES, Settings::of_members),
         in_the_host(&Host::IN_SUCCESSION, Settings::of_members),
     ]
     .into_iter()

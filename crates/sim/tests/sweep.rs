@@ -117,7 +117,6 @@ fn registers_pass_and_reach_the_rare_paths() {
 fn registers_whose_members_decide_pass_and_reach_the_rare_paths() {
     // A write came again to a node whose replica had been given up, had left and was back, and was carried out twice.
     sweep_worlds("--authority members", Settings::of_members, 581..=581);
-    // Seed 23 once had a write of unknown outcome take effect after what its pipeline asked behind it.
     let reached = sweep_worlds("--authority members", Settings::of_members, 1..=40);
     let Sometimes { members_born, registers_left, registers_retired, answered_from_window, checkpointed, .. } = reached;
     let counts = [members_born, registers_left, registers_retired, answered_from_window, checkpointed];

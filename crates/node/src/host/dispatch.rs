@@ -376,9 +376,7 @@ impl Host {
             self.terms.settle(number);
             return;
         };
-        let may_come_later = operation.was_bound
-            && answer == Answer::Failed(Failure::Timeout)
-            && !planted::is(Planted::SentBehindUnknown);
+        let may_come_later = operation.was_bound && answer == Answer::Failed(Failure::Timeout);
         if may_come_later {
             self.refuse_behind(operation.successor);
         } else if let Some(successor) = operation.successor {
