@@ -379,12 +379,16 @@ impl Paxos {
         };
         let before = coordination.members.list[position].frontier;
         coordination.members.note(position, next_slot, grant);
-        if coordination.members.list[position].frontier == before || from == self.me {
+        if from == self.me {
             return;
         }
-        self.frontier_majority = self.frontier_majority.max(self.executed_by_quorum(coordination));
-        if next_slot < self.next_slot && coordination.decide.is_none() {
+        let known = coordination.members.list[position].frontier;
+        // Also one that says what it said before: nobody told it of decisions while it was suspected.
+        if known < Some(self.next_slot) && coordination.decide.is_none() {
             coordination.decide = Some(Decide { at: cx.now.after_us(DECIDE_US), again_us: DECIDE_AGAIN_US });
+        }
+        if known != before {
+            self.frontier_majority = self.frontier_majority.max(self.executed_by_quorum(coordination));
         }
     }
 
