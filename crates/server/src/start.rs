@@ -21,7 +21,9 @@ use crate::priority::stepping_back;
 use crate::reload::Reloader;
 use crate::supervisor::Supervisor;
 use crate::tls::{Store, Watch};
-use crate::worker::{Checkpointer, Clients, Clocks, Disk, Facts, Lookups, Memory, Orders, Pace, Source, State, Worker};
+use crate::worker::{
+    Checkpointer, Clients, Clocks, Disk, Facts, Flusher, Lookups, Memory, Orders, Pace, Source, State, Worker,
+};
 use crate::{Meter, Node, ServerError, Stopper};
 
 /// Tombstones of registers cost memory and nothing else: there is no hurry.
@@ -88,7 +90,8 @@ pub(crate) fn start(mut config: Config, meter: Meter) -> Result<Node, ServerErro
     let slow_log =
         SlowLogSettings { slower_than_us: config.log.slow_command_us, length_max: config.log.slow_commands_max };
     front.set_slow_log(slow_log);
-    let disk = Disk::new(storage, host.log_mut(), pace);
+    let flusher = Flusher::start(waker.clone()).map_err(io("start a thread"))?;
+    let disk = Disk::new(storage, host.log_mut(), pace).with_flusher(flusher, config.storage.log_thread_from_us);
     let orders = Arc::new(Orders::default());
     let worker = Worker {
         poll,

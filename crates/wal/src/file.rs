@@ -7,18 +7,23 @@
 //! one: in the steady state no flush waits for a file.
 
 mod bounds;
+mod errand;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use crate::PAGE_BYTES;
 use crate::buffer::Buffer;
-use crate::storage::{Bounds, Storage, StorageError};
+use crate::storage::{Bounds, Errand, Storage, StorageError};
+use crate::submission::Submission;
 use bounds::BoundsFile;
+use errand::Writer;
 
 const SPARE: &str = "log-spare.qlog";
 const SPARE_UNFINISHED: &str = "log-spare.tmp";
@@ -35,7 +40,7 @@ pub struct FileStorage {
     bounds: BoundsFile,
     direct: bool,
     /// The file that was last written, opened for flushes.
-    writer: Option<(u64, File)>,
+    writer: Option<Arc<Writer>>,
     /// Files with writes that are not durable yet; only without direct I/O.
     unsynced: Vec<u64>,
     spare_maker: Option<JoinHandle<io::Result<()>>>,
@@ -43,7 +48,8 @@ pub struct FileStorage {
     spare_expected: bool,
     /// Where bytes are copied to that are not aligned in memory.
     aligned: Buffer,
-    poisoned: bool,
+    /// Set by whoever sees a write or a sync fail, on whichever thread.
+    poisoned: Arc<AtomicBool>,
 }
 
 struct Segment {
@@ -71,7 +77,7 @@ impl FileStorage {
         let files = open_segments(directory)?;
         let bounds = BoundsFile::open_read_only(directory)?;
         let mut storage = FileStorage::of(directory, handle, files, bounds, false);
-        storage.poisoned = true;
+        storage.poisoned = Arc::new(AtomicBool::new(true));
         Ok(storage)
     }
 
@@ -110,7 +116,7 @@ impl FileStorage {
             spare_maker: None,
             spare_expected: directory.join(SPARE).exists(),
             aligned: Buffer::with_capacity(PAGE_BYTES),
-            poisoned: false,
+            poisoned: Arc::default(),
         }
     }
 
@@ -119,18 +125,18 @@ impl FileStorage {
     }
 
     fn usable(&self) -> Result<(), StorageError> {
-        if self.poisoned { Err(StorageError::Poisoned) } else { Ok(()) }
+        if self.poisoned.load(Ordering::Relaxed) { Err(StorageError::Poisoned) } else { Ok(()) }
     }
 
     /// Turns a failed write or sync into the end of this storage.
     fn poison(&mut self, action: &'static str, segment: u64, source: io::Error) -> StorageError {
-        self.poisoned = true;
+        self.poisoned.store(true, Ordering::Relaxed);
         StorageError::Io { action, path: self.path(segment).display().to_string(), source }
     }
 
     fn sync_directory(&mut self) -> Result<(), StorageError> {
         self.handle.sync_all().map_err(|source| {
-            self.poisoned = true;
+            self.poisoned.store(true, Ordering::Relaxed);
             failed("sync", &self.directory)(source)
         })
     }
@@ -164,23 +170,39 @@ impl FileStorage {
         self.spare_maker = std::thread::Builder::new().name("log-spare".into()).spawn(make).ok();
     }
 
-    /// Writes into the file of `segment`, through a descriptor for flushes that is opened when the segment changes.
+    /// The descriptor for flushes of `segment`, opened when the segment changes.
+    fn writer(&mut self, segment: u64) -> io::Result<Arc<Writer>> {
+        if let Some(writer) = self.writer.as_ref().filter(|writer| writer.segment == segment) {
+            return Ok(writer.clone());
+        }
+        let flags = if self.direct { libc::O_DIRECT | libc::O_DSYNC } else { 0 };
+        let path = self.path(segment);
+        let file = OpenOptions::new().write(true).custom_flags(flags).open(&path)?;
+        Ok(self.writer.insert(Arc::new(Writer { segment, path, file })).clone())
+    }
+
     fn write_at(&mut self, segment: u64, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let writer = match &mut self.writer {
-            Some((number, file)) if *number == segment => file,
-            writer => {
-                let path = self.directory.join(segment_name(segment));
-                let flags = if self.direct { libc::O_DIRECT | libc::O_DSYNC } else { 0 };
-                let file = OpenOptions::new().write(true).custom_flags(flags).open(path)?;
-                &mut writer.insert((segment, file)).1
-            }
-        };
+        let writer = self.writer(segment)?;
         if !self.direct || bytes.as_ptr().addr().is_multiple_of(PAGE_BYTES) {
-            return writer.write_all_at(bytes, offset);
+            return writer.file.write_all_at(bytes, offset);
         }
         self.aligned.clear();
         self.aligned.extend(bytes);
-        writer.write_all_at(self.aligned.bytes(), offset)
+        writer.file.write_all_at(self.aligned.bytes(), offset)
+    }
+
+    fn check_bounds(&self, segment: u64, offset: u64, count: usize) -> Result<(), StorageError> {
+        let length = self.length(segment)?;
+        let fits = offset.checked_add(count as u64).is_some_and(|end| end <= length);
+        if fits { Ok(()) } else { Err(StorageError::OutOfBounds { segment, offset }) }
+    }
+
+    /// Has a spare made once the newest segment is half full.
+    fn note_written(&mut self, segment: u64, offset: u64) {
+        let newest = self.files.last_key_value().filter(|(newest, _)| **newest == segment);
+        if let Some(length) = newest.map(|(_, newest)| newest.length).filter(|length| offset >= length / 2) {
+            self.prepare_spare(length);
+        }
     }
 }
 
@@ -225,19 +247,28 @@ impl Storage for FileStorage {
 
     fn write(&mut self, segment: u64, offset: u64, bytes: &[u8]) -> Result<(), StorageError> {
         self.usable()?;
-        let length = self.length(segment)?;
-        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > length) {
-            return Err(StorageError::OutOfBounds { segment, offset });
-        }
+        self.check_bounds(segment, offset, bytes.len())?;
         self.write_at(segment, offset, bytes).map_err(|source| self.poison("write", segment, source))?;
         if !self.direct && self.unsynced.last() != Some(&segment) {
             self.unsynced.push(segment);
         }
-        let newest = self.files.last_key_value().is_some_and(|(newest, _)| *newest == segment);
-        if newest && offset >= length / 2 {
-            self.prepare_spare(length);
-        }
+        self.note_written(segment, offset);
         Ok(())
+    }
+
+    fn hand_out(&mut self, submission: &Submission) -> Result<Option<Errand>, StorageError> {
+        self.usable()?;
+        submission.create(self)?;
+        let mut parts = Vec::with_capacity(submission.writes.len());
+        for block in &submission.writes {
+            let (segment, offset) = (block.segment(), block.offset());
+            self.check_bounds(segment, offset, block.bytes().len())?;
+            let writer = self.writer(segment).map_err(|source| self.poison("open", segment, source))?;
+            parts.push((writer, block.clone()));
+            self.note_written(segment, offset);
+        }
+        let (is_direct, poisoned) = (self.direct, self.poisoned.clone());
+        Ok(Some(Box::new(move || errand::perform(&parts, is_direct, &poisoned))))
     }
 
     fn sync(&mut self) -> Result<(), StorageError> {
@@ -261,7 +292,7 @@ impl Storage for FileStorage {
         self.usable()?;
         let bounds = self.bounds.get();
         self.set_bounds(Bounds { first: bounds.first.max(segment + 1), ..bounds })?;
-        self.writer.take_if(|(number, _)| *number == segment);
+        self.writer.take_if(|writer| writer.segment == segment);
         self.unsynced.retain(|number| *number != segment);
         let Some(removed) = self.files.remove(&segment) else { return Ok(()) };
         let path = self.path(segment);
@@ -279,7 +310,7 @@ impl Storage for FileStorage {
 
 impl FileStorage {
     fn set_bounds(&mut self, bounds: Bounds) -> Result<(), StorageError> {
-        self.bounds.set(bounds).inspect_err(|_| self.poisoned = true)
+        self.bounds.set(bounds).inspect_err(|_| self.poisoned.store(true, Ordering::Relaxed))
     }
 }
 

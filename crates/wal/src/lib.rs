@@ -45,7 +45,7 @@ use buffer::{Buffer, Pool};
 use index::{Index, Position, SEGMENT_MAX};
 use releases::{Noted, Releases};
 pub use report::{Damage, OpenError, OpenReport, ReadError, SegmentStatistics, Statistics};
-pub use storage::{Bounds, Storage, StorageError};
+pub use storage::{Bounds, Errand, Storage, StorageError};
 pub use submission::{Block, Creation, Submission};
 
 /// Blocks begin at multiples of this, in the log and in memory.

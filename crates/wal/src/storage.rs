@@ -5,6 +5,11 @@
 
 use std::io;
 
+use crate::submission::Submission;
+
+/// What is left to do of a submission that was [handed out](Storage::hand_out): durable when it returns.
+pub type Errand = Box<dyn FnOnce() -> Result<(), StorageError> + Send>;
+
 /// A medium for one log. A segment exists durably, at its full length, once [`Storage::create`] has returned. Whatever
 /// can be read when a medium is opened is durable: a killed process may have left writes that nobody synced, and the
 /// log is about to tell others of them.
@@ -28,6 +33,13 @@ pub trait Storage {
     /// Every write so far is durable when this returns. After a failure nothing is accepted any more: which of the
     /// writes are on the medium is unknowable, and asking again would only get a false yes.
     fn sync(&mut self) -> Result<(), StorageError>;
+
+    /// Does what cannot be done elsewhere, and hands out the rest, for another thread: writing and syncing. Until that is done
+    /// nothing more is written or handed out. [`StorageError::NoSpace`] as of [`Storage::create`]. None from a medium that
+    /// nobody has to wait for.
+    fn hand_out(&mut self, _submission: &Submission) -> Result<Option<Errand>, StorageError> {
+        Ok(None)
+    }
 
     /// Fills `into` from a segment, seeing every write so far.
     fn read(&self, segment: u64, offset: u64, into: &mut [u8]) -> Result<(), StorageError>;

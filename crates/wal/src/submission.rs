@@ -44,11 +44,13 @@ pub struct Submission {
 impl Submission {
     /// Creates and writes; not yet durable.
     pub fn write(&self, storage: &mut impl Storage) -> Result<(), StorageError> {
-        // All creations first: if there is no space, nothing of this submission is written.
-        for creation in &self.create {
-            storage.create(creation.segment, creation.length)?;
-        }
+        self.create(storage)?;
         self.writes.iter().try_for_each(|block| storage.write(block.segment(), block.offset(), block.bytes()))
+    }
+
+    /// All creations come first: if there is no space, nothing of this submission is written.
+    pub(crate) fn create(&self, storage: &mut impl Storage) -> Result<(), StorageError> {
+        self.create.iter().try_for_each(|creation| storage.create(creation.segment, creation.length))
     }
 
     /// Creates, writes and syncs: durable when it returns.

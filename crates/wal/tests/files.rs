@@ -74,6 +74,30 @@ fn what_is_written_is_found_and_old_files_are_used_again() {
 }
 
 #[test]
+fn what_another_thread_writes_is_durable_when_it_says_so() {
+    for (name, way) in WAYS {
+        let directory = Directory::new(&format!("errand-{name}"));
+        let mut storage = way(&directory.0).unwrap();
+        let (mut wal, _) = open(&storage);
+        // More than one segment, so that one submission is written to several files.
+        for slot in 0..9 {
+            wal.append(1, Kind::Slot(slot), &[slot as u8; 5000]);
+        }
+        let submission = wal.submit().unwrap();
+        let errand = storage.hand_out(&submission).unwrap().expect("files are worth a thread");
+        let segments: std::collections::BTreeSet<_> = submission.writes.iter().map(|block| block.segment()).collect();
+        assert!(segments.len() > 1);
+        std::thread::spawn(errand).join().unwrap().unwrap();
+        wal.completed(submission.lsn);
+        let mut bytes = Vec::new();
+        assert!(wal.read(&storage, 1, 8, &mut bytes).unwrap());
+        assert_eq!(bytes, [8; 5000]);
+        let (_, found) = open(&way(&directory.0).unwrap());
+        assert_eq!(found.iter().map(|record| record.bytes[0]).collect::<Vec<_>>(), (0..9).collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn a_record_of_17_mib_fits() {
     let directory = Directory::new("large");
     let mut storage = FileStorage::open(&directory.0).unwrap();

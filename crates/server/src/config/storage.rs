@@ -15,6 +15,9 @@ pub struct Storage {
     pub log_bytes: Bytes,
     /// Likewise if the log's index takes more memory.
     pub log_index_bytes: Bytes,
+    /// Once a write to the log takes longer than this on average, a thread of its own writes it, and the node goes on
+    /// gathering meanwhile. 0: always.
+    pub log_thread_from_us: u64,
     /// Memory for what is read of the checkpoints.
     pub cache_bytes: Bytes,
 }
@@ -26,6 +29,7 @@ impl Default for Storage {
             checkpoint_slots: 32_768,
             log_bytes: Bytes(512 << 20),
             log_index_bytes: Bytes(96 << 20),
+            log_thread_from_us: 100,
             cache_bytes: Bytes(16 << 20),
         }
     }

@@ -3,8 +3,8 @@
 //! A turn takes what the sockets hold, reads the clocks, steps the host, sends what may leave, and then writes and syncs
 //! the log if that is due. What waited for the disk leaves with the next turn, which follows at once, beside what that
 //! turn has to say: one frame for both. The log is due when no socket holds anything more, or when its oldest record has
-//! waited for as long as the last sync took: under load one sync covers what several turns brought. A turn never blocks
-//! but for that sync and for want of anything to do. See [`quorate_node::host`] for the contract that its order keeps.
+//! waited for as long as syncs take: under load one sync covers what several turns brought. A turn never blocks but for that
+//! sync, where that is quick, and for want of anything to do; slow syncs are a [thread's](flusher). See [`quorate_node::host`] for the contract that its order keeps.
 
 mod backend;
 mod checkpointer;
@@ -12,6 +12,7 @@ mod clients;
 mod clock;
 mod disk;
 mod figures;
+mod flusher;
 mod lookups;
 mod memory;
 mod source;
@@ -46,6 +47,7 @@ pub(crate) use checkpointer::Checkpointer;
 pub(crate) use clients::Clients;
 pub(crate) use clock::Clocks;
 pub(crate) use disk::{Disk, Pace};
+pub(crate) use flusher::Flusher;
 pub(crate) use lookups::Lookups;
 pub(crate) use memory::Memory;
 pub(crate) use source::Source;
@@ -147,8 +149,6 @@ pub(crate) struct State {
     stopping: Option<Stopping>,
     /// Since when records wait to be written.
     gathering_since: Option<Instant>,
-    /// What the last flush took.
-    flush_us: u64,
     /// Something may leave that waited for the disk.
     has_flushed: bool,
 }
@@ -182,7 +182,6 @@ impl State {
             snapshots_installed: 0,
             stopping: None,
             gathering_since: None,
-            flush_us: 0,
             has_flushed: false,
         }
     }
@@ -234,6 +233,7 @@ impl Worker {
         let moment = self.clocks.read();
         let now = moment.now;
         self.host.begin(moment);
+        self.take_written(now)?;
         self.memory.measure(now);
         self.host.set_out_of_memory(self.memory.is_exceeded());
         self.links.deliver(&mut self.host, now);
@@ -371,6 +371,14 @@ impl Worker {
         }
     }
 
+    fn take_written(&mut self, now: Instant) -> Result<(), ServerError> {
+        if let Some((durable, took_us)) = self.disk.take_written(now)? {
+            self.note_flush(took_us);
+            self.host.flushed(durable);
+        }
+        Ok(())
+    }
+
     fn take_stored(&mut self) -> Result<(), ServerError> {
         while let Some(number) = self.checkpointer.take_finished()? {
             self.host.stored(number);
@@ -424,6 +432,7 @@ impl Worker {
         let has =
             |durability| directory.namespaces.values().any(|namespace| namespace.settings.durability == durability);
         self.state.writes_before_speaking = has(Durability::Interval);
+        self.disk.set_writes_before_speaking(self.state.writes_before_speaking);
         if !self.is_ephemeral {
             let nobody_waits = has(Durability::Interval) && !has(Durability::Sync);
             let interval = Pace::Every { interval_us: INTERVAL_US };
@@ -468,20 +477,25 @@ impl Worker {
             return true;
         }
         let since = *self.state.gathering_since.get_or_insert(now);
-        is_quiet || since.after_us(self.state.flush_us) <= now
+        !self.disk.is_writing() && (is_quiet || since.after_us(self.disk.write_us()) <= now)
     }
 
     fn flush(&mut self, now: Instant) -> Result<(), ServerError> {
         let began_at = self.clocks.now();
         self.state.gathering_since = None;
         if let Some(durable) = self.disk.flush(self.host.log_mut(), now)? {
-            self.state.flush_us = self.clocks.now().0.saturating_sub(began_at.0);
-            self.state.counters.flushes += 1;
+            let took_us = self.clocks.now().0.saturating_sub(began_at.0);
+            self.disk.note_write(took_us);
+            self.note_flush(took_us);
             self.state.has_flushed = true;
-            self.state.flushes.add(self.state.flush_us);
             self.host.flushed(durable);
         }
         Ok(())
+    }
+
+    fn note_flush(&mut self, took_us: u64) {
+        self.state.counters.flushes += 1;
+        self.state.flushes.add(took_us);
     }
 
     /// Tells the log of the process what has changed since it was last looked.
