@@ -43,8 +43,11 @@ impl Draw {
 
     /// Few values, so that they repeat.
     fn value(&mut self) -> quorate_sim::history::Bytes {
-        let text = *self.random.pick(&["a", "b", "1"]);
-        bytes(text)
+        bytes(self.one_of(&["a", "b", "1"]))
+    }
+
+    fn one_of(&mut self, texts: &[&'static str]) -> &'static str {
+        *self.random.pick::<&str>(texts)
     }
 
     fn expiry_ms(&mut self) -> i64 {
@@ -91,6 +94,26 @@ const APPENDS: &[fn(&mut Draw) -> Action] = &[
 ];
 const INCREMENTS: &[fn(&mut Draw) -> Action] =
     &[|_| Action::IncrBy { delta: 1 }, |_| Action::IncrBy { delta: 1 }, |_| Action::Get, |_| common::set("7")];
+/// Some numbers can be reached from others and some not; with those that subtract a number may also return.
+const NUMBERS: &[fn(&mut Draw) -> Action] = &[
+    |_| Action::IncrBy { delta: 1 },
+    |_| Action::IncrBy { delta: 2 },
+    |draw| common::set(draw.one_of(&["0", "1", "3", "100", "a"])),
+    |draw| Action::GetSet { value: bytes(draw.one_of(&["3", "100"])) },
+    |_| Action::Get,
+    |_| Action::Get,
+    |_| Action::Del,
+];
+const NUMBERS_UP_AND_DOWN: &[fn(&mut Draw) -> Action] = &[
+    |_| Action::IncrBy { delta: 1 },
+    |_| Action::IncrBy { delta: -1 },
+    |_| Action::IncrBy { delta: 0 },
+    |draw| common::set(draw.one_of(&["0", "1", "100"])),
+    |draw| Action::Append { value: bytes(draw.one_of(&["0", "-1", "a"])) },
+    |_| Action::Get,
+    |_| Action::Get,
+    |_| Action::GetDel,
+];
 const WRITES_AND_READS: &[fn(&mut Draw) -> Action] = &[Draw::unique, |_| Action::Get];
 const WRITES_READS_AND_DELETES: &[fn(&mut Draw) -> Action] =
     &[Draw::unique, Draw::unique, |_| Action::Get, |_| Action::Get, |_| Action::Del];
@@ -309,6 +332,15 @@ fn the_search_agrees_on_increments_that_are_alike() {
     let kind = Kind { actions: INCREMENTS, connections: Some(4), skew_ms: 0, unknown_effect_ms: None };
     compare(kind);
     compare(Kind { unknown_effect_ms: Some(4), ..kind });
+}
+
+#[test]
+fn the_search_agrees_on_numbers_in_and_out_of_reach() {
+    for actions in [NUMBERS, NUMBERS_UP_AND_DOWN] {
+        let kind = Kind { actions, connections: Some(4), skew_ms: 0, unknown_effect_ms: None };
+        compare(kind);
+        compare(Kind { unknown_effect_ms: Some(4), ..kind });
+    }
 }
 
 #[test]

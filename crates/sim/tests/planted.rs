@@ -278,6 +278,29 @@ fn what_a_read_value_was_appended_to_is_not_left() {
     assert_right(&judge(&by_hand(&calls)));
 }
 
+/// The SET that returned first was executed last: else the reads of the other's pipeline could not see its value. The lost
+/// INCRBY comes nowhere near that number, so that none of what is unknown can bring it back.
+#[test]
+fn a_number_out_of_reach_of_all_increments_is_not_left() {
+    let unknown = |n: u32| {
+        let value = format!("{n};");
+        let action = match n % 3 {
+            0 => Action::IncrBy { delta: 86 },
+            1 => Action::Append { value: bytes(&value) },
+            _ => Action::GetSet { value: bytes(&value) },
+        };
+        (n, action, u64::from(n), None)
+    };
+    let mut calls: Vec<_> = (0..24).map(unknown).collect();
+    calls.extend([
+        (30, set("a"), 100, ok(210)),
+        (30, Action::Get, 100, value(230, "3553000000")),
+        (31, Action::Get, 100, value(220, "3553000000")),
+        (32, set("3553000000"), 110, ok(200)),
+    ]);
+    assert_right(&judge(&by_hand(&calls)));
+}
+
 #[test]
 fn the_fast_judges_refuse_what_they_cannot_judge() {
     let appended = by_hand(&[(0, Action::Append { value: bytes("a") }, 0, int(10, 1))]);

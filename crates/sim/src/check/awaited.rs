@@ -92,11 +92,25 @@ struct Producers<'a> {
     /// The operations that append it.
     tails: HashMap<&'a [u8], Vec<usize>>,
     tail_lengths: BTreeSet<usize>,
-    increments: usize,
+    increments: Increments,
+}
+
+/// What all increments together can make of a number.
+#[derive(Default)]
+struct Increments {
+    count: usize,
+    /// The sums of those that add and of those that subtract.
+    up: i128,
+    down: i128,
+    /// The numbers that were written, and what there is at first.
+    bases: BTreeSet<i128>,
+    /// Numbers may come about by appending digits.
+    is_any_base: bool,
 }
 
 impl<'a> Producers<'a> {
     fn add(&mut self, index: usize, action: &'a Action) {
+        self.increments.add(action);
         match action {
             Action::Set { value }
             | Action::SetExpiring { value, .. }
@@ -107,15 +121,13 @@ impl<'a> Producers<'a> {
                 self.tails.entry(value).or_default().push(index);
                 self.tail_lengths.insert(value.len());
             }
-            Action::IncrBy { .. } => self.increments += 1,
-            Action::Get | Action::Exists | Action::Strlen | Action::Pttl => {}
+            Action::IncrBy { .. } | Action::Get | Action::Exists | Action::Strlen | Action::Pttl => {}
             Action::Del | Action::Erase | Action::GetDel | Action::ExpireAt { .. } | Action::Persist => {}
         }
     }
 
     fn count(&self, value: &[u8]) -> usize {
-        let is_number = value.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-');
-        let by_increment = if is_number { self.increments } else { 0 };
+        let by_increment = if self.increments.may_make(value) { self.increments.count } else { 0 };
         let by_append: usize = self.appends(value).map(|(appends, _)| appends.len()).sum();
         self.whole.get(value).copied().unwrap_or(0) + by_append + by_increment
     }
@@ -134,4 +146,39 @@ impl<'a> Producers<'a> {
         let (appends, before) = self.appends(value).next()?;
         (before.len() < value.len()).then_some((appends[0], before))
     }
+}
+
+impl Increments {
+    fn add(&mut self, action: &Action) {
+        match action {
+            Action::IncrBy { delta } => {
+                self.count += 1;
+                let delta = i128::from(*delta);
+                self.up += delta.max(0);
+                self.down += delta.min(0);
+            }
+            Action::Set { value }
+            | Action::SetExpiring { value, .. }
+            | Action::SetIfAbsent { value }
+            | Action::SetIfEqual { value, .. }
+            | Action::GetSet { value } => self.bases.extend(number(value)),
+            Action::Append { value } => {
+                self.is_any_base |= value.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-')
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether some of them, one after the other, may end with this value, which was another one just before.
+    fn may_make(&self, value: &[u8]) -> bool {
+        let Some(number) = number(value).filter(|_| self.count > 0) else { return false };
+        let from = |base: i128| (self.down..=self.up).contains(&(number - base));
+        let comes_back = self.up > 0 && self.down < 0;
+        let within = self.bases.range(number - self.up..=number - self.down);
+        self.is_any_base || comes_back || from(0) || within.copied().any(|base| base != number)
+    }
+}
+
+fn number(value: &[u8]) -> Option<i128> {
+    std::str::from_utf8(value).ok()?.parse().ok()
 }

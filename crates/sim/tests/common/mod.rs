@@ -76,7 +76,9 @@ pub(crate) fn execute(action: &Action, stored: &mut Stored, now_ms: i64) -> Answ
         }
         Action::IncrBy { delta } => {
             let (text, _) = stored.get_or_insert_with(|| (b"0".to_vec(), None));
-            let Ok(number) = String::from_utf8_lossy(text).parse::<i64>() else {
+            // "07" and "-0" are none to Redis.
+            let number = String::from_utf8_lossy(text).parse::<i64>().ok();
+            let Some(number) = number.filter(|number| number.to_string().as_bytes() == text) else {
                 return Answer::Error("ERR value is not an integer or out of range".into());
             };
             *text = (number + delta).to_string().into_bytes();
