@@ -556,6 +556,22 @@ pub fn messages<'a>(mut bytes: &'a [u8]) -> impl Iterator<Item = Result<Message<
     })
 }
 
+/// The groups that requests and messages between replicas are for, without taking them apart. Ends early at bytes that are
+/// no messages.
+pub fn groups_named(mut bytes: &[u8]) -> impl Iterator<Item = GroupId> {
+    std::iter::from_fn(move || {
+        loop {
+            let (head, rest) = bytes.split_first_chunk::<5>()?;
+            let [kind, length @ ..] = *head;
+            let body = rest.get(..u32::from_le_bytes(length) as usize)?;
+            bytes = &rest[body.len()..];
+            if let (kind::REPLICA | kind::REQUEST, Some(group)) = (kind, body.first_chunk()) {
+                return Some(GroupId(u64::from_le_bytes(*group)));
+            }
+        }
+    })
+}
+
 fn take_message(bytes: &[u8]) -> Result<(Option<Message<'_>>, &[u8]), Malformed> {
     let mut reader = Reader::new(bytes);
     let (kind, length) = (reader.u8()?, reader.u32()? as usize);

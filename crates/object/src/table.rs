@@ -63,6 +63,13 @@ impl Table {
         Table { root: Node::Leaf(Leaf::default()), count: 0 }
     }
 
+    pub(crate) fn look(&self) -> usize {
+        match &self.root {
+            Node::Leaf(leaf) => leaf.entries.first().map_or(0, |entry| entry.object.name().len()),
+            Node::Branch(_) => 0,
+        }
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.count
     }

@@ -47,7 +47,7 @@ impl Draw {
     }
 
     fn one_of(&mut self, texts: &[&'static str]) -> &'static str {
-        *self.random.pick::<&str>(texts)
+        self.random.pick::<&str>(texts)
     }
 
     fn expiry_ms(&mut self) -> i64 {

@@ -114,6 +114,10 @@ impl Index {
         }
     }
 
+    pub(crate) fn has(&self, group: u64) -> bool {
+        self.groups.get(group).is_some_and(|records| records.slots().is_some())
+    }
+
     pub(crate) fn position(&self, group: u64, kind: Kind) -> Option<Position> {
         self.groups.get(group)?.position(kind)
     }

@@ -328,6 +328,11 @@ impl Wal {
         }
     }
 
+    /// Looks at what the index has of a group, so that it is in a cache when it is asked for.
+    pub fn look(&self, group: u64) -> bool {
+        self.index.has(group)
+    }
+
     /// The newest block known to be durable.
     pub fn durable(&self) -> Lsn {
         self.durable

@@ -107,3 +107,22 @@ fn a_frame_is_awaited_whole_and_a_monstrous_one_refused() {
     let monstrous = ((FRAME_BYTES_MAX + 1) as u32).to_le_bytes();
     assert_eq!(frame_length(&monstrous), Err(FrameError::TooLong(FRAME_BYTES_MAX + 1)));
 }
+
+#[test]
+fn groups_are_told_without_taking_messages_apart() {
+    let replica = |group| Message::Replica {
+        group: GroupId(group),
+        epoch: Epoch(1),
+        message: AnyMessage::Paxos(paxos::Message::Fetch { from: Slot(1) }),
+    };
+    let mut bytes = Vec::new();
+    for message in every_message().into_iter().chain([replica(11), replica(12)]) {
+        message.encode(&mut bytes);
+    }
+    let of = |bytes| groups_named(bytes).map(|group| group.0).collect::<Vec<_>>();
+    assert_eq!(of(&bytes), [9, 11, 12], "the request's and those of the replicas");
+    for length in 0..bytes.len() {
+        assert!([9, 11, 12].starts_with(&of(&bytes[..length])));
+    }
+    assert_eq!(of(&[0xff; 64]), [0; 0], "no message is so long");
+}

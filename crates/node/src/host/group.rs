@@ -1,5 +1,6 @@
 //! One replica of one group, with what it holds.
 
+use std::hint::black_box;
 use std::sync::Arc;
 
 use quorate_object::Objects;
@@ -107,6 +108,24 @@ impl Own {
     pub(super) fn of(group: GroupId, name: &[u8]) -> Option<Box<Own>> {
         let (volume, number) = volume_of(group)?;
         Some(Box::new(Own { volume, number, name: name.into(), told_at: Instant(0) }))
+    }
+}
+
+/// What a step will need is looked at beforehand: nothing comes of it but that it is in a cache then.
+impl Group {
+    pub(super) fn look(&self) {
+        black_box((self.state, self.used_at, self.lsn, self.gathered.len(), self.due_reads.len(), self.is_quiet));
+        black_box((self.machine.time, self.checkpoint.bytes, self.checkpoint.covered_below, self.own.is_some()));
+        black_box((self.replica.protocol(), self.machine.results.len(), self.births_lsn));
+    }
+
+    pub(super) fn look_deeper(&self) {
+        black_box((self.replica.wake_at(), self.machine.results.look()));
+        black_box(self.machine.objects().map(Objects::count));
+    }
+
+    pub(super) fn look_deepest(&self) {
+        black_box(self.machine.objects().map(Objects::look));
     }
 }
 

@@ -15,6 +15,7 @@
 //! [`Host::flushed`]. Nothing here reads a clock, a random number, a socket or a file.
 
 mod admin;
+mod ahead_of_frames;
 mod at_once;
 mod batches;
 mod behind;
@@ -231,6 +232,8 @@ pub struct Host {
     /// In boxes, so that places which are free cost little.
     groups: Slab<Box<Group>>,
     index: HashMap<GroupId, u32, FixedState>,
+    /// The groups of the frame that is being taken; kept for its memory.
+    ahead: Vec<(GroupId, u32)>,
     directory: directory::Directory,
     clients: Operations,
     internals: Operations,
@@ -351,6 +354,7 @@ impl Host {
         if header.directory > self.directory.version() {
             self.ask_for_directory();
         }
+        self.look_ahead(bytes);
         for message in messages(bytes) {
             self.handle_message(&header, message?);
             self.run();
