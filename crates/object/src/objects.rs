@@ -73,12 +73,12 @@ impl Objects {
         self.hasher.hash(key) & self.hash_mask
     }
 
-    /// How many objects there are, the due ones that no [`Objects::advance`] has removed yet included.
     /// Looks at one of the objects, so that the only one is in a cache when it is asked for.
     pub fn look(&self) -> usize {
         self.table.look()
     }
 
+    /// How many objects there are, the due ones that no [`Objects::advance`] has removed yet included.
     pub fn count(&self) -> usize {
         self.table.count()
     }

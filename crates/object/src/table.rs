@@ -63,6 +63,7 @@ impl Table {
         Table { root: Node::Leaf(Leaf::default()), count: 0 }
     }
 
+    /// The first name's length, which cannot be told without looking at an entry and a name.
     pub(crate) fn look(&self) -> usize {
         match &self.root {
             Node::Leaf(leaf) => leaf.entries.first().map_or(0, |entry| entry.object.name().len()),
