@@ -4,7 +4,8 @@
 //! the log if that is due. What waited for the disk leaves with the next turn, which follows at once, beside what that
 //! turn has to say: one frame for both. The log is due when no socket holds anything more, or when its oldest record has
 //! waited for as long as syncs take: under load one sync covers what several turns brought. A turn never blocks but for that
-//! sync, where that is quick, and for want of anything to do; slow syncs are a [thread's](flusher). See [`quorate_node::host`] for the contract that its order keeps.
+//! sync, where that is quick, and for want of anything to do; slow syncs are a [thread's](flusher). See
+//! [`quorate_node::host`] for the contract that its order keeps.
 
 mod backend;
 mod checkpointer;
