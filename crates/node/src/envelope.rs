@@ -101,6 +101,12 @@ impl<'a> Envelope<'a> {
         })
     }
 
+    /// Whether there is more behind the first envelope.
+    pub fn is_followed(bytes: &[u8]) -> bool {
+        let length = bytes.first_chunk::<4>().map_or(0, |length| u32::from_le_bytes(*length) as usize);
+        bytes.len() > length.saturating_add(4)
+    }
+
     /// Writes the deadline of an encoded envelope that nobody has been sent yet.
     pub fn set_deadline(encoded: &mut [u8], deadline: Stamp) {
         encoded[20..28].copy_from_slice(&deadline.0.to_le_bytes());
@@ -127,6 +133,7 @@ mod tests {
     fn envelopes_stand_behind_each_other() {
         let mut bytes = encoded(7, b"set");
         bytes.extend(encoded(8, b""));
+        assert!(Envelope::is_followed(&bytes) && !Envelope::is_followed(&bytes[bytes.len() - HEADER_BYTES..]));
         let mut rest = &bytes[..];
         let first = Envelope::take(&mut rest).unwrap();
         assert_eq!((first.ticket.number, first.command, first.predecessor, first.settled), (7, &b"set"[..], 1, 2));

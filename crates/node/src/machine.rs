@@ -99,11 +99,22 @@ impl Machine {
             // The last word says nothing to the objects.
             ValueContent::Stop(_) | ValueContent::Mark => &[],
         };
+        self.look_ahead(bytes);
         let mut seed = value.seed;
         while let Some(envelope) = Envelope::take(&mut bytes) {
             seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
             let verdict = self.execute(slot, &envelope, seed);
             each(envelope.ticket, verdict);
+        }
+    }
+
+    /// Looks at the objects of these commands before the first is executed, if there are more than one.
+    fn look_ahead(&self, mut envelopes: &[u8]) {
+        if let Content::Objects(objects) = &self.content
+            && Envelope::is_followed(envelopes)
+        {
+            let commands = std::iter::from_fn(|| Envelope::take(&mut envelopes));
+            objects.look_ahead(commands.filter_map(|envelope| Command::decode(envelope.command).ok()?.key()));
         }
     }
 

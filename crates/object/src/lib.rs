@@ -12,6 +12,7 @@ mod codec;
 mod command;
 mod expiries;
 pub mod glob;
+mod look_ahead;
 mod number;
 mod object;
 mod objects;

@@ -75,6 +75,16 @@ impl Table {
         self.count
     }
 
+    /// Where an object of this hash may well be. Names are not compared: neither entry nor name is looked at.
+    pub(crate) fn guess(&self, hash: u64) -> Option<Slot> {
+        self.leaf(hash).index.find(index_hash(hash), |_| true).copied().map(Slot)
+    }
+
+    /// The hash of the entry that `guess` has found.
+    pub(crate) fn hash_at(&self, hash: u64, slot: Slot) -> u64 {
+        self.leaf(hash).entries[slot.0 as usize].hash()
+    }
+
     pub(crate) fn find(&self, hash: u64, name: &[u8]) -> Option<Slot> {
         self.find_by(hash, |object| object.name() == name)
     }
@@ -308,6 +318,9 @@ mod tests {
         for name in 0..count {
             let found = table.find(hash(name), &name.to_le_bytes());
             assert_eq!(found.is_some(), name % 3 != 0, "{name}");
+            if let Some(guessed) = table.guess(hash(name)) {
+                assert!(found.is_none() || found == Some(guessed) || table.hash_at(hash(name), guessed) != hash(name));
+            }
         }
         let mut leaf_count = 0;
         let mut last_max = 0;

@@ -1,0 +1,69 @@
+//! Looking at objects before they are asked for.
+//!
+//! An object is found in several steps, each of which waits for memory where there are many objects: its place in the index, its
+//! entry, its name. For one object after the other that takes longer than everything else a command does. Looked at step by
+//! step for many at once, the waits overlap, and whoever asks for the objects afterwards finds all of it in a cache.
+
+use std::hint::black_box;
+
+use crate::objects::Objects;
+
+/// With fewer objects, what finds them mostly is in a cache.
+const OBJECTS_MIN: usize = 32;
+/// Objects that are looked at together.
+const TOGETHER: usize = 32;
+
+impl Objects {
+    /// Looks at the objects of these names. It changes nothing, and says nothing of what there is.
+    pub fn look_ahead<'k>(&self, names: impl Iterator<Item = &'k [u8]>) {
+        if self.count() < OBJECTS_MIN {
+            return;
+        }
+        let mut names = names.peekable();
+        let mut seen = 0;
+        while names.peek().is_some() {
+            let mut hashes = [0; TOGETHER];
+            let mut slots = [None; TOGETHER];
+            let mut count = 0;
+            for (hash, name) in hashes.iter_mut().zip(names.by_ref()) {
+                *hash = self.hash(name);
+                count += 1;
+            }
+            for (slot, &hash) in slots[..count].iter_mut().zip(&hashes) {
+                *slot = self.table.guess(hash);
+            }
+            let guessed = || hashes.iter().zip(&slots).filter_map(|(&hash, slot)| Some((hash, (*slot)?)));
+            seen ^= guessed().fold(0, |seen, (hash, slot)| seen ^ self.table.hash_at(hash, slot));
+            seen ^= guessed().fold(0, |seen, (hash, slot)| seen ^ self.table.at(hash, slot).name().len() as u64);
+        }
+        black_box(seen);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Command, Condition, Expiry, Objects, SetAnswer};
+
+    #[test]
+    fn any_names_may_be_looked_at_and_nothing_changes() {
+        let mut objects = Objects::new([7; 16]);
+        let name = |number: u32| number.to_le_bytes();
+        for number in 0..10_000 {
+            objects.look_ahead([&name(number)[..], &name(number + 1)].into_iter());
+            let command = Command::Set {
+                key: &name(number),
+                value: b"v",
+                condition: Condition::Always,
+                expiry: Expiry::Unset,
+                answer: SetAnswer::Ok,
+            };
+            objects.run(&command, 1, 0);
+        }
+        let before = objects.digest();
+        let names: Vec<_> = (0..20_000).step_by(3).map(name).collect();
+        for count in [0, 1, 31, 32, 33, names.len()] {
+            objects.look_ahead(names[..count].iter().map(|name| &name[..]));
+        }
+        assert_eq!(objects.digest(), before);
+    }
+}
