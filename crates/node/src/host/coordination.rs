@@ -26,6 +26,8 @@ const FOLLOWED_PERCENT: u64 = 80;
 const KEPT_PERCENT: u64 = 50;
 /// It stays so long after that, lest whoever comes and goes takes it along each time.
 const KEPT_US: u64 = 60_000_000;
+/// It stays for so long wherever it comes to: meanwhile it is counted whether its clients are there.
+const COUNTED_US: u64 = 5_000_000;
 
 /// Where a group's commands have entered lately, as its coordinator counts them.
 #[derive(Debug, Default)]
@@ -33,8 +35,8 @@ pub(super) struct Demand {
     /// In the order of the configuration.
     by_member: Vec<u32>,
     elsewhere: u32,
-    /// When this node was last the one to coordinate the group for its clients' sake.
-    kept_at: Option<Instant>,
+    /// Until when this node coordinates the group for its clients' sake.
+    kept_until: Option<Instant>,
 }
 
 impl Demand {
@@ -96,11 +98,11 @@ impl Host {
         }
         self.displaced.push_back((index, group.configuration.group));
         let now = self.clock.now();
-        // Nobody is missing, so it was handed over for its clients' sake.
+        // Where nobody is missing, it may have come for its clients' sake.
         if self.may_coordinate(preferred)
             && let Some((demand, _)) = self.demand_of(index)
         {
-            demand.kept_at = Some(now);
+            demand.kept_until = Some(now.after_us(COUNTED_US));
         }
     }
 
@@ -122,12 +124,12 @@ impl Host {
             let Some(demand) = &mut group.demand else { continue };
             let members = &group.configuration.members;
             if demand.total() >= least && demand.enters_at(members, KEPT_PERCENT) == Some(me) {
-                demand.kept_at = Some(now);
+                demand.kept_until = Some(now.after_us(KEPT_US));
             }
             let wanted_by = demand.enters_at(members, FOLLOWED_PERCENT).filter(|&to| to != me);
             let is_wanted = demand.total() >= least && group.replica.is_coordinating();
             demand.halve();
-            let is_over = demand.total() == 0 && demand.kept_at.is_none_or(|at| at.after_us(KEPT_US) <= now);
+            let is_over = demand.total() == 0 && demand.kept_until.is_none_or(|until| until <= now);
             if is_over {
                 group.demand = None;
                 continue;
@@ -164,12 +166,10 @@ impl Host {
         self.hand_over_groups(away);
     }
 
-    /// Whether the group is here for its clients' sake. Not if whom it was born with has been away since: it may be here for
-    /// that reason.
+    /// Whether the group is here for its clients' sake, or may be.
     fn is_kept(&self, group: &Group) -> bool {
-        let Some(kept_at) = group.demand.as_ref().and_then(|demand| demand.kept_at) else { return false };
-        let recovered_at = self.recovered_at.get(&group.preferred());
-        kept_at.after_us(KEPT_US) > self.clock.now() && recovered_at.is_none_or(|&at| at < kept_at)
+        let kept_until = group.demand.as_ref().and_then(|demand| demand.kept_until);
+        kept_until.is_some_and(|until| until > self.clock.now())
     }
 
     fn may_coordinate(&self, node: NodeId) -> bool {
@@ -218,6 +218,7 @@ impl Host {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::three_nodes::{Cluster, arrives, coordinates};
 
     const MEMBERS: [NodeId; 3] = [NodeId(1), NodeId(2), NodeId(3)];
 
@@ -245,5 +246,40 @@ mod tests {
         assert_eq!((old.total(), old.enters_at(&MEMBERS, 1)), (0, None));
         (0..10).for_each(|_| old.note(&MEMBERS, NodeId(3)));
         assert_eq!(old.enters_at(&MEMBERS, FOLLOWED_PERCENT), Some(NodeId(3)));
+    }
+    /// Node 1, where the volume was born, has handed it over; nobody has missed it.
+    fn handed_over() -> Cluster {
+        let mut cluster = Cluster::new(|settings| settings.follow_clients_at = 1);
+        assert_eq!(cluster.node(1).host.hand_over_all(), 2, "the root and the volume");
+        cluster.pass(1_000, arrives);
+        assert_eq!(coordinator(&mut cluster), NodeId(2));
+        cluster
+    }
+
+    fn coordinator(cluster: &mut Cluster) -> NodeId {
+        let volume = cluster.volume();
+        let is_it = |&node: &NodeId| coordinates(&cluster.node(node.0).host, volume);
+        MEMBERS.into_iter().find(is_it).expect("somebody coordinates the volume")
+    }
+
+    #[test]
+    fn a_node_that_stopped_and_is_back_at_once_coordinates_again_within_seconds() {
+        let mut cluster = handed_over();
+        cluster.pass(7_000, arrives);
+        assert_eq!(coordinator(&mut cluster), NodeId(1));
+    }
+
+    #[test]
+    fn what_is_used_where_it_came_to_stays_there() {
+        let mut cluster = handed_over();
+        for _ in 0..2_000 {
+            cluster.write(2, b"value");
+            cluster.pass(10, arrives);
+        }
+        assert_eq!(coordinator(&mut cluster), NodeId(2));
+        cluster.pass(50_000, arrives);
+        assert_eq!(coordinator(&mut cluster), NodeId(2), "clients come back");
+        cluster.pass(25_000, arrives);
+        assert_eq!(coordinator(&mut cluster), NodeId(1));
     }
 }

@@ -51,6 +51,8 @@ mod shown;
 mod status;
 mod stranded;
 mod succession;
+#[cfg(test)]
+mod three_nodes;
 mod tombstones;
 mod transfer;
 mod unstored;

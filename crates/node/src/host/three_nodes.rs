@@ -1,0 +1,206 @@
+//! Three hosts and the links between them, for tests that decide about every message.
+
+use quorate_checkpoint::MemoryStore;
+use quorate_object::{Command, Condition, Expiry, Outcome, SetAnswer};
+use quorate_protocol::peers::Timing;
+use quorate_protocol::{GroupId, Instant, NodeId, Slot, Stamp};
+use quorate_wal::memory::MemoryStorage;
+
+use crate::frame::{Header, Message, decode_frame, encode_frame, messages};
+use crate::host::{Answer, Forgotten, Host, HostSettings, Submission};
+use crate::root::{NodeRecord, Settings};
+use crate::{Moment, Target};
+
+/// What becomes of a message on its way.
+pub(super) enum Fate {
+    Arrives,
+    IsLost,
+    IsLate {
+        by_us: u64,
+    },
+    /// Other bytes arrive in its place.
+    Becomes(Vec<u8>),
+}
+
+pub(super) struct Node {
+    pub(super) host: Host,
+    storage: MemoryStorage,
+    pub(super) answers: Vec<(u64, Answer)>,
+    pub(super) is_down: bool,
+    frames_sent: u64,
+    pub(super) executed: Vec<(GroupId, Slot, u64)>,
+}
+
+/// Three nodes that are members of one volume, and links on which a test decides about every message.
+pub(super) struct Cluster {
+    pub(super) nodes: Vec<Node>,
+    now_us: u64,
+    /// When it arrives, to whom, and the frame.
+    under_way: Vec<(u64, NodeId, NodeId, Vec<u8>)>,
+    number: u64,
+}
+
+fn moment(now_us: u64) -> Moment {
+    Moment { now: Instant(now_us), wall: Stamp(1_700_000_000_000 + now_us / 1000) }
+}
+
+fn settings(node: NodeId) -> HostSettings {
+    let record = |id: u32| {
+        let address = format!("n{id}:1");
+        NodeRecord { id, name: format!("n{id}"), peer: address.clone(), client: address.clone(), admin: address }
+    };
+    HostSettings {
+        node,
+        start: 1,
+        nodes: (1..=3).map(record).collect(),
+        defaults: Settings { replicas: 3, volumes: 1, ..Settings::default() },
+        cluster: 7,
+        timing: Timing::default(),
+        timeout_ms: 5_000,
+        log: quorate_wal::Settings { segment_bytes: 1 << 20, slack_bytes: 4 << 20, ..quorate_wal::Settings::new(7) },
+        seed: 1,
+        checkpoint_bytes: 16 << 20,
+        checkpoint_slots: 1 << 20,
+        rest_after_us: 10_000_000,
+        awake_max: 1_000,
+        turn_after_us: 10_000_000,
+        tombstones_after_us: 60_000_000,
+        resting_bytes_max: 1 << 20,
+        digest_bytes: 0,
+        follow_clients_at: 0,
+        forgotten: Forgotten::Nothing,
+        is_new: false,
+        version: "test".into(),
+        pid: 0,
+        observe: true,
+    }
+}
+
+impl Cluster {
+    /// Node 1 coordinates the volume. `set` changes the settings of each node.
+    pub(super) fn new(set: impl Fn(&mut HostSettings)) -> Cluster {
+        let open = |id: u32| {
+            let storage = MemoryStorage::default();
+            let mut settings = settings(NodeId(id));
+            set(&mut settings);
+            let (host, _) = Host::open(settings, &storage, &MemoryStore::default(), moment(1_000_000)).unwrap();
+            Node { host, storage, answers: Vec::new(), is_down: false, frames_sent: 0, executed: Vec::new() }
+        };
+        let mut cluster =
+            Cluster { nodes: (1..=3).map(open).collect(), now_us: 1_000_000, under_way: Vec::new(), number: 0 };
+        for node in &mut cluster.nodes {
+            let me = node.host.settings().node;
+            for peer in (1..=3).map(NodeId).filter(|&peer| peer != me) {
+                node.host.linked(peer);
+            }
+        }
+        cluster.pass(5_000, |_, _, _| Fate::Arrives);
+        let volume = cluster.volume();
+        let coordinators: Vec<bool> = cluster.nodes.iter().map(|node| coordinates(&node.host, volume)).collect();
+        assert_eq!(coordinators, [true, false, false]);
+        cluster.nodes.iter_mut().for_each(|node| node.executed.clear());
+        cluster
+    }
+
+    pub(super) fn volume(&self) -> GroupId {
+        let root = self.nodes[0].host.directory().expect("the nodes know the cluster");
+        GroupId(root.namespaces[&0].volumes[0].group)
+    }
+
+    /// So many milliseconds go by.
+    pub(super) fn pass(&mut self, duration_ms: u64, fate: impl Fn(NodeId, NodeId, &Message<'_>) -> Fate) {
+        for _ in 0..duration_ms {
+            self.now_us += 1_000;
+            for at in 0..self.nodes.len() {
+                self.turn(at, &fate);
+            }
+        }
+    }
+
+    fn turn(&mut self, at: usize, fate: &impl Fn(NodeId, NodeId, &Message<'_>) -> Fate) {
+        let me = NodeId(at as u32 + 1);
+        let is_due = |under_way: &(u64, NodeId, NodeId, Vec<u8>)| under_way.0 <= self.now_us && under_way.2 == me;
+        let (arrived, rest) = std::mem::take(&mut self.under_way).into_iter().partition(is_due);
+        self.under_way = rest;
+        let node = &mut self.nodes[at];
+        if node.is_down {
+            return;
+        }
+        node.host.begin(moment(self.now_us));
+        for (_, from, _, frame) in arrived {
+            let frame: Vec<u8> = frame;
+            node.host.receive(from, &frame).expect("it is whole");
+        }
+        node.host.end(&node.storage);
+        for (number, _) in node.host.take_batches() {
+            node.host.stored(number);
+        }
+        if let Some(submission) = node.host.log_mut().submit() {
+            submission.perform(&mut node.storage).expect("it has room");
+            node.host.flushed(submission.lsn);
+        }
+        node.host.take_answers(&mut node.answers);
+        node.executed.extend(node.host.take_executed());
+        let mut frames = Vec::new();
+        node.host.take_frames(|to, frame: &[u8]| frames.push((to, frame.to_vec())));
+        for (to, frame) in frames {
+            let (header, bytes) = decode_frame(&frame).expect("it is whole");
+            for message in messages(bytes) {
+                let message = message.expect("it is sound");
+                let mut bytes = Vec::new();
+                message.encode(&mut bytes);
+                let arrives_us = match fate(me, to, &message) {
+                    Fate::Arrives => self.now_us,
+                    Fate::IsLost => continue,
+                    Fate::IsLate { by_us } => self.now_us + by_us,
+                    Fate::Becomes(other) => {
+                        bytes = other;
+                        self.now_us
+                    }
+                };
+                node.frames_sent += 1;
+                let mut frame = Vec::new();
+                encode_frame(&Header { sequence: node.frames_sent, ..header }, &bytes, &mut frame);
+                self.under_way.push((arrives_us, me, to, frame));
+            }
+        }
+    }
+
+    pub(super) fn write(&mut self, at: u32, value: &[u8]) -> u64 {
+        self.number += 1;
+        let (condition, expiry, answer) = (Condition::Always, Expiry::Unset, SetAnswer::Ok);
+        let command = &Command::Set { key: b"key", value, condition, expiry, answer };
+        let target = Target::Slot { namespace: 0, slot: 0 };
+        let number = self.number;
+        self.node(at).host.submit(Submission { number, predecessor: None, target, command });
+        number
+    }
+
+    pub(super) fn node(&mut self, id: u32) -> &mut Node {
+        &mut self.nodes[id as usize - 1]
+    }
+
+    pub(super) fn is_done(&self, at: u32, number: u64) -> bool {
+        self.nodes[at as usize - 1].answers.contains(&(number, Answer::Outcome(Outcome::Ok)))
+    }
+
+    /// What these nodes have executed of the volume is the same, and so many slots.
+    pub(super) fn assert_executed(&self, nodes: &[u32], count: usize) {
+        let volume = self.volume();
+        let of = |id: &u32| {
+            let executed = &self.nodes[*id as usize - 1].executed;
+            executed.iter().filter(|(group, ..)| *group == volume).copied().collect::<Vec<_>>()
+        };
+        let first = of(&nodes[0]);
+        assert_eq!(first.len(), count, "{first:?}");
+        nodes.iter().for_each(|id| assert_eq!(of(id), first, "node {id}"));
+    }
+}
+
+pub(super) fn coordinates(host: &Host, group: GroupId) -> bool {
+    host.groups().any(|found| found.id() == group && found.replica.is_coordinating())
+}
+
+pub(super) fn arrives(_: NodeId, _: NodeId, _: &Message<'_>) -> Fate {
+    Fate::Arrives
+}
