@@ -83,7 +83,8 @@ impl Cluster {
             let storage = MemoryStorage::default();
             let mut settings = settings(NodeId(id));
             set(&mut settings);
-            let (host, _) = Host::open(settings, &storage, &MemoryStore::default(), moment(1_000_000)).unwrap();
+            let (host, _) =
+                Host::open(settings, &storage, &MemoryStore::default(), moment(1_000_000)).expect("nothing is stored");
             Node { host, storage, answers: Vec::new(), is_down: false, frames_sent: 0, executed: Vec::new() }
         };
         let mut cluster =
