@@ -475,41 +475,21 @@ pub(super) mod tests {
 
     use super::*;
     use crate::clock::Moment;
-    use crate::host::{Forgotten, Group, HostSettings};
-    use crate::root::{NodeRecord, ROOT, Settings};
+    use crate::host::three_nodes::settings;
+    use crate::host::{Group, HostSettings};
+    use crate::root::{ROOT, Settings};
     use crate::volume::volume_of;
 
     /// The first node of so many, before it has heard of another. One of three knows no directory, so that what is
     /// submitted waits.
     pub(in crate::host) fn first_of(count: u32) -> Host {
-        let node = |id: u32| {
-            let address = format!("n{id}:1");
-            NodeRecord { id, name: format!("n{id}"), peer: address.clone(), client: address.clone(), admin: address }
-        };
         let settings = HostSettings {
-            node: NodeId(1),
-            start: 1,
-            nodes: (1..=count).map(node).collect(),
             defaults: Settings { replicas: 1, volumes: 1, ..Settings::default() },
-            cluster: 7,
-            timing: quorate_protocol::peers::Timing::default(),
-            timeout_ms: 5_000,
             log: quorate_wal::Settings { segment_bytes: 256 * 1024, ..quorate_wal::Settings::new(7) },
-            seed: 1,
             checkpoint_bytes: 64 * 1024,
             checkpoint_slots: 100,
-            rest_after_us: 10_000_000,
-            awake_max: 1_000,
-            turn_after_us: 10_000_000,
-            tombstones_after_us: 60_000_000,
-            resting_bytes_max: 1 << 20,
-            digest_bytes: 0,
-            follow_clients_at: 0,
-            forgotten: Forgotten::Nothing,
-            is_new: false,
-            version: "test".into(),
-            pid: 0,
             observe: false,
+            ..settings(NodeId(1), count)
         };
         let moment = Moment { now: Instant(1_000_000), wall: Stamp(1_700_000_000_000) };
         let (host, _) = Host::open(settings, &MemoryStorage::default(), &MemoryStore::default(), moment).unwrap();

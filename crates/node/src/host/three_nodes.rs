@@ -44,7 +44,8 @@ fn moment(now_us: u64) -> Moment {
     Moment { now: Instant(now_us), wall: Stamp(1_700_000_000_000 + now_us / 1000) }
 }
 
-fn settings(node: NodeId) -> HostSettings {
+/// Of one of so many nodes, for tests that change what they are about.
+pub(super) fn settings(node: NodeId, count: u32) -> HostSettings {
     let record = |id: u32| {
         let address = format!("n{id}:1");
         NodeRecord { id, name: format!("n{id}"), peer: address.clone(), client: address.clone(), admin: address }
@@ -52,7 +53,7 @@ fn settings(node: NodeId) -> HostSettings {
     HostSettings {
         node,
         start: 1,
-        nodes: (1..=3).map(record).collect(),
+        nodes: (1..=count).map(record).collect(),
         defaults: Settings { replicas: 3, volumes: 1, ..Settings::default() },
         cluster: 7,
         timing: Timing::default(),
@@ -81,7 +82,7 @@ impl Cluster {
     pub(super) fn new(set: impl Fn(&mut HostSettings)) -> Cluster {
         let open = |id: u32| {
             let storage = MemoryStorage::default();
-            let mut settings = settings(NodeId(id));
+            let mut settings = settings(NodeId(id), 3);
             set(&mut settings);
             let (host, _) =
                 Host::open(settings, &storage, &MemoryStore::default(), moment(1_000_000)).expect("nothing is stored");

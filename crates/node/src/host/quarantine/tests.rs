@@ -1,12 +1,12 @@
 use quorate_checkpoint::{MemoryStore, Store};
 use quorate_object::{Command, Condition, Expiry, SetAnswer};
-use quorate_protocol::peers::Timing;
 use quorate_wal::Storage;
 use quorate_wal::memory::MemoryStorage;
 
 use super::*;
-use crate::host::{Answer, Failure, Forgotten, HostSettings, Submission};
-use crate::root::{NodeRecord, Reads, SLOT_COUNT, Settings};
+use crate::host::three_nodes::settings;
+use crate::host::{Answer, Failure, HostSettings, Submission};
+use crate::root::{Reads, SLOT_COUNT, Settings};
 use crate::{Moment, Target};
 use quorate_protocol::Stamp;
 
@@ -27,36 +27,11 @@ impl Node {
         durability: Durability,
         start: u32,
     ) -> Node {
-        let address = || "n1:1".to_owned();
-        let record = NodeRecord { id: 1, name: "n1".into(), peer: address(), client: address(), admin: address() };
         let settings = HostSettings {
-            node: NodeId(1),
             start,
-            nodes: vec![record],
             defaults: Settings { replicas: 1, volumes: 2, durability, reads: Reads::Lease, ..Settings::default() },
-            cluster: 7,
-            timing: Timing::default(),
-            timeout_ms: 5_000,
-            log: quorate_wal::Settings {
-                segment_bytes: 1 << 20,
-                slack_bytes: 4 << 20,
-                ..quorate_wal::Settings::new(7)
-            },
-            seed: 1,
             checkpoint_bytes: 1 << 20,
-            checkpoint_slots: 1 << 20,
-            rest_after_us: 10_000_000,
-            awake_max: 1_000,
-            turn_after_us: 10_000_000,
-            tombstones_after_us: 60_000_000,
-            resting_bytes_max: 1 << 20,
-            digest_bytes: 0,
-            follow_clients_at: 0,
-            forgotten: Forgotten::Nothing,
-            is_new: false,
-            version: "test".into(),
-            pid: 0,
-            observe: true,
+            ..settings(NodeId(1), 1)
         };
         let now_us = u64::from(start) * 1_000_000_000;
         let (host, _) = Host::open(settings, &storage, &store, moment(now_us)).expect("it opens");
