@@ -29,7 +29,7 @@ const ONCE_FAILED: [(u64, &str); 25] = [
     (14, "likewise"),
     (740, "the time left to an object was counted from the group's last slot"),
     (848, "likewise"),
-    (483, "a command of unknown outcome was held to the order of its connection"),
+    (483, "a member that had been away was told of nothing, since all reads rested on the lease"),
     (995, "the checker gave up too early"),
     (142, "likewise"),
     (99, "likewise"),

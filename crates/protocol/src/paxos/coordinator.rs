@@ -9,7 +9,7 @@ use core::mem;
 use super::acceptor::Following;
 use super::ledger::Ledger;
 use super::reads::Reads;
-use super::replica::{Active, Duty, proposal_of, refuse};
+use super::replica::{Active, Duty, IDLE_US, proposal_of, refuse};
 use super::{Message, Paxos, Record, WAITING_BYTES_MAX, WAITING_READS_MAX, WINDOW_BYTES, WINDOW_SLOTS};
 use crate::effect::{Cx, Effects, Proposal, ReadMode, Refusal};
 use crate::id::{Ballot, Content, Instant, NodeId, Slot, Stamp, Value};
@@ -21,6 +21,7 @@ const RETRANSMIT_US: u64 = 200_000;
 /// The most slots sent again at once: who lacks more has worse troubles than loss.
 const RETRANSMIT_SLOTS_MAX: usize = 32;
 /// After so long a pause, followers that may not know the last decisions are told; then again, doubled up to the maximum.
+/// Of whom nothing is to be expected is told once that is over, if it still lacks them.
 const DECIDE_US: u64 = 10_000;
 const DECIDE_AGAIN_US: u64 = 100_000;
 const DECIDE_AGAIN_US_MAX: u64 = 3_200_000;
@@ -44,6 +45,7 @@ pub(super) struct Coordination {
     pub(super) reads: Reads,
     handing_over: Option<HandingOver>,
     retransmit: Option<Retransmit>,
+    /// As long as there are members that may not know the last decisions.
     decide: Option<Decide>,
     elected_at: Instant,
 }
@@ -156,7 +158,8 @@ impl Coordination {
     pub(super) fn resumed(replica: &Paxos, now: Instant) -> Coordination {
         let members = Members::new(replica.configuration.members.len());
         let mut coordination = Coordination::elected(replica, members, VecDeque::new(), now);
-        coordination.decide = None;
+        // Before it can be idle again it must know that nobody lacks anything. Until then there is time.
+        coordination.decide = Some(Decide { at: now.after_us(IDLE_US), again_us: DECIDE_AGAIN_US });
         coordination
     }
 
@@ -230,6 +233,8 @@ impl Coordination {
         let filled = ledger.from(next_slot).take_while(|(slot, _)| *slot < self.next_proposal).count() as u64;
         assert_eq!(filled, in_flight, "holes among the slots in flight");
         assert!(self.queue.reads.is_empty(), "reads wait in rounds");
+        let laggard = replica.laggards(self).next();
+        assert!(self.decide.is_some() || laggard.is_none(), "{laggard:?} would never be told what is decided");
     }
 }
 
@@ -379,15 +384,7 @@ impl Paxos {
         };
         let before = coordination.members.list[position].frontier;
         coordination.members.note(position, next_slot, grant);
-        if from == self.me {
-            return;
-        }
-        let known = coordination.members.list[position].frontier;
-        // Also one that says what it said before: nobody told it of decisions while it was suspected.
-        if known < Some(self.next_slot) && coordination.decide.is_none() {
-            coordination.decide = Some(Decide { at: cx.now.after_us(DECIDE_US), again_us: DECIDE_AGAIN_US });
-        }
-        if known != before {
+        if from != self.me && coordination.members.list[position].frontier != before {
             self.frontier_majority = self.frontier_majority.max(self.executed_by_quorum(coordination));
         }
     }
@@ -536,11 +533,12 @@ impl Paxos {
         });
     }
 
-    fn laggards(&self, coordination: &Coordination, cx: &Cx<'_>) -> impl Iterator<Item = NodeId> {
+    /// The members that are not known to have executed all that is decided.
+    fn laggards(&self, coordination: &Coordination) -> impl Iterator<Item = NodeId> {
         let known = self.configuration.members.iter().zip(&coordination.members.list);
         known.filter_map(|(&node, member)| {
             let level = member.frontier.is_some_and(|frontier| frontier >= self.next_slot);
-            (!level && node != self.me && !self.is_absent(node, cx)).then_some(node)
+            (!level && node != self.me).then_some(node)
         })
     }
 
@@ -548,19 +546,21 @@ impl Paxos {
         let Duty::Coordinating(coordination) = &mut active.duty else {
             return;
         };
-        // Without a date, the question is whether we may go idle.
-        let Decide { at, again_us } = coordination.decide.unwrap_or(Decide { at: cx.now, again_us: DECIDE_AGAIN_US });
-        if cx.now < at {
+        let Some(Decide { at, again_us }) = coordination.decide.filter(|decide| decide.at <= cx.now) else {
             return;
-        }
+        };
         let (ballot, frontier, frontier_majority) = (self.promised, self.next_slot, self.frontier_majority);
-        let mut told = false;
-        for member in self.laggards(coordination, cx) {
-            out.send(member, Message::Decide { ballot, frontier, frontier_majority });
-            told = true;
+        let (mut told, mut lacking) = (false, false);
+        for member in self.laggards(coordination) {
+            lacking = true;
+            if !self.is_absent(member, cx) {
+                out.send(member, Message::Decide { ballot, frontier, frontier_majority });
+                told = true;
+            }
         }
-        let again = Decide { at: cx.now.after_us(again_us), again_us: (again_us * 2).min(DECIDE_AGAIN_US_MAX) };
-        coordination.decide = told.then_some(again);
+        let wait_us = if told { again_us } else { DECIDE_AGAIN_US_MAX };
+        let again = Decide { at: cx.now.after_us(wait_us), again_us: (again_us * 2).min(DECIDE_AGAIN_US_MAX) };
+        coordination.decide = lacking.then_some(again);
     }
 
     /// Whether nothing is lost by forgetting all but that this replica coordinates.
@@ -569,7 +569,7 @@ impl Paxos {
             && coordination.queue.proposals.is_empty()
             && coordination.reads.is_empty()
             && coordination.handing_over.is_none()
-            && self.laggards(coordination, cx).next().is_none()
+            && self.laggards(coordination).all(|member| self.is_absent(member, cx))
     }
 }
 

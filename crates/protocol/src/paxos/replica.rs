@@ -16,7 +16,7 @@ use crate::id::{Ballot, Configuration, Content, Instant, NodeId, Slot, Stamp, Va
 use crate::planted::{self, Planted};
 
 /// Nothing to do for this long: the active state is given up, and with it the answers that a lease rests on.
-const IDLE_US: u64 = 10_000_000;
+pub(super) const IDLE_US: u64 = 10_000_000;
 
 /// One member's part of a group. Its size is what an idle group costs.
 pub struct Paxos {
