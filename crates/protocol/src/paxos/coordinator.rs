@@ -357,7 +357,7 @@ impl Paxos {
             *cx.nonsense_count += 1;
             return;
         }
-        self.note_answer(active, cx, from, next_slot, grant);
+        self.note_answer(active, from, next_slot, grant);
         let bit = self.bit(from);
         let Some(entry) = active.ledger.find_mut(slot) else {
             return;
@@ -370,14 +370,7 @@ impl Paxos {
     }
 
     /// Any answer at the present ballot says how far its sender has executed, and under which grant it was given.
-    pub(super) fn note_answer(
-        &mut self,
-        active: &mut Active,
-        cx: &Cx<'_>,
-        from: NodeId,
-        next_slot: Slot,
-        grant: GrantNumber,
-    ) {
+    pub(super) fn note_answer(&mut self, active: &mut Active, from: NodeId, next_slot: Slot, grant: GrantNumber) {
         let position = self.configuration.position(from).expect("only members are heard");
         let Duty::Coordinating(coordination) = &mut active.duty else {
             return;
@@ -389,8 +382,8 @@ impl Paxos {
         }
     }
 
-    pub(super) fn handle_frontier(&mut self, active: &mut Active, cx: &Cx<'_>, from: NodeId, next_slot: Slot) {
-        self.note_answer(active, cx, from, next_slot, 0);
+    pub(super) fn handle_frontier(&mut self, active: &mut Active, from: NodeId, next_slot: Slot) {
+        self.note_answer(active, from, next_slot, 0);
     }
 
     /// The highest slot below which a write quorum has executed everything.
@@ -546,7 +539,7 @@ impl Paxos {
         let Duty::Coordinating(coordination) = &mut active.duty else {
             return;
         };
-        let Some(Decide { at, again_us }) = coordination.decide.filter(|decide| decide.at <= cx.now) else {
+        let Some(Decide { again_us, .. }) = coordination.decide.filter(|decide| decide.at <= cx.now) else {
             return;
         };
         let (ballot, frontier, frontier_majority) = (self.promised, self.next_slot, self.frontier_majority);

@@ -165,7 +165,7 @@ impl Paxos {
         grant: GrantNumber,
         out: &mut Effects<Paxos>,
     ) {
-        self.note_answer(active, cx, from, next_slot, grant);
+        self.note_answer(active, from, next_slot, grant);
         let bit = self.bit(from);
         let Duty::Coordinating(coordination) = &mut active.duty else {
             return;

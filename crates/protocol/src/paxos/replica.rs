@@ -411,7 +411,7 @@ impl Paxos {
                 self.handle_decide(active, cx, ballot, frontier, out);
             }
             Message::Frontier { ballot, next_slot } if ballot == self.promised => {
-                self.handle_frontier(active, cx, from, next_slot);
+                self.handle_frontier(active, from, next_slot);
             }
             Message::Confirm { ballot, round } => self.handle_confirm(active, cx, ballot, round, out),
             Message::Confirmed { ballot, round, next_slot, grant } if ballot == self.promised => {
