@@ -167,7 +167,15 @@ impl World {
     fn step(&mut self, id: NodeId, event: Event<Message, Request>) {
         let (mut out, mut nonsense_count) = (Effects::default(), 0);
         let nonsense_count = &mut nonsense_count;
-        let mut cx = Cx { me: id, now: Instant(0), stamp: Stamp(0), random: 0, peers: &self.peers, nonsense_count };
+        let mut cx = Cx {
+            me: id,
+            now: Instant(0),
+            stamp: Stamp(0),
+            random: 0,
+            peers: &self.peers,
+            wants_frontiers: true,
+            nonsense_count,
+        };
         let replica = self.replicas.get_mut(&id).expect("a server");
         let before = replica.view();
         replica.step(&mut cx, event, &mut out);

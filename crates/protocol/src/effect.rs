@@ -44,6 +44,8 @@ pub struct Cx<'a> {
     pub random: u64,
     /// Who is suspected, and which leases are held and given.
     pub peers: &'a Peers,
+    /// Whether the host must know of each member how far it has executed.
+    pub wants_frontiers: bool,
     /// Messages that no correct peer would have sent.
     pub nonsense_count: &'a mut u64,
 }

@@ -371,6 +371,7 @@ tagged!(Message, "message", {
     11 => Fetch { from },
     12 => Learn { slots, next_slot },
     13 => HandOver { ballot, next_slot },
+    14 => Execute { ballot, frontier },
 });
 
 impl Wire for Record {

@@ -56,7 +56,9 @@ impl Run {
             heartbeats: random.below(3) * 45,
             bursts: random.below(20) == 0,
         };
-        Run { cluster: Cluster::new(count, quorum, seed), random, weather, command_count: 0, token: 0 }
+        let mut cluster = Cluster::new(count, quorum, seed);
+        cluster.wants_frontiers = random.chance(50);
+        Run { cluster, random, weather, command_count: 0, token: 0 }
     }
 
     fn any_node(&mut self) -> NodeId {

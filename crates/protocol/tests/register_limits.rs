@@ -134,7 +134,15 @@ fn step_unchecked(world: &mut World, request: Request) {
     let (now, stamp) = (world.now, world.stamp());
     let node = &mut world.nodes[0];
     let mut nonsense_count = 0;
-    let mut cx = Cx { me: N1, now, stamp, random: 0, peers: &node.peers, nonsense_count: &mut nonsense_count };
+    let mut cx = Cx {
+        me: N1,
+        now,
+        stamp,
+        random: 0,
+        peers: &node.peers,
+        wants_frontiers: true,
+        nonsense_count: &mut nonsense_count,
+    };
     let replica = node.replica.as_mut().expect("born");
     replica.step(&mut cx, Event::Requested(request), &mut Effects::default());
 }
@@ -306,7 +314,15 @@ fn one_reconfiguration_at_a_time_and_only_a_sound_one() {
         let node = &mut world.nodes[0];
         let (mut out, mut nonsense_count) = (quorate_protocol::Effects::default(), 0);
         let nonsense_count = &mut nonsense_count;
-        let mut cx = quorate_protocol::Cx { me: N1, now, stamp, random: 0, peers: &node.peers, nonsense_count };
+        let mut cx = quorate_protocol::Cx {
+            me: N1,
+            now,
+            stamp,
+            random: 0,
+            peers: &node.peers,
+            wants_frontiers: true,
+            nonsense_count,
+        };
         quorate_protocol::Replica::step(node.replica.as_mut().expect("born"), &mut cx, request, &mut out);
         out.list.into_iter().find_map(|effect| match effect {
             quorate_protocol::Effect::Answered(answer) => Some(answer),
@@ -371,7 +387,15 @@ fn a_replica_that_is_born_again_in_one_start_of_its_node_takes_no_tag_twice() {
         let mut events = vec![Event::Requested(write)];
         while let Some(event) = events.pop() {
             let nonsense_count = &mut nonsense_count;
-            let mut cx = Cx { me: N1, now: Instant(1), stamp: Stamp(1), random: 0, peers: &peers, nonsense_count };
+            let mut cx = Cx {
+                me: N1,
+                now: Instant(1),
+                stamp: Stamp(1),
+                random: 0,
+                peers: &peers,
+                wants_frontiers: true,
+                nonsense_count,
+            };
             let mut effects = Effects::default();
             replica.step(&mut cx, event, &mut effects);
             for effect in effects.list {

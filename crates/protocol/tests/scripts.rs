@@ -49,12 +49,13 @@ impl golden::Player for Script {
         let words: Vec<_> = command.split_whitespace().collect();
         if let ["new", count, ref rest @ ..] = words[..] {
             let quorum = match *rest {
-                [] => QuorumSystem::Majority,
+                [] | ["own"] => QuorumSystem::Majority,
                 [read, write] => QuorumSystem::Threshold { read: number(read), write: number(write) },
                 _ => panic!("{command}"),
             };
             let mut cluster = Cluster::new(number(count), quorum, 1);
             cluster.trace = Some(String::new());
+            cluster.wants_frontiers = *rest != ["own"];
             self.cluster = Some(cluster);
             return;
         }

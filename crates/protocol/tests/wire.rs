@@ -79,6 +79,7 @@ fn messages_of_a_decision() {
     golden(&accepted, &["06", BALLOT_BYTES, SLOT_BYTES, SEVEN, SEVEN]);
     let decide = Message::Decide { ballot: BALLOT, frontier: SLOT, frontier_majority };
     golden(&decide, &["07", BALLOT_BYTES, SLOT_BYTES, SEVEN]);
+    golden(&Message::Execute { ballot: BALLOT, frontier: SLOT }, &["0e", BALLOT_BYTES, SLOT_BYTES]);
     golden(&Message::Frontier { ballot: BALLOT, next_slot: SLOT }, &["08", BALLOT_BYTES, SLOT_BYTES]);
 }
 

@@ -195,7 +195,15 @@ impl World {
         while let Some(event) = events.pop_front() {
             let (mut out, mut nonsense_count) = (Effects::default(), 0);
             let nonsense_count = &mut nonsense_count;
-            let mut cx = Cx { me: id, now, stamp: Stamp(0), random: 0, peers: &self.peers, nonsense_count };
+            let mut cx = Cx {
+                me: id,
+                now,
+                stamp: Stamp(0),
+                random: 0,
+                peers: &self.peers,
+                wants_frontiers: true,
+                nonsense_count,
+            };
             replica.step(&mut cx, event, &mut out);
             for effect in out.list {
                 match effect {

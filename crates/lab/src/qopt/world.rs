@@ -249,7 +249,15 @@ impl World {
         let (mut out, mut nonsense_count) = (Effects::default(), 0);
         let nonsense_count = &mut nonsense_count;
         let stamp = Stamp(now / 1000);
-        let mut cx = Cx { me: node(server), now: Instant(now), stamp, random: 0, peers: &self.peers, nonsense_count };
+        let mut cx = Cx {
+            me: node(server),
+            now: Instant(now),
+            stamp,
+            random: 0,
+            peers: &self.peers,
+            wants_frontiers: true,
+            nonsense_count,
+        };
         self.servers[server].replica.step(&mut cx, job, &mut out);
         assert_eq!(*nonsense_count, 0, "a member was sent what none would say");
         for effect in out.list {

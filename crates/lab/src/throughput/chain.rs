@@ -42,6 +42,7 @@ impl Servers {
             stamp: Stamp(now / 1000),
             random: 0,
             peers: &self.peers,
+            wants_frontiers: true,
             nonsense_count: &mut nonsense_count,
         };
         self.replicas[server].step(&mut cx, event, &mut out);

@@ -15,7 +15,6 @@
 //! [`Host::flushed`]. Nothing here reads a clock, a random number, a socket or a file.
 
 mod admin;
-mod ahead_of_frames;
 mod at_once;
 mod batches;
 mod behind;
@@ -31,6 +30,7 @@ mod grid;
 mod group;
 mod held;
 mod led;
+mod look_ahead;
 mod losses;
 mod open;
 mod orphans;
@@ -607,6 +607,7 @@ impl Host {
             stamp: self.clock.stamp(),
             random: next_random(&mut self.random),
             peers: &self.peers,
+            wants_frontiers: volume_of(group.id()).is_none(),
             nonsense_count: &mut self.counters.nonsense,
         };
         let effects = &mut self.effects;

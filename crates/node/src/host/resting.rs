@@ -394,6 +394,7 @@ impl Host {
             stamp: self.clock.stamp(),
             random: next_random(&mut self.random),
             peers: &self.peers,
+            wants_frontiers: volume_of(self.groups[index as usize].id()).is_none(),
             nonsense_count: &mut self.counters.nonsense,
         };
         match &mut self.groups[index as usize].replica {

@@ -36,11 +36,8 @@ impl Host {
 
     pub(super) fn fire_timers(&mut self) {
         let now = self.clock.now();
-        for index in self.wakings.take_due(now) {
-            if self.groups.get(index as usize).is_some_and(|group| group.is_alive()) {
-                self.plan(index, Event::Woken);
-            }
-        }
+        let due = self.wakings.take_due(now);
+        self.wake(&due);
         while let Some((at, timer)) = self.timers.take_due(now) {
             match timer {
                 Timer::Expiry { group } => self.expire(group, at),

@@ -248,6 +248,7 @@ impl Paxos {
         cx: &mut Cx<'_>,
         ballot: Ballot,
         frontier: Slot,
+        answers: bool,
         out: &mut Effects<Paxos>,
     ) {
         if ballot < self.promised {
@@ -257,7 +258,9 @@ impl Paxos {
         self.heed(active, ballot, out);
         active.ledger.decide_below(frontier, ballot);
         self.advance(active, cx, out);
-        self.answer(ballot.node, Message::Frontier { ballot, next_slot: self.next_slot }, out);
+        if answers {
+            self.answer(ballot.node, Message::Frontier { ballot, next_slot: self.next_slot }, out);
+        }
         self.note_frontier(active, cx, ballot.node, frontier, out);
     }
 

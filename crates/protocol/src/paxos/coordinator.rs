@@ -78,8 +78,12 @@ pub(super) struct Members {
 
 #[derive(Clone, Copy, Default)]
 struct Member {
-    /// Unknown until the member answers.
+    /// Below are executed slots. Unknown until the member answers.
     frontier: Option<Slot>,
+    /// Below are slots that are on the member's disk, or executed.
+    holds_below: Slot,
+    /// Below are slots of which it was told, while it held them, that they are decided. Should it not have heard, it asks.
+    told_below: Slot,
     /// Of the newest answer.
     grant: GrantNumber,
 }
@@ -101,7 +105,15 @@ impl Members {
     pub(super) fn note(&mut self, position: usize, next_slot: Slot, grant: GrantNumber) {
         let member = &mut self.list[position];
         member.frontier = member.frontier.max(Some(next_slot));
+        member.holds_below = member.holds_below.max(next_slot);
         member.grant = member.grant.max(grant);
+    }
+
+    fn note_accepted(&mut self, position: usize, slot: Slot) {
+        let member = &mut self.list[position];
+        if member.holds_below == slot {
+            member.holds_below = slot.next();
+        }
     }
 
     pub(super) fn grant(&self, position: usize) -> GrantNumber {
@@ -251,7 +263,7 @@ impl Paxos {
         known
             .map(|(&node, member)| match node == self.me {
                 true => (node, self.next_slot),
-                false => (node, member.frontier.unwrap_or_default()),
+                false => (node, member.frontier.unwrap_or_default().max(member.told_below)),
             })
             .collect()
     }
@@ -358,14 +370,21 @@ impl Paxos {
             return;
         }
         self.note_answer(active, from, next_slot, grant);
+        if let (Duty::Coordinating(coordination), Some(position)) =
+            (&mut active.duty, self.configuration.position(from))
+        {
+            coordination.members.note_accepted(position, slot);
+        }
         let bit = self.bit(from);
-        let Some(entry) = active.ledger.find_mut(slot) else {
-            return;
-        };
-        entry.acknowledgers |= bit;
-        if self.is_write_quorum(entry.acknowledgers) || planted::is(Planted::DecideOnMinority) {
-            entry.decided = true;
-            self.advance(active, cx, out);
+        if let Some(entry) = active.ledger.find_mut(slot) {
+            entry.acknowledgers |= bit;
+            if self.is_write_quorum(entry.acknowledgers) || planted::is(Planted::DecideOnMinority) {
+                entry.decided = true;
+                self.advance(active, cx, out);
+            }
+        }
+        if tells_at_once(active, cx) {
+            self.tell_holders(active, cx, out);
         }
     }
 
@@ -409,11 +428,14 @@ impl Paxos {
         advanced: bool,
         out: &mut Effects<Paxos>,
     ) {
+        let tells_at_once = tells_at_once(active, cx);
         let Duty::Coordinating(coordination) = &mut active.duty else {
             return;
         };
         if advanced {
-            coordination.decide = Some(Decide { at: cx.now.after_us(DECIDE_US), again_us: DECIDE_AGAIN_US });
+            // Who is told at once is told when it answers. Whoever does not for long is sent what it lacks then, as well.
+            let wait_us = if tells_at_once { RETRANSMIT_US } else { DECIDE_US };
+            coordination.decide = Some(Decide { at: cx.now.after_us(wait_us), again_us: DECIDE_AGAIN_US });
             coordination.skip_to(self.next_slot);
             if !coordination.is_in_flight(self.next_slot) {
                 coordination.retransmit = None;
@@ -530,9 +552,27 @@ impl Paxos {
     fn laggards(&self, coordination: &Coordination) -> impl Iterator<Item = NodeId> {
         let known = self.configuration.members.iter().zip(&coordination.members.list);
         known.filter_map(|(&node, member)| {
-            let level = member.frontier.is_some_and(|frontier| frontier >= self.next_slot);
+            let level = member.frontier.is_some_and(|frontier| frontier.max(member.told_below) >= self.next_slot);
             (!level && node != self.me).then_some(node)
         })
+    }
+
+    /// Tells those that hold all that is decided, and are not known to have executed it.
+    fn tell_holders(&self, active: &mut Active, cx: &Cx<'_>, out: &mut Effects<Paxos>) {
+        let Duty::Coordinating(coordination) = &mut active.duty else {
+            return;
+        };
+        let (ballot, frontier) = (self.promised, self.next_slot);
+        for (&node, member) in self.configuration.members.iter().zip(&mut coordination.members.list) {
+            let lacks_the_word = member.frontier < Some(frontier) && member.told_below < frontier;
+            if lacks_the_word && member.holds_below >= frontier && node != self.me && !self.is_absent(node, cx) {
+                out.send(node, Message::Execute { ballot, frontier });
+                member.told_below = frontier;
+            }
+        }
+        if self.laggards(coordination).next().is_none() {
+            coordination.decide = None;
+        }
     }
 
     fn try_decide(&mut self, active: &mut Active, cx: &mut Cx<'_>, out: &mut Effects<Paxos>) {
@@ -564,6 +604,11 @@ impl Paxos {
             && coordination.handing_over.is_none()
             && self.laggards(coordination).all(|member| self.is_absent(member, cx))
     }
+}
+
+/// In a group that is seldom used nothing follows soon that would say what is decided.
+fn tells_at_once(active: &Active, cx: &Cx<'_>) -> bool {
+    active.is_rare && !cx.wants_frontiers
 }
 
 impl Coordination {

@@ -62,6 +62,12 @@ pub enum Message {
         next_slot: Slot,
     },
 
+    /// The same, to a member that is known to hold all that is decided: it executes that, and does not answer.
+    Execute {
+        ballot: Ballot,
+        frontier: Slot,
+    },
+
     /// Is `ballot` still the highest that you promised?
     Confirm {
         ballot: Ballot,

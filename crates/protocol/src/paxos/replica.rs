@@ -54,8 +54,9 @@ pub(super) struct Active {
     pub(super) duty: Duty,
     /// Once nothing is in hand.
     wake_at: Option<Instant>,
-    /// The group had not been used for long: the active state is of no use once there is nothing in hand.
-    is_rare: bool,
+    /// The group had not been used for long, and is for one proposal so far: the active state is of no use once there is
+    /// nothing in hand.
+    pub(super) is_rare: bool,
     /// Refusals that a snapshot has caused outside of any step.
     pub(super) overtaken: Vec<Effect<Paxos>>,
 }
@@ -361,6 +362,7 @@ impl Paxos {
             Message::Prepare { ballot, .. }
             | Message::Accept { ballot, .. }
             | Message::Decide { ballot, .. }
+            | Message::Execute { ballot, .. }
             | Message::Confirm { ballot, .. }
             | Message::HandOver { ballot, .. } => ballot.node == from && from != self.me,
             // The own durable promise and acceptance arrive like a peer's.
@@ -408,8 +410,9 @@ impl Paxos {
             }
             Message::Decide { ballot, frontier, frontier_majority } => {
                 self.frontier_majority = self.frontier_majority.max(frontier_majority);
-                self.handle_decide(active, cx, ballot, frontier, out);
+                self.handle_decide(active, cx, ballot, frontier, true, out);
             }
+            Message::Execute { ballot, frontier } => self.handle_decide(active, cx, ballot, frontier, false, out),
             Message::Frontier { ballot, next_slot } if ballot == self.promised => {
                 self.handle_frontier(active, from, next_slot);
             }
@@ -588,6 +591,7 @@ impl Replica for Paxos {
         if let Event::Received { .. } | Event::Proposed(_) = event {
             self.used_at = cx.now;
         }
+        active.is_rare &= fresh || !matches!(event, Event::Proposed(Proposal::Commands(_)));
         out.list.append(&mut active.overtaken);
         // What was recovered or came with a snapshot. Neither comes to a coordinator, who left nothing undone.
         if !matches!(active.duty, Duty::Coordinating(_)) || active.ledger.is_next_decided() {

@@ -83,6 +83,7 @@ pub struct Cluster {
     pub events: Option<Vec<Recorded>>,
     cut: BTreeSet<(NodeId, NodeId)>,
     pub synced_at_once: bool,
+    pub wants_frontiers: bool,
 }
 
 pub struct Recorded {
@@ -137,6 +138,7 @@ impl Cluster {
             events: None,
             cut: BTreeSet::new(),
             synced_at_once: false,
+            wants_frontiers: true,
             configuration,
         };
         for &id in cluster.configuration.clone().members.iter() {
@@ -205,7 +207,8 @@ impl Cluster {
         let Some(replica) = node.replica.as_mut().filter(|_| !node.silent) else { return };
         let mut out = Effects::default();
         let nonsense_count = &mut self.nonsense_count;
-        let mut cx = Cx { me: id, now, stamp, random, peers: &node.peers, nonsense_count };
+        let wants_frontiers = self.wants_frontiers;
+        let mut cx = Cx { me: id, now, stamp, random, peers: &node.peers, wants_frontiers, nonsense_count };
         replica.step(&mut cx, event, &mut out);
         replica.check();
         for effect in out.list {
