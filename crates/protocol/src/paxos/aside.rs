@@ -15,7 +15,7 @@ impl Paxos {
     /// Gives up whatever this replica does but for what it must keep. What it has in flight may still be decided, by others;
     /// what waits is refused. From now on it [is aside](Paxos::is_aside), until something comes for it.
     pub fn set_aside(&mut self, out: &mut Effects<Paxos>) {
-        match mem::replace(&mut self.life, Life::Idle { coordinating: false }) {
+        match mem::replace(&mut self.life, Life::FOLLOWING) {
             idle @ Life::Idle { .. } => self.life = idle,
             Life::Working(mut active) => {
                 out.list.append(&mut active.overtaken);

@@ -9,7 +9,7 @@ use core::mem;
 use super::acceptor::Following;
 use super::ledger::Ledger;
 use super::reads::Reads;
-use super::replica::{Active, Duty, IDLE_US, proposal_of, refuse};
+use super::replica::{Active, Duty, proposal_of, refuse};
 use super::{Message, Paxos, Record, WAITING_BYTES_MAX, WAITING_READS_MAX, WINDOW_BYTES, WINDOW_SLOTS};
 use crate::effect::{Cx, Effects, Proposal, ReadMode, Refusal};
 use crate::id::{Ballot, Content, Instant, NodeId, Slot, Stamp, Value};
@@ -167,11 +167,12 @@ impl Queue {
 
 impl Coordination {
     /// Goes on where an idle coordinator stopped: with everything executed.
-    pub(super) fn resumed(replica: &Paxos, now: Instant) -> Coordination {
-        let members = Members::new(replica.configuration.members.len());
+    pub(super) fn resumed(replica: &Paxos, known: Option<Members>, now: Instant) -> Coordination {
+        let members = known.unwrap_or_else(|| Members::new(replica.configuration.members.len()));
         let mut coordination = Coordination::elected(replica, members, VecDeque::new(), now);
-        // Before it can be idle again it must know that nobody lacks anything. Until then there is time.
-        coordination.decide = Some(Decide { at: now.after_us(IDLE_US), again_us: DECIDE_AGAIN_US });
+        // Whoever is not known to have everything may have it: there is time.
+        let later = Decide { at: now.after_us(DECIDE_AGAIN_US_MAX), again_us: DECIDE_AGAIN_US };
+        coordination.decide = replica.laggards(&coordination.members).next().map(|_| later);
         coordination
     }
 
@@ -245,7 +246,7 @@ impl Coordination {
         let filled = ledger.from(next_slot).take_while(|(slot, _)| *slot < self.next_proposal).count() as u64;
         assert_eq!(filled, in_flight, "holes among the slots in flight");
         assert!(self.queue.reads.is_empty(), "reads wait in rounds");
-        let laggard = replica.laggards(self).next();
+        let laggard = replica.laggards(&self.members).next();
         assert!(self.decide.is_some() || laggard.is_none(), "{laggard:?} would never be told what is decided");
     }
 }
@@ -258,8 +259,8 @@ impl Coordination {
 }
 
 impl Paxos {
-    pub(super) fn member_frontiers(&self, coordination: &Coordination) -> Vec<(NodeId, Slot)> {
-        let known = self.configuration.members.iter().zip(&coordination.members.list);
+    pub(super) fn member_frontiers(&self, members: &Members) -> Vec<(NodeId, Slot)> {
+        let known = self.configuration.members.iter().zip(&members.list);
         known
             .map(|(&node, member)| match node == self.me {
                 true => (node, self.next_slot),
@@ -501,6 +502,8 @@ impl Paxos {
         let stuck = coordination.retransmit.is_some_and(|retransmit| retransmit.stuck == Some(self.next_slot));
         let recent = cx.now < coordination.elected_at.after_us(REELECTION_US);
         if recent || coordination.is_in_flight(self.next_slot) && !stuck {
+            // It stays, to know when it has been long enough.
+            active.is_rare = false;
             return;
         }
         // A higher ballot of our own wins the challenger back; the others are bound to us and not to it.
@@ -549,12 +552,17 @@ impl Paxos {
     }
 
     /// The members that are not known to have executed all that is decided.
-    fn laggards(&self, coordination: &Coordination) -> impl Iterator<Item = NodeId> {
-        let known = self.configuration.members.iter().zip(&coordination.members.list);
+    pub(super) fn laggards(&self, members: &Members) -> impl Iterator<Item = NodeId> {
+        let known = self.configuration.members.iter().zip(&members.list);
         known.filter_map(|(&node, member)| {
             let level = member.frontier.is_some_and(|frontier| frontier.max(member.told_below) >= self.next_slot);
             (!level && node != self.me).then_some(node)
         })
+    }
+
+    /// Whether everybody has executed everything, and no read has asked around: then the active state is of no use.
+    pub(super) fn is_level(&self, coordination: &Coordination) -> bool {
+        self.laggards(&coordination.members).next().is_none() && !coordination.reads.has_had_rounds()
     }
 
     /// Tells those that hold all that is decided, and are not known to have executed it.
@@ -570,7 +578,7 @@ impl Paxos {
                 member.told_below = frontier;
             }
         }
-        if self.laggards(coordination).next().is_none() {
+        if self.laggards(&coordination.members).next().is_none() {
             coordination.decide = None;
         }
     }
@@ -584,7 +592,7 @@ impl Paxos {
         };
         let (ballot, frontier, frontier_majority) = (self.promised, self.next_slot, self.frontier_majority);
         let (mut told, mut lacking) = (false, false);
-        for member in self.laggards(coordination) {
+        for member in self.laggards(&coordination.members) {
             lacking = true;
             if !self.is_absent(member, cx) {
                 out.send(member, Message::Decide { ballot, frontier, frontier_majority });
@@ -602,12 +610,12 @@ impl Paxos {
             && coordination.queue.proposals.is_empty()
             && coordination.reads.is_empty()
             && coordination.handing_over.is_none()
-            && self.laggards(coordination).all(|member| self.is_absent(member, cx))
+            && self.laggards(&coordination.members).all(|member| self.is_absent(member, cx))
     }
 }
 
 /// In a group that is seldom used nothing follows soon that would say what is decided.
-fn tells_at_once(active: &Active, cx: &Cx<'_>) -> bool {
+pub(super) fn tells_at_once(active: &Active, cx: &Cx<'_>) -> bool {
     active.is_rare && !cx.wants_frontiers
 }
 

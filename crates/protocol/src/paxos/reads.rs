@@ -6,6 +6,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use super::coordinator::Members;
 use super::replica::{Active, Duty, Life, refuse};
 use super::{Message, Paxos, WAITING_READS_MAX};
 use crate::effect::{Cx, Effect, Effects, Proposal, ReadMode, Refusal};
@@ -39,6 +40,11 @@ impl Reads {
     pub(super) fn new(now: Instant) -> Reads {
         let (round, waiting) = (now.0, VecDeque::new());
         Reads { round, round_confirmed: 0, confirmers: None, again_at: now, waiting }
+    }
+
+    /// The numbers of the next ones are counted from a clock that may stand where it stood.
+    pub(super) fn has_had_rounds(&self) -> bool {
+        self.round_confirmed != 0
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -89,17 +95,9 @@ impl Paxos {
     /// Until when nothing can be decided without this replica, if it knows that it coordinates and has executed all that was
     /// decided before. What it lets others do meanwhile is over before another coordinates.
     pub fn lease_until(&self, now: Instant, peers: &Peers) -> Option<Instant> {
-        let Life::Working(active) = &self.life else {
-            return None;
-        };
-        let Duty::Coordinating(coordination) = &active.duty else {
-            return None;
-        };
-        if self.next_slot < coordination.adopted_until || coordination.is_handing_over() {
-            return None;
-        }
+        let members = self.lease_members()?;
         let held = |(position, &node): (usize, &NodeId)| {
-            let is_mine = peers.grant_held(node, now).is_some_and(|held| held == coordination.members.grant(position));
+            let is_mine = peers.grant_held(node, now).is_some_and(|held| held == members.grant(position));
             let until = if node == self.me { Some(Instant::MAX) } else { peers.held_until(node, now) };
             until.filter(|_| is_mine || node == self.me).map(|until| (until, 1u64 << position))
         };
@@ -115,22 +113,37 @@ impl Paxos {
 
     /// Whether a read may be answered here at once, without a step.
     pub fn is_readable(&self, now: Instant, peers: &Peers) -> bool {
+        !self.stopped && self.lease_members().is_some_and(|members| self.are_bound(members, now, peers))
+    }
+
+    /// What the members have said, if this replica coordinates and has executed whatever may have been decided before.
+    fn lease_members(&self) -> Option<&Members> {
         match &self.life {
-            Life::Working(active) => !self.stopped && self.holds_lease(active, now, peers),
-            Life::Idle { .. } => false,
+            Life::Working(active) => self.lease_members_of(active),
+            Life::Idle { coordinating, known } => known.as_ref().filter(|_| *coordinating),
+        }
+    }
+
+    fn lease_members_of<'a>(&self, active: &'a Active) -> Option<&'a Members> {
+        match &active.duty {
+            Duty::Coordinating(coordination)
+                if self.next_slot >= coordination.adopted_until && !coordination.is_handing_over() =>
+            {
+                Some(&coordination.members)
+            }
+            _ => None,
         }
     }
 
     /// Whether the state here is the newest there is, without asking anybody.
     fn holds_lease(&self, active: &Active, now: Instant, peers: &Peers) -> bool {
-        let Duty::Coordinating(coordination) = &active.duty else {
-            return false;
-        };
-        if self.next_slot < coordination.adopted_until || coordination.is_handing_over() {
-            return false;
-        }
+        self.lease_members_of(active).is_some_and(|members| self.are_bound(members, now, peers))
+    }
+
+    /// Whether a write quorum has answered under what it is still bound by.
+    fn are_bound(&self, members: &Members, now: Instant, peers: &Peers) -> bool {
         let binds = |(position, &node): (usize, &NodeId)| {
-            let answered = coordination.members.grant(position);
+            let answered = members.grant(position);
             let counts = match peers.grant_held(node, now) {
                 Some(held) => answered == held || planted::is(Planted::StaleGrantCounts) && answered != 0,
                 None => false,

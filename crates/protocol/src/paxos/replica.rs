@@ -8,15 +8,15 @@ use core::mem;
 
 use super::acceptor::Following;
 use super::candidate::Candidacy;
-use super::coordinator::Coordination;
+use super::coordinator::{Coordination, Members, tells_at_once};
 use super::ledger::Ledger;
 use super::{MEMBERS_MAX, Message, Position, Record};
 use crate::effect::{Cx, Effect, Effects, Event, Proposal, Refusal, Replica};
 use crate::id::{Ballot, Configuration, Content, Instant, NodeId, Slot, Stamp, Value};
 use crate::planted::{self, Planted};
 
-/// Nothing to do for this long: the active state is given up, and with it the answers that a lease rests on.
-pub(super) const IDLE_US: u64 = 10_000_000;
+/// Nothing to do for this long: the active state is given up.
+const IDLE_US: u64 = 10_000_000;
 
 /// One member's part of a group. Its size is what an idle group costs.
 pub struct Paxos {
@@ -44,6 +44,8 @@ pub(super) enum Life {
     /// Nothing in flight, nothing accepted that is not executed, nobody waiting.
     Idle {
         coordinating: bool,
+        /// What the members had said to a coordinator, if it remembers: what a lease rests on.
+        known: Option<Members>,
     },
     Working(Box<Active>),
 }
@@ -107,7 +109,7 @@ impl Paxos {
             silent: 0,
             used_at: Instant(0),
             running: false,
-            life: Life::Idle { coordinating: promised.node == me },
+            life: Life::Idle { coordinating: promised.node == me, known: None },
         }
     }
 
@@ -125,7 +127,7 @@ impl Paxos {
     pub fn restored(&mut self) {
         self.running = true;
         match &mut self.life {
-            Life::Idle { coordinating } => *coordinating = false,
+            idle @ Life::Idle { .. } => *idle = Life::FOLLOWING,
             Life::Working(active) => active.duty = Duty::Following(Following::default()),
         }
     }
@@ -182,7 +184,7 @@ impl Paxos {
     pub fn rest(&mut self, cx: &Cx<'_>) -> bool {
         let Life::Working(active) = &self.life else { return true };
         if active.overtaken.is_empty() && self.is_quiet_now(active, cx) {
-            self.life = Life::Idle { coordinating: matches!(active.duty, Duty::Coordinating(_)) };
+            self.give_up_active();
         }
         self.is_idle()
     }
@@ -192,13 +194,13 @@ impl Paxos {
         assert!(self.is_idle(), "a replica goes on from rest");
         assert!(!coordinating || self.promised.node == self.me, "who coordinates has promised it itself");
         self.running = true;
-        self.life = Life::Idle { coordinating };
+        self.life = Life::Idle { coordinating, known: None };
     }
 
     pub fn role(&self) -> Role {
         match &self.life {
-            Life::Idle { coordinating: true } => Role::Coordinating,
-            Life::Idle { coordinating: false } => Role::Following,
+            Life::Idle { coordinating: true, .. } => Role::Coordinating,
+            Life::Idle { coordinating: false, .. } => Role::Following,
             Life::Working(active) => match active.duty {
                 Duty::Following(_) => Role::Following,
                 Duty::Preparing(_) => Role::Preparing,
@@ -215,7 +217,7 @@ impl Paxos {
         };
         match &self.life {
             // It came to rest once everybody had.
-            Life::Idle { coordinating } => *coordinating,
+            Life::Idle { coordinating, .. } => *coordinating,
             Life::Working(active) => {
                 matches!(&active.duty, Duty::Coordinating(coordination) if coordination.has_answered(position))
             }
@@ -242,8 +244,12 @@ impl Paxos {
             Life::Idle { .. } => None,
             Life::Working(active) => Some(active),
         };
-        let frontiers = match active.map(|active| &active.duty) {
-            Some(Duty::Coordinating(coordination)) => self.member_frontiers(coordination),
+        let frontiers = match (&self.life, active.map(|active| &active.duty)) {
+            // One that had been away may be back, and nobody has told it of anything yet.
+            (Life::Idle { known: Some(known), .. }, _) if self.laggards(known).next().is_none() => {
+                self.member_frontiers(known)
+            }
+            (_, Some(Duty::Coordinating(coordination))) => self.member_frontiers(&coordination.members),
             _ => Vec::new(),
         };
         Status {
@@ -277,11 +283,11 @@ impl Paxos {
     }
 
     fn take_active(&mut self, now: Instant) -> (Box<Active>, bool) {
-        match mem::replace(&mut self.life, Life::Idle { coordinating: false }) {
+        match mem::replace(&mut self.life, Life::FOLLOWING) {
             Life::Working(active) => (active, false),
-            Life::Idle { coordinating } => {
+            Life::Idle { coordinating, known } => {
                 let duty = match coordinating {
-                    true => Duty::Coordinating(Coordination::resumed(self, now)),
+                    true => Duty::Coordinating(Coordination::resumed(self, known, now)),
                     false => Duty::Following(Following::default()),
                 };
                 let is_rare = self.used_at.after_us(IDLE_US) <= now;
@@ -315,7 +321,7 @@ impl Paxos {
         }
         self.next_slot = position.next_slot;
         self.stopped |= position.stopped;
-        match mem::replace(&mut self.life, Life::Idle { coordinating: false }) {
+        match mem::replace(&mut self.life, Life::FOLLOWING) {
             // Nobody else could have come further at a ballot that is still ours.
             Life::Idle { .. } => {}
             Life::Working(mut active) => {
@@ -504,16 +510,28 @@ impl Paxos {
             }
     }
 
+    fn give_up_active(&mut self) {
+        if let Life::Working(active) = mem::replace(&mut self.life, Life::FOLLOWING)
+            && let Duty::Coordinating(coordination) = active.duty
+        {
+            self.life = Life::Idle { coordinating: true, known: Some(coordination.members) };
+        }
+    }
+
     /// Keeps the active state, or gives it up if it has been of no use for long.
     fn settle(&mut self, mut active: Box<Active>, fresh: bool, cx: &Cx<'_>) {
         if let Duty::Following(following) = &mut active.duty {
             following.watch(&active.ledger, cx.now);
         }
         let quiet = self.is_quiet_now(&active, cx);
-        let coordinating = matches!(active.duty, Duty::Coordinating(_));
         let idle_at = self.used_at.after_us(IDLE_US);
-        if quiet && (cx.now >= idle_at || (fresh || active.is_rare) && !coordinating) {
-            self.life = Life::Idle { coordinating };
+        let at_once = match &active.duty {
+            Duty::Coordinating(coordination) => tells_at_once(&active, cx) && self.is_level(coordination),
+            _ => active.is_rare || fresh,
+        };
+        if quiet && (cx.now >= idle_at || at_once) {
+            self.life = Life::Working(active);
+            self.give_up_active();
             return;
         }
         let deadline = match &active.duty {
@@ -525,6 +543,10 @@ impl Paxos {
         active.wake_at = Some(if cx.now < idle_at { deadline.min(idle_at) } else { deadline });
         self.life = Life::Working(active);
     }
+}
+
+impl Life {
+    pub(super) const FOLLOWING: Life = Life::Idle { coordinating: false, known: None };
 }
 
 impl Active {
