@@ -443,7 +443,7 @@ impl AnyReplica {
         }
     }
 
-    /// How far the members are known to have executed, while that is heard of.
+    /// How far the members are known to have executed, or been told to execute what they hold; empty where nobody has been heard.
     pub fn frontiers(&self) -> Vec<(NodeId, Slot)> {
         self.paxos().map(|replica| replica.status().frontiers).unwrap_or_default()
     }

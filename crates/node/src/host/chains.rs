@@ -381,7 +381,7 @@ impl Host {
         }
     }
 
-    /// Where the replica of a parent is, and until when nothing is decided there without this node. If its replica is idle it
+    /// Where the replica of a parent is, and until when nothing is decided there without this node. If its replica knows of none it
     /// comes to know that again; if whoever coordinated is suspected, it takes over.
     fn parent_lease(&mut self, parent: GroupId) -> Option<(u32, Instant)> {
         let index = self.find(parent)?;

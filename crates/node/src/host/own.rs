@@ -543,7 +543,7 @@ impl Host {
         if !slots.is_empty() {
             return self.submit_to_volume_of(volume_id, &VolumeCommand::Complete { slots });
         }
-        // The members' positions are heard of only while the volume works.
+        // The members' positions are not known, or not any more: they are heard of while the volume works.
         if frontiers.is_empty() {
             self.plan(volume, Event::Proposed(Proposal::Mark));
         }

@@ -560,7 +560,7 @@ impl Paxos {
         })
     }
 
-    /// Whether everybody has executed everything, and no read has asked around: then the active state is of no use.
+    /// Whether everybody has executed everything, or was told to, and no read has asked around: then the active state is of no use.
     pub(super) fn is_level(&self, coordination: &Coordination) -> bool {
         self.laggards(&coordination.members).next().is_none() && !coordination.reads.has_had_rounds()
     }
@@ -604,7 +604,7 @@ impl Paxos {
         coordination.decide = lacking.then_some(again);
     }
 
-    /// Whether nothing is lost by forgetting all but that this replica coordinates.
+    /// Whether nothing is lost by forgetting all but that this replica coordinates, and what its members have said.
     pub(super) fn is_quiet(&self, coordination: &Coordination, cx: &Cx<'_>) -> bool {
         !coordination.is_in_flight(self.next_slot)
             && coordination.queue.proposals.is_empty()

@@ -62,7 +62,7 @@ pub enum Message {
         next_slot: Slot,
     },
 
-    /// The same, to a member that is known to hold all that is decided: it executes that, and does not answer.
+    /// What `Decide` says, to a member that is known to hold all that is decided: it executes that, and does not answer.
     Execute {
         ballot: Ballot,
         frontier: Slot,

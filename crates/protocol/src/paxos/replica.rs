@@ -85,7 +85,7 @@ pub struct Status {
     pub frontier_majority: Slot,
     /// Slots accepted or proposed, not yet executed.
     pub in_flight: u64,
-    /// At the coordinator, as far as known: up to where each member has executed.
+    /// At the coordinator, as far as known: up to where each member has executed, or was told to execute what it holds.
     pub frontiers: Vec<(NodeId, Slot)>,
     pub stopped: bool,
 }
@@ -500,7 +500,7 @@ impl Paxos {
         }
     }
 
-    /// Whether nothing is lost with the active state but who coordinates.
+    /// Whether nothing is lost with the active state but what an idle coordinator keeps.
     fn is_quiet_now(&self, active: &Active, cx: &Cx<'_>) -> bool {
         active.ledger.is_empty()
             && match &active.duty {
