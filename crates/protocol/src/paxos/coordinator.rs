@@ -82,7 +82,8 @@ struct Member {
     frontier: Option<Slot>,
     /// Below are slots that are on the member's disk, or executed.
     holds_below: Slot,
-    /// Below are slots of which it was told, while it held them, that they are decided. Should it not have heard, it asks.
+    /// Below are slots of which it was told, while it held them, that they are decided. Should it not have heard, it asks,
+    /// at the latest when the group is used again.
     told_below: Slot,
     /// Of the newest answer.
     grant: GrantNumber,
