@@ -526,7 +526,10 @@ impl Paxos {
         let quiet = self.is_quiet_now(&active, cx);
         let idle_at = self.used_at.after_us(IDLE_US);
         let at_once = match &active.duty {
-            Duty::Coordinating(coordination) => tells_at_once(&active, cx) && self.is_level(coordination),
+            // What wakes a level one and leaves it level is a word that comes late.
+            Duty::Coordinating(coordination) => {
+                (tells_at_once(&active, cx) || fresh && !cx.wants_frontiers) && self.is_level(coordination)
+            }
             _ => active.is_rare || fresh,
         };
         if quiet && (cx.now >= idle_at || at_once) {
