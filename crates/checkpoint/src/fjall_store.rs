@@ -228,10 +228,17 @@ impl Store for FjallStore {
         }
     }
 
-    fn for_each(&self, group: u64, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), StoreError> {
-        for entry in self.records.prefix(key(group, OBJECT, b"")) {
+    fn objects_from(
+        &self,
+        group: u64,
+        first: &[u8],
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), StoreError> {
+        for entry in self.records.range(key(group, OBJECT, first)..key(group, OBJECT + 1, b"")) {
             let (key, value) = entry.into_inner().map_err(|error| self.error(error))?;
-            each(&key[PREFIX_BYTES + 1..], &value);
+            if !each(&key[PREFIX_BYTES + 1..], &value) {
+                break;
+            }
         }
         Ok(())
     }

@@ -42,8 +42,21 @@ pub trait Store {
 
     fn get(&self, group: u64, key: Key<'_>) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// Calls back name and value of the group's objects, by ascending name.
-    fn for_each(&self, group: u64, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), StoreError>;
+    /// Calls back name and value of the group's objects, by ascending name from `first` on, for as long as `each` says so.
+    fn objects_from(
+        &self,
+        group: u64,
+        first: &[u8],
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), StoreError>;
+
+    /// As [`Store::objects_from`], of every object.
+    fn for_each(&self, group: u64, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), StoreError> {
+        self.objects_from(group, b"", &mut |name, value| {
+            each(name, value);
+            true
+        })
+    }
 
     /// Calls back groups that have a meta record, with it, by ascending group from `first` on, for as long as `each` says
     /// so. Whoever walks over very many does so in steps, and begins each behind the last group of the one before.

@@ -1,6 +1,7 @@
 //! The simulator's store. A clone is an image of the medium.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use crate::batch::{Batch, Change, GroupChanges};
 use crate::{Key, Store, StoreError};
@@ -41,9 +42,19 @@ impl Store for MemoryStore {
         })
     }
 
-    fn for_each(&self, group: u64, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), StoreError> {
+    fn objects_from(
+        &self,
+        group: u64,
+        first: &[u8],
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), StoreError> {
         if let Some(group) = self.groups.get(&group) {
-            group.objects.iter().for_each(|(name, value)| each(name, value));
+            let from_first = (Bound::Included(first), Bound::Unbounded);
+            // Whoever breaks off has enough.
+            let _ = group
+                .objects
+                .range::<[u8], _>(from_first)
+                .try_for_each(|(name, value)| each(name, value).then_some(()));
         }
         Ok(())
     }

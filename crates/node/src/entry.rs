@@ -108,6 +108,12 @@ pub enum Purpose {
     Flush {
         operation: u64,
         namespace: u32,
+        volume: u32,
+    },
+    /// The names of those that have groups of their own.
+    FlushedNames {
+        operation: u64,
+        namespace: u32,
     },
     /// The deletion of one that has a group of its own.
     FlushedName {

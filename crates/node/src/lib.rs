@@ -43,7 +43,7 @@ pub use clock::Moment;
 pub use entry::Target;
 pub use envelope::Ticket;
 pub use host::{
-    Answer, Counters, DigestCounts, Failure, Fault, Forgotten, Group, GroupState, Host, HostSettings, ObjectCount,
-    OpenError, OpenReport, OwnCounts, PanicIn, Paused, Submission, read_paused,
+    Answer, Counters, DigestCounts, Failure, Fault, Forgotten, Found, Group, GroupState, Host, HostSettings, Lookup,
+    ObjectCount, OpenError, OpenReport, OwnCounts, PanicIn, Submission,
 };
 pub use outbox::Carrier;

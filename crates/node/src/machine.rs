@@ -11,7 +11,7 @@ use crate::envelope::{Envelope, Ticket};
 use crate::planted::{self, Planted};
 use crate::results::{Results, name_tag};
 use crate::root::{RootCommand, RootState};
-use crate::volume::{Changes, Children};
+use crate::volume::{Changes, Children, VolumeCommand};
 
 pub struct Machine {
     pub(crate) time: Stamp,
@@ -58,6 +58,8 @@ pub enum ReadAnswer {
     Outcome(Outcome),
     /// The object has a group of its own, of this record.
     Away(Vec<u8>),
+    /// Some of the names that are asked for are in the checkpoint store only.
+    Swapped,
 }
 
 /// What a group keeps of outcomes at most, in memory. Beyond it commands are refused, on all replicas alike.
@@ -152,6 +154,9 @@ impl Machine {
         let outcome = match &self.content {
             Content::Objects(_) => match Command::decode(command) {
                 Ok(command) if command.access() == Access::Read => return self.read_objects(&command, now),
+                _ if self.has_swapped() && VolumeCommand::decode(command) == Some(VolumeCommand::ListOwn) => {
+                    return Some(ReadAnswer::Swapped);
+                }
                 _ => self.read_volume(command),
             },
             Content::Root(root) => RootCommand::decode(command).map_or_else(malformed, |command| root.read(&command)),
@@ -168,7 +173,15 @@ impl Machine {
         if let Some(record) = command.key().and_then(|key| objects.away(key)) {
             return Some(ReadAnswer::Away(record.to_vec()));
         }
+        if command.lists_names() && self.has_swapped() {
+            return Some(ReadAnswer::Swapped);
+        }
         Some(ReadAnswer::Outcome(objects.read(command, self.time.max(now).0)))
+    }
+
+    /// Whether names of own groups are in the checkpoint store only.
+    pub fn has_swapped(&self) -> bool {
+        self.objects().is_some_and(|objects| objects.swapped_count() > 0)
     }
 
     pub fn results_mut(&mut self) -> &mut Results {
@@ -223,7 +236,7 @@ impl Machine {
 
     fn away_of(&self, command: &[u8]) -> Option<Vec<u8>> {
         match (&self.content, Command::decode(command)) {
-            (Content::Objects(objects), Ok(command)) => objects.away(command.key()?).map(<[u8]>::to_vec),
+            (Content::Objects(objects), Ok(command)) => objects.away(command.key()?).map(|note| note.to_vec()),
             _ => None,
         }
     }
@@ -277,7 +290,7 @@ impl Machine {
                     let outcome = objects.run(&command, self.time.0, seed);
                     // Objects in groups of their own are left for whoever asked to delete.
                     let left = command == Command::Flush && objects.away_count() > 0;
-                    (if left { away_names(objects) } else { outcome }, command.key())
+                    (if left { Outcome::Int(objects.away_count() as i64) } else { outcome }, command.key())
                 }
                 Err(_) => (self.execute_volume(slot, envelope.command), None),
             },
@@ -295,14 +308,6 @@ impl Machine {
         }
         Verdict::Executed(outcome)
     }
-}
-
-fn away_names(objects: &Objects) -> Outcome {
-    let mut names = Vec::with_capacity(objects.away_count());
-    objects.for_each_away(|name, _| names.push(name.to_vec()));
-    // The same on all replicas.
-    names.sort_unstable();
-    Outcome::Keys(names)
 }
 
 /// Only a node of a newer release could have asked for it.

@@ -65,6 +65,11 @@ impl Machine {
                 };
                 Outcome::Keys(names.iter().map(line).collect())
             }
+            (Some(VolumeCommand::ListOwn), Some(objects)) => {
+                let mut names = Vec::with_capacity(objects.away_count());
+                objects.for_each_away(|name, _| names.push(name.to_vec()));
+                Outcome::Keys(names)
+            }
             (Some(VolumeCommand::Tell { numbers }), Some(_)) => Outcome::Bulk(self.tell(&numbers)),
             _ => malformed(),
         }
@@ -134,7 +139,9 @@ impl Machine {
                 Outcome::Ok
             }
             Some(VolumeCommand::Return { number, state, last }) => self.take_back(slot, number, &state, last),
-            Some(VolumeCommand::Show { .. } | VolumeCommand::Tell { .. }) => self.read_volume(command),
+            Some(VolumeCommand::Show { .. } | VolumeCommand::Tell { .. } | VolumeCommand::ListOwn) => {
+                self.read_volume(command)
+            }
             Some(VolumeCommand::Reconfigure { number, epoch, members, joining }) => self.change_led(number, |record| {
                 let is_next = record.epoch == epoch;
                 if is_next {
@@ -245,7 +252,7 @@ impl Machine {
     }
 
     fn record_of(&self, name: &[u8]) -> Option<Record> {
-        Record::decode(self.objects()?.away(name)?).ok()
+        Record::decode(&self.objects()?.away(name)?).ok()
     }
 
     /// Changes who is in an own group, if that is still to be so.
@@ -551,7 +558,20 @@ mod tests {
         };
         assert_eq!(Record::decode(&lines[0]).map(|record| record.number), Ok(1));
         assert_eq!((&lines[1][..], &lines[2][..]), (&b""[..], &b"ERR no such key"[..]));
-        let Verdict::Executed(Outcome::Keys(left)) = volume.run(&Command::Flush) else { panic!("names are left") };
-        assert_eq!(left, names(&["n"]));
+        assert!(matches!(volume.run(&Command::Flush), Verdict::Executed(Outcome::Int(1))), "one is left");
+        let mut list = Vec::new();
+        VolumeCommand::ListOwn.encode(&mut list);
+        let listed = |volume: &Volume| volume.machine.read(&list, Stamp(0));
+        assert_eq!(listed(&volume), Some(ReadAnswer::Outcome(Outcome::Keys(names(&["n"])))));
+        let Content::Objects(objects) = volume.machine.content_mut() else { panic!("objects") };
+        objects.take_dirty(|_, _| {});
+        objects.swap_out(0, |_| true);
+        assert_eq!(listed(&volume), Some(ReadAnswer::Swapped));
+        let every = |pattern| Command::Keys { pattern };
+        assert_eq!(volume.machine.read_objects(&every(b"*"), Stamp(0)), Some(ReadAnswer::Swapped));
+        let Some(ReadAnswer::Away(record)) = volume.machine.read_objects(&Command::Get { key: b"n" }, Stamp(0)) else {
+            panic!("its record is here")
+        };
+        assert_eq!(record, lines[0]);
     }
 }

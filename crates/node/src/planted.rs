@@ -33,6 +33,8 @@ pub enum Planted {
     ReturnLosesResults,
     /// An own group comes to rest although the store holds an older state of it.
     RestsBeforeItIsStored,
+    /// The names of own groups leave memory before the checkpoint store has them.
+    SwapsBeforeItIsStored,
     /// A group that was paused does not know what it has promised when it wakes.
     WakeForgetsPromise,
     /// A group without a quorum is paused without what it has accepted.
@@ -104,7 +106,7 @@ impl Planted {
     /// In replicas that were given up.
     pub const IN_QUARANTINE: [Planted; 1] = [Planted::QuarantinedPinsLog];
 
-    pub const ALL: [Planted; 15] = [
+    pub const ALL: [Planted; 16] = [
         Planted::SessionForgotten,
         Planted::PipelineOrderIgnored,
         Planted::DurableSentAtOnce,
@@ -117,6 +119,7 @@ impl Planted {
         Planted::BornTooEarly,
         Planted::ReturnLosesResults,
         Planted::RestsBeforeItIsStored,
+        Planted::SwapsBeforeItIsStored,
         Planted::WakeForgetsPromise,
         Planted::PausedLosesAccepted,
         Planted::BodyLeftOut,

@@ -199,6 +199,8 @@ pub enum VolumeCommand {
     /// What there is of the own groups of these numbers: asked by nodes that have no replica of the volume. Answers with
     /// [`Word`]s.
     Tell { numbers: Vec<u64> },
+    /// The names of all own groups.
+    ListOwn,
 }
 
 /// What a volume says of one of its own groups to a node that has no replica of it.
@@ -255,7 +257,7 @@ impl VolumeCommand {
     }
 
     pub fn is_read(&self) -> bool {
-        matches!(self, VolumeCommand::Show { .. } | VolumeCommand::Tell { .. })
+        matches!(self, VolumeCommand::Show { .. } | VolumeCommand::Tell { .. } | VolumeCommand::ListOwn)
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::codec::Malformed;
 use crate::object::Object;
 use crate::objects::Objects;
+use crate::swapped::Note;
 
 /// A name whose object is held elsewhere, and what is noted of it, in one allocation: the name's length, the name, the note.
 /// Smaller than a string, so that a table's entry is no larger for it.
@@ -42,13 +43,16 @@ impl Objects {
     }
 
     /// What is noted of the name's object, if that is held elsewhere.
-    pub fn away(&self, key: &[u8]) -> Option<&[u8]> {
+    pub fn away(&self, key: &[u8]) -> Option<Note<'_>> {
         if self.away_count == 0 {
             return None;
         }
         let place = self.place(key);
-        match self.table.at(place.hash, place.slot?) {
-            Object::Away(away) => Some(away.note()),
+        let Some(slot) = place.slot else {
+            return self.swapped_note(key).map(Note::Swapped);
+        };
+        match self.table.at(place.hash, slot) {
+            Object::Away(away) => Some(Note::Here(away.note())),
             Object::String(_) => None,
         }
     }
@@ -89,12 +93,14 @@ impl Objects {
     /// Nothing has the name any more, wherever it was held.
     pub fn remove_name(&mut self, key: &[u8]) {
         let place = self.place(key);
-        if let Some(slot) = place.slot {
-            self.remove(place.hash, slot);
+        match place.slot {
+            Some(slot) => self.remove(place.hash, slot),
+            None if self.forget_swapped(key) => self.unsaved.note_gone(place.hash, key),
+            None => {}
         }
     }
 
-    /// Shows each name whose object is held elsewhere, with what is noted of it.
+    /// Shows each name whose object is held elsewhere, with what is noted of it, but for those that are swapped.
     pub fn for_each_away(&self, mut each: impl FnMut(&[u8], &[u8])) {
         if self.away_count == 0 {
             return;
@@ -127,8 +133,9 @@ impl Objects {
 
     fn replace(&mut self, key: &[u8], object: Object) {
         let place = self.place(key);
-        if let Some(slot) = place.slot {
-            self.take_out(place.hash, slot);
+        match place.slot {
+            Some(slot) => drop(self.take_out(place.hash, slot)),
+            None => drop(self.forget_swapped(key)),
         }
         self.insert(place.hash, object);
     }
@@ -149,13 +156,16 @@ mod tests {
         objects.run(&set(b"b", Expiry::Unset), 1, 0);
         let encoded = objects.encoded(b"a").expect("it is here");
         objects.send_away(b"a", b"note");
-        assert_eq!((objects.away(b"a"), objects.away(b"b"), objects.away(b"c")), (Some(&b"note"[..]), None, None));
+        assert_eq!(
+            (objects.away(b"a").as_deref(), objects.away(b"b").as_deref(), objects.away(b"c").as_deref()),
+            (Some(&b"note"[..]), None, None)
+        );
         assert_eq!(objects.encoded(b"a"), None);
         objects.advance(1000);
         let keys = objects.read(&Command::Keys { pattern: b"*" }, 1000);
         assert!(matches!(keys, Outcome::Keys(keys) if keys.len() == 2));
         assert_eq!(objects.run(&Command::Flush, 1000, 0), Outcome::Ok);
-        assert_eq!((objects.count(), objects.away_count(), objects.away(b"a")), (1, 1, Some(&b"note"[..])));
+        assert_eq!((objects.count(), objects.away_count(), objects.away(b"a").as_deref()), (1, 1, Some(&b"note"[..])));
         objects.put_encoded(b"a", &encoded).expect("it was encoded here");
         assert_eq!((objects.away_count(), objects.next_expiry_ms()), (0, Some(100)));
         objects.remove_name(b"a");
@@ -177,7 +187,7 @@ mod tests {
         for (name, encoded) in &stored {
             restored.restore_object(name, encoded.as_deref().expect("it is there")).expect("it was encoded here");
         }
-        assert_eq!((restored.away(b"a"), restored.digest()), (Some(&b"note"[..]), objects.digest()));
+        assert_eq!((restored.away(b"a").as_deref(), restored.digest()), (Some(&b"note"[..]), objects.digest()));
         objects.run(&Command::Flush, 2, 0);
         assert!(objects.was_flushed());
         let mut dirty = 0;

@@ -69,8 +69,9 @@ impl Objects {
         });
     }
 
-    /// Shows every object, encoded, in no particular order.
+    /// Shows every object, encoded, in no particular order. No name may be swapped.
     pub fn for_each(&self, mut each: impl FnMut(&[u8], &[u8])) {
+        self.assert_none_swapped();
         let mut encoded = Vec::new();
         self.table.visit_leaves(0, &mut |entries| {
             for entry in entries {
@@ -87,8 +88,9 @@ impl Objects {
     pub fn restore_object(&mut self, key: &[u8], encoded: &[u8]) -> Result<(), Malformed> {
         let object = Object::decode(key, encoded)?;
         let place = self.place(key);
-        if let Some(slot) = place.slot {
-            self.take_out(place.hash, slot);
+        match place.slot {
+            Some(slot) => drop(self.take_out(place.hash, slot)),
+            None => drop(self.forget_swapped(key)),
         }
         self.note(place.hash, &object);
         self.table.insert(place.hash, object, false);

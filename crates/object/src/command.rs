@@ -222,6 +222,11 @@ impl<'a> Command<'a> {
         }
     }
 
+    /// Whether its answer may name any of the group's objects.
+    pub fn lists_names(&self) -> bool {
+        matches!(self, Command::Scan { .. } | Command::Keys { .. })
+    }
+
     /// `Read` only if no state and no time makes the command change anything.
     pub fn access(&self) -> Access {
         match self {

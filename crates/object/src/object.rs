@@ -11,6 +11,11 @@ const LAYOUT: u8 = 1;
 const TYPE_AWAY: u8 = 0;
 const TYPE_STRING: u8 = 1;
 
+/// Whether an object that was encoded is held elsewhere.
+pub fn is_away(encoded: &[u8]) -> bool {
+    encoded.starts_with(&[LAYOUT, TYPE_AWAY])
+}
+
 /// An object with its name and expiry. Every type keeps these in its own way, so that a small object is one allocation.
 #[derive(Debug)]
 pub(crate) enum Object {

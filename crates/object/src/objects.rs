@@ -17,6 +17,7 @@ use crate::command::{Access, Command};
 use crate::expiries::Expiries;
 use crate::object::Object;
 use crate::outcome::Outcome;
+use crate::swapped::Swapped;
 use crate::table::{Entry, HASH_BITS, Slot, Table};
 use crate::text::Text;
 
@@ -34,7 +35,7 @@ pub(crate) const AWAY: &str = "ERR the object is held elsewhere";
 /// A group's objects by name.
 #[derive(Debug)]
 pub struct Objects {
-    hasher: SipHasher13,
+    pub(crate) hasher: SipHasher13,
     /// All ones but in tests that want names of equal hash.
     hash_mask: u64,
     pub(crate) table: Table,
@@ -44,6 +45,9 @@ pub struct Objects {
     object_bytes: usize,
     /// Names whose objects are held elsewhere.
     pub(crate) away_count: usize,
+    /// Part of `object_bytes`: what those of them take that are in the table.
+    pub(crate) away_bytes: usize,
+    pub(crate) swapped: Swapped,
 }
 
 /// Where a name's object is, or would be.
@@ -65,6 +69,8 @@ impl Objects {
             unsaved: Unsaved::new(),
             object_bytes: 0,
             away_count: 0,
+            away_bytes: 0,
+            swapped: Swapped::default(),
         }
     }
 
@@ -80,7 +86,7 @@ impl Objects {
 
     /// How many objects there are, the due ones that no [`Objects::advance`] has removed yet included.
     pub fn count(&self) -> usize {
-        self.table.count()
+        self.table.count() + self.swapped.len()
     }
 
     /// How many of them expire some time.
@@ -90,7 +96,7 @@ impl Objects {
 
     /// The memory that the objects take, about.
     pub fn bytes(&self) -> usize {
-        size_of::<Objects>() + self.object_bytes + self.unsaved.bytes()
+        size_of::<Objects>() + self.object_bytes + self.unsaved.bytes() + self.swapped.bytes()
     }
 
     /// Executes a command at group time `time_ms`, not before that of any earlier command: removes what has expired by then, and
@@ -179,7 +185,12 @@ impl Objects {
         _seed: u64,
     ) -> (Option<Change<'a>>, Outcome) {
         let object = self.live(place, time_ms);
-        if let Some(Object::Away(_)) = object {
+        let is_away = match (object, command.key()) {
+            (Some(object), _) => matches!(object, Object::Away(_)),
+            (None, Some(key)) => self.swapped_note(key).is_some(),
+            (None, None) => false,
+        };
+        if is_away {
             return (None, Outcome::Error(AWAY.into()));
         }
         match command.access() {
@@ -244,11 +255,15 @@ impl Objects {
 
     /// What is held elsewhere stays: it is for whoever holds it to delete.
     fn flush(&mut self) {
+        if self.swapped_count() > 0 {
+            return self.flush_around_swapped();
+        }
         let kept = if self.away_count == 0 { Vec::new() } else { self.take_all_away() };
         self.table = Table::new();
         self.expiries = Expiries::new();
         self.unsaved.note_flush();
         self.object_bytes = 0;
+        self.away_bytes = 0;
         for (hash, object) in kept {
             self.insert(hash, object);
         }
@@ -256,18 +271,31 @@ impl Objects {
 
     /// Counts an object that comes into the table.
     pub(crate) fn note(&mut self, hash: u64, object: &Object) {
-        self.object_bytes += ENTRY_BYTES + object.heap_bytes();
-        self.away_count += usize::from(matches!(object, Object::Away(_)));
+        let bytes = ENTRY_BYTES + object.heap_bytes();
+        self.object_bytes += bytes;
+        if let Object::Away(_) = object {
+            self.away_count += 1;
+            self.away_bytes += bytes;
+        }
         self.note_expiry(object.expires_ms(), hash);
     }
 
     /// Takes an object out of the table and of all accounts.
     pub(crate) fn take_out(&mut self, hash: u64, slot: Slot) -> Object {
         let object = self.table.remove(hash, slot);
-        self.object_bytes -= ENTRY_BYTES + object.heap_bytes();
-        self.away_count -= usize::from(matches!(object, Object::Away(_)));
-        self.forget_expiry(object.expires_ms(), hash);
+        self.note_taken(hash, &object);
         object
+    }
+
+    /// An object is out of the table: it does not count any more.
+    pub(crate) fn note_taken(&mut self, hash: u64, object: &Object) {
+        let bytes = ENTRY_BYTES + object.heap_bytes();
+        self.object_bytes -= bytes;
+        if let Object::Away(_) = object {
+            self.away_count -= 1;
+            self.away_bytes -= bytes;
+        }
+        self.forget_expiry(object.expires_ms(), hash);
     }
 
     fn note_expiry(&mut self, expires_ms: Option<u64>, hash: u64) {

@@ -130,6 +130,20 @@ impl Table {
         let _ = self.root.visit(HASH_BITS, from, &mut |leaf| visit(&leaf.entries));
     }
 
+    /// Takes the clean objects for which `goes` holds out of a leaf for hash `from`, with their hashes. Says from which hash on
+    /// the next leaf is, if there is one.
+    pub(crate) fn take_clean(
+        &mut self,
+        from: u64,
+        goes: impl Fn(&Object) -> bool,
+    ) -> (Vec<(u64, Object)>, Option<u64>) {
+        let (leaf, bits_left) = self.leaf_mut(from);
+        let taken = leaf.take_clean(goes);
+        self.count -= taken.len();
+        let next = ((from >> bits_left) + 1) << bits_left;
+        (taken, (next >> HASH_BITS == 0).then_some(next))
+    }
+
     /// Shows each dirty object once and takes it for clean.
     pub(crate) fn take_dirty(&mut self, each: &mut impl FnMut(&Object)) {
         self.root.take_dirty(each);
@@ -268,6 +282,16 @@ impl Leaf {
             leaves[child_index(entry.hash(), bits_left)].insert(entry);
         }
         leaves.into_iter().map(Node::Leaf).collect()
+    }
+
+    fn take_clean(&mut self, goes: impl Fn(&Object) -> bool) -> Vec<(u64, Object)> {
+        let goes = |entry: &Entry| !entry.is_dirty() && goes(&entry.object);
+        if !self.entries.iter().any(goes) {
+            return Vec::new();
+        }
+        let (taken, kept): (Vec<_>, Vec<_>) = std::mem::take(self).entries.into_iter().partition(goes);
+        kept.into_iter().for_each(|entry| self.insert(entry));
+        taken.into_iter().map(|entry| (entry.hash(), entry.object)).collect()
     }
 
     fn take_dirty(&mut self, each: &mut impl FnMut(&Object)) {

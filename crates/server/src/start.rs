@@ -202,6 +202,7 @@ fn settings(config: &Config, directory: &Directory, seed: u64) -> HostSettings {
         turn_after_us: TURN_AFTER_US,
         tombstones_after_us: TOMBSTONES_AFTER_US,
         resting_bytes_max: config.groups.resting_bytes.0 as usize,
+        records_bytes_max: config.groups.records_bytes.0 as usize,
         digest_bytes: config.groups.digest_bytes.0 as usize,
         follow_clients_at: config.groups.follow_clients_at,
         forgotten: directory.forgotten(),

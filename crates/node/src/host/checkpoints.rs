@@ -140,6 +140,9 @@ impl Host {
             self.counters.checkpoints += 1;
             self.forget_dead(index, next_slot);
             self.rest_once_stored(index);
+            if self.find(group) == Some(index) {
+                self.note_names_stored(index);
+            }
         }
     }
 
@@ -170,7 +173,7 @@ impl Host {
             left -= 1;
             let Some(index) = self.checkpoint_wanted.pop_front() else { break };
             let is_under_way = self.groups.get(index as usize).is_some_and(|group| group.checkpoint.under_way);
-            if is_under_way || !self.may_replace_checkpoint(index) {
+            if is_under_way || !self.may_replace_checkpoint(index) || !self.may_store_whole(index) {
                 self.checkpoint_wanted.push_back(index);
             } else if let Some((changes, covered)) = self.make_checkpoint(index) {
                 self.storing.filling.batch.append(changes);
@@ -184,6 +187,12 @@ impl Host {
             self.store_checkpoints();
         }
         self.storing.forgettable.extend(later);
+    }
+
+    /// Whether nothing is missing in memory of what is to be stored as a whole.
+    fn may_store_whole(&mut self, index: u32) -> bool {
+        let is_whole = self.groups.get(index as usize).is_some_and(|group| group.checkpoint.whole);
+        !is_whole || self.want_names(index)
     }
 
     /// A volume that has many new own groups is checkpointed before the log asks for that. What the volumes have to say of a
@@ -244,7 +253,8 @@ impl Host {
         let group = self.groups.get_mut(index as usize)?;
         let speaks_or_spoke =
             !matches!(group.state, GroupState::Unborn | GroupState::Damaged | GroupState::Quarantined);
-        if !group.checkpoint.urgent || group.checkpoint.under_way || !speaks_or_spoke {
+        let is_incomplete = group.checkpoint.whole && group.machine.has_swapped();
+        if !group.checkpoint.urgent || group.checkpoint.under_way || !speaks_or_spoke || is_incomplete {
             return None;
         }
         group.checkpoint.urgent = false;

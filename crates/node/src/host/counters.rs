@@ -51,6 +51,10 @@ pub struct Counters {
     pub paused_stranded: u64,
     pub woken_from_memory: u64,
     pub woken_from_store: u64,
+    /// Records of own groups of which only the checkpoint store has the names from then on.
+    pub records_swapped: u64,
+    /// Records whose names came back.
+    pub records_swapped_in: u64,
     /// Configurations of chains that this node has proposed.
     pub chains_changed: u64,
     /// Members of chains that were moved behind the tail.

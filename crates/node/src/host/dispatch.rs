@@ -46,8 +46,8 @@ impl Host {
         if access != Access::Write && self.read_at_once(&submission, reads) {
             return;
         }
-        if let (Command::Flush, Target::Volume { namespace, .. }) = (submission.command, submission.target) {
-            return self.submit_flush(number, namespace, submission.target, submission.command);
+        if let (Command::Flush, Target::Volume { namespace, index }) = (submission.command, submission.target) {
+            return self.submit_flush(number, namespace, index);
         }
         let predecessor = submission.predecessor.unwrap_or(0);
         let command = |out: &mut Vec<u8>| submission.command.encode(out);
@@ -396,7 +396,10 @@ impl Host {
             Purpose::Settling | Purpose::OfVolume { .. } => {}
             Purpose::Returned { group } => self.take_returned(group, &answer),
             Purpose::Words { volume } => self.take_words(volume, answer),
-            Purpose::Flush { operation, namespace } => self.take_flushed(operation, namespace, answer),
+            Purpose::Flush { operation, namespace, volume } => {
+                self.take_flushed(operation, namespace, volume, answer);
+            }
+            Purpose::FlushedNames { operation, namespace } => self.take_flushed_names(operation, namespace, answer),
             Purpose::FlushedName { flush } => self.take_deleted(flush, answer),
             Purpose::Batch { batch, part } => self.take_part(batch, part, answer),
             Purpose::Again { operation } => self.complete(operation, answer),

@@ -7,6 +7,7 @@ use quorate_object::{Command, Outcome, slot_of_key};
 use super::{Answer, Host};
 use crate::entry::{Purpose, Target};
 use crate::frame::Access;
+use crate::volume::VolumeCommand;
 
 /// Own groups' objects deleted at once.
 const AT_ONCE_MAX: usize = 64;
@@ -27,14 +28,24 @@ struct Flush {
 }
 
 impl Host {
-    pub(super) fn submit_flush(&mut self, operation: u64, namespace: u32, target: Target, command: &Command<'_>) {
+    pub(super) fn submit_flush(&mut self, operation: u64, namespace: u32, volume: u32) {
         let mut bytes = Vec::new();
-        command.encode(&mut bytes);
-        self.submit_bytes(target, Access::Write, &bytes, Purpose::Flush { operation, namespace });
+        Command::Flush.encode(&mut bytes);
+        let target = Target::Volume { namespace, index: volume };
+        self.submit_bytes(target, Access::Write, &bytes, Purpose::Flush { operation, namespace, volume });
     }
 
-    /// The volume is empty, but for the names in the answer.
-    pub(super) fn take_flushed(&mut self, operation: u64, namespace: u32, answer: Answer) {
+    /// The volume is empty, but for as many names as the answer says, if it says a number.
+    pub(super) fn take_flushed(&mut self, operation: u64, namespace: u32, volume: u32, answer: Answer) {
+        let Answer::Outcome(Outcome::Int(_)) = answer else {
+            return self.answers.push((operation, answer));
+        };
+        let target = Target::Volume { namespace, index: volume };
+        self.submit_to_volume(target, &VolumeCommand::ListOwn, Purpose::FlushedNames { operation, namespace });
+    }
+
+    /// The volume tells which objects have groups of their own.
+    pub(super) fn take_flushed_names(&mut self, operation: u64, namespace: u32, answer: Answer) {
         let Answer::Outcome(Outcome::Keys(names)) = answer else {
             return self.answers.push((operation, answer));
         };

@@ -31,6 +31,7 @@ mod group;
 mod held;
 mod led;
 mod look_ahead;
+mod lookups;
 mod losses;
 mod open;
 mod orphans;
@@ -51,6 +52,7 @@ mod shown;
 mod status;
 mod stranded;
 mod succession;
+mod swapped;
 #[cfg(test)]
 mod three_nodes;
 mod tombstones;
@@ -73,10 +75,11 @@ pub use counters::Counters;
 pub use digests::DigestCounts;
 pub use directory::ObjectCount;
 pub use group::{Group, GroupState, ROOT_NAMESPACE};
+pub use lookups::{Found, Lookup};
 pub use open::{OpenError, OpenReport};
 pub(crate) use own::is_birth;
 pub use quarantine::{Fault, PanicIn};
-pub use resting::{OwnCounts, Paused, read_paused};
+pub use resting::OwnCounts;
 pub use routes::OwnPlace;
 pub use shown::{ChainRest, ChainView};
 pub use transfer::check_snapshot;
@@ -128,6 +131,8 @@ pub struct HostSettings {
     pub tombstones_after_us: u64,
     /// What own groups at rest may take in memory; the others are in the checkpoint store only.
     pub resting_bytes_max: usize,
+    /// What volumes' records of own groups may take in memory; of the others the checkpoint store has the names only.
+    pub records_bytes_max: usize,
     /// This node sends commands that enter here and are so large to all members of their group; 0 for none.
     pub digest_bytes: usize,
     /// A volume of which so many commands a second enter at one member, nearly all of them, is coordinated there; 0 for none.
@@ -206,6 +211,7 @@ enum Timer {
     Outside,
     Retire,
     Rest,
+    Swap,
     Digests,
     Directory,
     Heartbeat,
@@ -247,6 +253,8 @@ pub struct Host {
     changes: postponed::Changes,
     flushes: flush::Flushes,
     questions: status::Questions,
+    lookups: Vec<Lookup>,
+    swapping: swapped::Swapping,
     reads: Slab<requests::Read>,
     read_buffers: Vec<Vec<u8>>,
     outbox: Outbox,
@@ -376,6 +384,7 @@ impl Host {
         self.serve_catch_ups(storage);
         self.relieve_log(storage);
         self.rest_some();
+        self.swap_some();
         self.end_orphans();
         self.start_checkpoints();
     }

@@ -163,6 +163,8 @@ impl Host {
             batches_open: super::batches::Batches::default(),
             changes: super::postponed::Changes::default(),
             flushes: super::flush::Flushes::default(),
+            lookups: Vec::new(),
+            swapping: super::swapped::Swapping::default(),
             questions: super::status::Questions::default(),
             reads: Slab::new(),
             read_buffers: Vec::new(),

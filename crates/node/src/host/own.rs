@@ -418,6 +418,11 @@ impl Host {
                 }
             }
         });
+        objects.for_each_swapped(|bytes| {
+            if let Ok(record) = Record::decode(bytes) {
+                numbers.insert(record.number);
+            }
+        });
         let mut starting: BTreeMap<u64, Frozen> =
             children.starting_by_number().map(|(number, starting)| (number, starting.state())).collect();
         let ended_before = Slot(next_slot.0.saturating_sub(1));
@@ -585,7 +590,7 @@ impl Host {
     fn about_to_stop(&self, volume: u32, number: u64) -> Option<(Record, Vec<NodeId>)> {
         let group = &self.groups[volume as usize];
         let name = group.machine.children()?.stopping.get(&number)?;
-        let record = Record::decode(group.machine.objects()?.away(name)?).ok()?;
+        let record = Record::decode(&group.machine.objects()?.away(name)?).ok()?;
         let members = record.member_ids(&group.configuration.members);
         // A successor that is decided comes first: what is sealed does not move.
         let is_settled = record.led().is_none_or(|led| !led.is_moving());

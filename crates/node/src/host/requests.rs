@@ -221,6 +221,12 @@ impl Host {
             self.reads[token as usize].command = command;
             return false;
         };
+        if let ReadAnswer::Swapped = outcome {
+            // Whoever asks does so again until the names are here.
+            self.want_names(index);
+            self.bounce_read(token, Bounce::Overloaded);
+            return true;
+        }
         if self.read_buffers.len() < READ_BUFFERS_MAX && command.capacity() <= READ_BUFFER_BYTES_MAX {
             self.read_buffers.push(command);
         }
@@ -237,6 +243,7 @@ impl Host {
                 }
                 return true;
             }
+            ReadAnswer::Swapped => unreachable!("turned back above"),
         };
         let slot = match group.replica.chain() {
             Some(chain) if read.is_clean => chain.received(),

@@ -20,6 +20,7 @@ use roaring::RoaringTreemap;
 use super::checkpoints::name_of;
 use super::group::{CheckpointState, Group, Own};
 use super::led::own_groups_of;
+use super::lookups::Lookup;
 use super::losses::Losses;
 use super::quarantine::isolate;
 use super::stranded::is_accepted_at;
@@ -67,7 +68,6 @@ pub(super) struct OwnHere {
     is_timer_set: bool,
     /// Paused groups that are being looked up.
     sought: HashMap<GroupId, Instant, FixedState>,
-    lookups: Vec<GroupId>,
     /// When what expires next in groups that are not awake is looked at.
     expiries: HashMap<GroupId, Instant, FixedState>,
     pub(super) losses: Losses,
@@ -88,13 +88,13 @@ pub struct OwnCounts {
 
 /// A paused group's record, and its object if that has a place of its own.
 #[derive(Clone, Debug)]
-pub struct Paused {
+pub(super) struct Paused {
     record: Vec<u8>,
     object: Option<Vec<u8>>,
 }
 
-/// Reads what [`Host::found`] is to be told.
-pub fn read_paused(store: &impl Store, group: GroupId) -> Result<Option<Paused>, StoreError> {
+/// Reads what [`Host::found_paused`] is to be told.
+pub(super) fn read_paused(store: &impl Store, group: GroupId) -> Result<Option<Paused>, StoreError> {
     let Some(record) = store.get(group.0, Key::Meta)? else { return Ok(None) };
     let apart = glance(&record).ok().and_then(|glance| glance.name_if_apart);
     let object = match apart {
@@ -186,7 +186,7 @@ impl Host {
         if self.here.all.contains(group.0) && !self.own.lost.contains(&group) && !self.here.sought.contains_key(&group)
         {
             self.here.sought.insert(group, self.clock.now());
-            self.here.lookups.push(group);
+            self.lookups.push(Lookup::Paused(group));
         }
         None
     }
@@ -195,13 +195,8 @@ impl Host {
         self.here.sought.contains_key(&group)
     }
 
-    /// Groups to be looked up in the checkpoint store with [`read_paused`]; [`Host::found`] takes what is found.
-    pub fn take_lookups(&mut self) -> Vec<GroupId> {
-        std::mem::take(&mut self.here.lookups)
-    }
-
     /// What the checkpoint store holds of a paused group.
-    pub fn found(&mut self, id: GroupId, found: Result<Option<Paused>, String>) {
+    pub(super) fn found_paused(&mut self, id: GroupId, found: Result<Option<Paused>, String>) {
         // It may have ended meanwhile.
         if self.here.sought.remove(&id).is_none() {
             return;
@@ -226,7 +221,6 @@ impl Host {
                     self.plan(index, Event::Woken);
                 }
                 self.deliver_mail(index, id);
-                self.run();
             }
             Err(why) => {
                 self.note_damage(format!("the checkpoint of group {} cannot be read: {why}", id.0));
@@ -539,13 +533,14 @@ impl Host {
         }
     }
 
-    /// Wakes every own group, and lets none rest from now on: for a simulator that compares replicas.
+    /// Wakes every own group, and lets none rest from now on, nor any record leave memory: for a simulator that compares replicas.
     pub fn wake_all(&mut self) {
         self.settings.rest_after_us = u64::MAX / 4;
         self.settings.awake_max = usize::MAX;
         for group in self.here.all.iter().collect::<Vec<_>>() {
             self.rouse(GroupId(group));
         }
+        self.want_all_names();
     }
 
     /// Where a group is that has not ended, in a word. Where this node is no member of it, it tells of none that sleeps.

@@ -170,7 +170,7 @@ impl Host {
             }
             return self.remembered.get(&(namespace, key.to_vec())).cloned().map(Box::new);
         };
-        let record = Record::decode(volume.machine.objects()?.away(key)?).ok()?;
+        let record = Record::decode(&volume.machine.objects()?.away(key)?).ok()?;
         Some(Box::new(OwnPlace::new(place.group, record, &place.members)))
     }
 

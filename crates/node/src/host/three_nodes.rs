@@ -67,6 +67,7 @@ pub(super) fn settings(node: NodeId, count: u32) -> HostSettings {
         turn_after_us: 10_000_000,
         tombstones_after_us: 60_000_000,
         resting_bytes_max: 1 << 20,
+        records_bytes_max: 1 << 20,
         digest_bytes: 0,
         follow_clients_at: 0,
         forgotten: Forgotten::Nothing,

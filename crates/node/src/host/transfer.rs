@@ -172,6 +172,11 @@ impl Host {
         if self.transfers.outgoing.contains_key(&key) || is_full && group.own.is_none() {
             return 0;
         }
+        // It is asked for again.
+        if !self.want_names(index) {
+            return 0;
+        }
+        let group = &self.groups[index as usize];
         let bytes = match isolate(|| encode_snapshot(group)) {
             Ok(bytes) => bytes,
             Err(words) => {

@@ -49,6 +49,7 @@ impl Host {
                 Timer::Outside => self.tend_outside(),
                 Timer::Retire => self.retire_timer_fired(),
                 Timer::Rest => self.rest_timer_fired(),
+                Timer::Swap => self.swap_timer_fired(),
                 Timer::Digests => self.digests_timer_fired(at),
                 Timer::Status { nonce } => self.try_finish_status(nonce, true),
                 Timer::Views { batch } => self.views_timer_fired(batch),

@@ -13,6 +13,8 @@ pub struct OwnGroups {
     pub awake_max: u64,
     /// Groups at rest for which there is no room here are in the checkpoint store only.
     pub resting_bytes: Bytes,
+    /// Volumes' records of such groups for which there is no room here leave their names to the checkpoint store.
+    pub records_bytes: Bytes,
     /// Commands so large go from their entry node to all members, and not through the coordinator. 0 for none.
     pub digest_bytes: Bytes,
     /// A volume of which so many commands a second enter at one member, nearly all of them, is coordinated there. 0 for none.
@@ -30,6 +32,7 @@ impl Default for OwnGroups {
             rest_after_ms: 10_000,
             awake_max: 1 << 20,
             resting_bytes: Bytes(1 << 30),
+            records_bytes: Bytes(64 << 20),
             digest_bytes: Bytes(0),
             follow_clients_at: 100,
         }

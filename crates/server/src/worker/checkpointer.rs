@@ -163,8 +163,13 @@ mod tests {
             self.inner.get(group, key)
         }
 
-        fn for_each(&self, group: u64, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), StoreError> {
-            self.inner.for_each(group, each)
+        fn objects_from(
+            &self,
+            group: u64,
+            first: &[u8],
+            each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+        ) -> Result<(), StoreError> {
+            self.inner.objects_from(group, first, each)
         }
 
         fn groups_from(&self, first: u64, each: &mut dyn FnMut(u64, &[u8]) -> bool) -> Result<(), StoreError> {

@@ -1,4 +1,4 @@
-//! The thread that looks paused groups up in the checkpoint store, so that no turn waits for the disk.
+//! The thread that looks things up in the checkpoint store, so that no turn waits for the disk.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,9 +8,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use mio::Waker;
-use quorate_checkpoint::{Store, StoreError};
-use quorate_node::{Paused, read_paused};
-use quorate_protocol::GroupId;
+use quorate_checkpoint::Store;
+use quorate_node::{Found, Lookup};
 
 /// A store that ran out of space is opened again by whoever writes it; readers look for it so often meanwhile.
 const REOPENED_CHECK: Duration = Duration::from_millis(20);
@@ -20,10 +19,8 @@ const TOLD_TOGETHER_MAX: u32 = 32;
 /// A store for reading; none while it is being opened again.
 pub(crate) type Shelf<S> = Arc<Mutex<Option<S>>>;
 
-pub(crate) type Found = (GroupId, Result<Option<Paused>, String>);
-
 pub(crate) struct Lookups {
-    jobs: Sender<GroupId>,
+    jobs: Sender<Lookup>,
     found: Receiver<Found>,
     is_stopping: Arc<AtomicBool>,
     thread: JoinHandle<()>,
@@ -31,18 +28,18 @@ pub(crate) struct Lookups {
 
 impl Lookups {
     pub(crate) fn start<S: Store + Send + 'static>(shelf: Shelf<S>, waker: Arc<Waker>) -> io::Result<Lookups> {
-        let (jobs, todo) = channel::<GroupId>();
+        let (jobs, todo) = channel::<Lookup>();
         let (report, found) = channel();
         let is_stopping = Arc::new(AtomicBool::new(false));
         let stops = is_stopping.clone();
         let work = move || {
             let mut untold = 0;
-            while let Ok(group) = todo.recv() {
-                let mut next = Some(group);
-                while let Some(group) = next {
-                    let Some(read) = look_up(&shelf, group, &stops) else { return };
+            while let Ok(first) = todo.recv() {
+                let mut next = Some(first);
+                while let Some(lookup) = next {
+                    let Some(found) = look_up(&shelf, lookup, &stops) else { return };
                     // Whoever has gone without waiting does not want to know. The waker only fails with its poll.
-                    let _ = report.send((group, read.map_err(|error| error.to_string())));
+                    let _ = report.send(found);
                     next = todo.try_recv().ok();
                     untold += 1;
                     if next.is_none() || untold == TOLD_TOGETHER_MAX {
@@ -56,10 +53,10 @@ impl Lookups {
         Ok(Lookups { jobs, found, is_stopping, thread })
     }
 
-    pub(crate) fn ask(&self, groups: Vec<GroupId>) {
-        for group in groups {
+    pub(crate) fn ask(&self, lookups: Vec<Lookup>) {
+        for lookup in lookups {
             // The thread ends before its worker only by a panic, which the end of the worker tells of.
-            let _ = self.jobs.send(group);
+            let _ = self.jobs.send(lookup);
         }
     }
 
@@ -78,14 +75,10 @@ impl Lookups {
 }
 
 /// `None` if nobody wants to know any more.
-fn look_up<S: Store>(
-    shelf: &Shelf<S>,
-    group: GroupId,
-    is_stopping: &AtomicBool,
-) -> Option<Result<Option<Paused>, StoreError>> {
+fn look_up<S: Store>(shelf: &Shelf<S>, lookup: Lookup, is_stopping: &AtomicBool) -> Option<Found> {
     while !is_stopping.load(Ordering::Relaxed) {
         if let Some(store) = &*shelf.lock().unwrap_or_else(PoisonError::into_inner) {
-            return Some(read_paused(store, group));
+            return Some(lookup.run(store));
         }
         std::thread::sleep(REOPENED_CHECK);
     }
@@ -96,6 +89,7 @@ fn look_up<S: Store>(
 mod tests {
     use mio::{Poll, Token};
     use quorate_checkpoint::MemoryStore;
+    use quorate_protocol::GroupId;
 
     use super::*;
 
@@ -105,18 +99,17 @@ mod tests {
         let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
         let shelf: Shelf<MemoryStore> = Arc::default();
         let lookups = Lookups::start(shelf.clone(), waker).unwrap();
-        lookups.ask(vec![GroupId(1), GroupId(2)]);
+        lookups.ask([1, 2].map(|group| Lookup::Paused(GroupId(group))).to_vec());
         *shelf.lock().unwrap() = Some(MemoryStore::default());
         let mut found = Vec::new();
         while found.len() < 2 {
             found.extend(lookups.take_found());
             std::thread::yield_now();
         }
-        let groups: Vec<_> = found.iter().map(|(group, _)| *group).collect();
-        assert_eq!(groups, [GroupId(1), GroupId(2)]);
-        assert!(found.iter().all(|(_, found)| matches!(found, Ok(None))));
+        let nothing = [1, 2].map(|group| Lookup::Paused(GroupId(group)).run(&MemoryStore::default()));
+        assert_eq!(format!("{found:?}"), format!("{nothing:?}"));
         *shelf.lock().unwrap() = None;
-        lookups.ask(vec![GroupId(3)]);
+        lookups.ask(vec![Lookup::Paused(GroupId(3))]);
         lookups.end();
     }
 }

@@ -389,8 +389,8 @@ impl Worker {
     }
 
     fn take_found(&mut self) {
-        while let Some((group, found)) = self.lookups.take_found() {
-            self.host.found(group, found);
+        while let Some(found) = self.lookups.take_found() {
+            self.host.found(found);
         }
     }
 

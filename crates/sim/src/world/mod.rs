@@ -13,6 +13,7 @@ mod settings;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+use quorate_node::Lookup;
 use quorate_node::root::{NodeRecord, Settings as NamespaceSettings};
 use quorate_protocol::{GroupId, NodeId};
 
@@ -58,7 +59,7 @@ enum Event {
     LookedUp {
         node: usize,
         life: u32,
-        group: GroupId,
+        lookup: Lookup,
     },
     Client {
         client: usize,
@@ -110,6 +111,8 @@ pub struct Sometimes {
     pub paused_stranded: u64,
     pub woken_from_memory: u64,
     pub woken_from_store: u64,
+    pub records_swapped: u64,
+    pub records_swapped_in: u64,
     pub returned: u64,
     pub outside_born: u64,
     pub outside_ended: u64,
@@ -131,7 +134,7 @@ pub struct Sometimes {
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 38] {
+    pub fn counts(&self) -> [(&'static str, u64); 40] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -154,6 +157,8 @@ impl Sometimes {
             ("an own group without a quorum was paused", self.paused_stranded),
             ("an own group woke from memory", self.woken_from_memory),
             ("an own group woke from the store", self.woken_from_store),
+            ("an own group's record left memory", self.records_swapped),
+            ("an own group's record was read again", self.records_swapped_in),
             ("an own group ended", self.returned),
             ("a replica of an own group was born where its volume has none", self.outside_born),
             ("one of these ended", self.outside_ended),
@@ -196,6 +201,8 @@ impl Sometimes {
         self.paused_stranded += more.paused_stranded;
         self.woken_from_memory += more.woken_from_memory;
         self.woken_from_store += more.woken_from_store;
+        self.records_swapped += more.records_swapped;
+        self.records_swapped_in += more.records_swapped_in;
         self.returned += more.returned;
         self.outside_born += more.outside_born;
         self.outside_ended += more.outside_ended;
@@ -323,7 +330,7 @@ impl World {
             Event::Frame { to, from, bytes } => self.deliver(to, from, bytes),
             Event::Flushed { node, life, lsn } => self.finish_flush(node, life, lsn),
             Event::Stored { node, life } => self.finish_store(node, life),
-            Event::LookedUp { node, life, group } => self.finish_lookup(node, life, group),
+            Event::LookedUp { node, life, lookup } => self.finish_lookup(node, life, lookup),
             Event::Client { client } => self.wake_client(client),
             Event::Fault => self.strike(),
             Event::Outage => self.begin_outage(),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use quorate_checkpoint::{Batch, MemoryStore, Store};
 use quorate_node::root::{NodeRecord, Settings as NamespaceSettings};
-use quorate_node::{Answer, Forgotten, Host, HostSettings, Moment, PanicIn, Paused, Submission};
+use quorate_node::{Answer, Forgotten, Found, Host, HostSettings, Lookup, Moment, PanicIn, Submission};
 use quorate_protocol::{GroupId, Instant, NodeId, Stamp, peers::Timing};
 use quorate_wal::Storage;
 use quorate_wal::memory::MemoryStorage;
@@ -54,7 +54,7 @@ enum Input {
     Count { number: u64, volume: u32 },
     Flushed(quorate_wal::Lsn),
     Stored(u64),
-    Found(GroupId, Result<Option<Paused>, String>),
+    Found(Found),
     WakeAll,
     Linked(NodeId),
 }
@@ -172,6 +172,7 @@ impl Node {
             turn_after_us: self.turn_after_us,
             tombstones_after_us: 1_000_000,
             resting_bytes_max: self.rest.bytes_max,
+            records_bytes_max: self.rest.records_bytes_max,
             digest_bytes: self.digest_bytes,
             follow_clients_at: self.follow_clients_at,
             forgotten: Forgotten::Nothing,
@@ -221,6 +222,8 @@ fn seen_by(host: &Host) -> Sometimes {
         paused_stranded: counters.paused_stranded,
         woken_from_memory: counters.woken_from_memory,
         woken_from_store: counters.woken_from_store,
+        records_swapped: counters.records_swapped,
+        records_swapped_in: counters.records_swapped_in,
         returned: counters.own_groups_ended,
         outside_born: counters.outside_born,
         outside_ended: counters.outside_ended,
@@ -362,23 +365,23 @@ impl World {
         self.plan_store(at);
     }
 
-    fn plan_lookups(&mut self, at: usize, groups: Vec<GroupId>) {
-        for group in groups {
+    fn plan_lookups(&mut self, at: usize, lookups: Vec<Lookup>) {
+        for lookup in lookups {
             let node = &mut self.nodes[at];
             let slow = node.random.chance(50);
             let delay_us = if slow { node.random.range(10_000..300_000) } else { node.random.range(5..2_000) };
             let life = node.life;
-            self.plan(delay_us, Event::LookedUp { node: at, life, group });
+            self.plan(delay_us, Event::LookedUp { node: at, life, lookup });
         }
     }
 
-    pub(super) fn finish_lookup(&mut self, at: usize, life: u32, group: GroupId) {
+    pub(super) fn finish_lookup(&mut self, at: usize, life: u32, lookup: Lookup) {
         let node = &mut self.nodes[at];
         if node.life != life || node.host.is_none() {
             return;
         }
-        let found = quorate_node::read_paused(&node.store, group).map_err(|error| error.to_string());
-        node.inbox.push(Input::Found(group, found));
+        let found = lookup.run(&node.store);
+        node.inbox.push(Input::Found(found));
         self.plan_turn(at, 1);
     }
 
@@ -432,7 +435,7 @@ impl World {
                 }),
                 Input::Flushed(lsn) => host.flushed(lsn),
                 Input::Stored(number) => host.stored(number),
-                Input::Found(group, found) => host.found(group, found),
+                Input::Found(found) => host.found(found),
                 Input::WakeAll => host.wake_all(),
                 Input::Linked(peer) => host.linked(peer),
             }

@@ -275,6 +275,8 @@ pub struct Rest {
     pub after_us: u64,
     pub awake_max: usize,
     pub bytes_max: usize,
+    /// Of volumes' records.
+    pub records_bytes_max: usize,
 }
 
 impl Rest {
@@ -284,6 +286,7 @@ impl Rest {
             after_us: *random.pick(&[20_000, 300_000, 3_000_000]),
             awake_max: *random.pick(&[0, 3, 1_000]),
             bytes_max: *random.pick(&[0, 300, 1 << 20]),
+            records_bytes_max: *random.pick(&[0, 1 << 20]),
         }
     }
 }
