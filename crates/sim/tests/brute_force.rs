@@ -94,6 +94,14 @@ const APPENDS: &[fn(&mut Draw) -> Action] = &[
 ];
 const INCREMENTS: &[fn(&mut Draw) -> Action] =
     &[|_| Action::IncrBy { delta: 1 }, |_| Action::IncrBy { delta: 1 }, |_| Action::Get, |_| common::set("7")];
+/// Numbers that only rise.
+const RISING: &[fn(&mut Draw) -> Action] = &[
+    |_| Action::IncrBy { delta: 1 },
+    |_| Action::IncrBy { delta: 1 },
+    |_| Action::IncrBy { delta: 2 },
+    |_| Action::Get,
+    |_| Action::Strlen,
+];
 /// Some numbers can be reached from others and some not; with those that subtract a number may also return.
 const NUMBERS: &[fn(&mut Draw) -> Action] = &[
     |_| Action::IncrBy { delta: 1 },
@@ -329,9 +337,11 @@ fn the_search_agrees_on_values_that_grow() {
 
 #[test]
 fn the_search_agrees_on_increments_that_are_alike() {
-    let kind = Kind { actions: INCREMENTS, connections: Some(4), skew_ms: 0, unknown_effect_ms: None };
-    compare(kind);
-    compare(Kind { unknown_effect_ms: Some(4), ..kind });
+    for actions in [INCREMENTS, RISING] {
+        let kind = Kind { actions, connections: Some(4), skew_ms: 0, unknown_effect_ms: None };
+        compare(kind);
+        compare(Kind { unknown_effect_ms: Some(4), ..kind });
+    }
 }
 
 #[test]

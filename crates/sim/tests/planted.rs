@@ -301,6 +301,23 @@ fn a_number_out_of_reach_of_all_increments_is_not_left() {
     assert_right(&judge(&by_hand(&calls)));
 }
 
+/// Half of the increments were lost on the way back, and the answers of the others came in the reverse order. Each of the
+/// numbers is there once: whoever passes one that somebody saw need not be tried.
+#[test]
+fn a_number_of_a_counter_is_not_passed_before_all_who_saw_it() {
+    let incr = || Action::IncrBy { delta: 1 };
+    let lost = (0..12).flat_map(|n| [(n, incr(), u64::from(n), None), (n, incr(), u64::from(20 + n), None)]);
+    let answered = (0..20).flat_map(|n| {
+        let number = 2 * i64::from(n) + 2;
+        let ended = 400 - u64::from(n);
+        let seen = value(400 - u64::from(n), &number.to_string());
+        [(100 + n, incr(), 100, int(ended, number)), (200 + n, Action::Get, 100, seen)]
+    });
+    let mut calls: Vec<_> = lost.chain(answered).collect();
+    calls.sort_by_key(|&(_, _, invoked, _)| invoked);
+    assert_right(&judge(&by_hand(&calls)));
+}
+
 #[test]
 fn the_fast_judges_refuse_what_they_cannot_judge() {
     let appended = by_hand(&[(0, Action::Append { value: bytes("a") }, 0, int(10, 1))]);

@@ -317,7 +317,12 @@ impl Group {
         self.configuration.members[0]
     }
 
-    /// Equal on replicas that stand at the same slot.
+    /// Whether names of its own groups are in the checkpoint store only.
+    pub fn has_swapped(&self) -> bool {
+        self.machine.has_swapped()
+    }
+
+    /// Equal on replicas that stand at the same slot. No names may be swapped.
     pub fn machine_digest(&self) -> u64 {
         self.machine.digest()
     }

@@ -440,6 +440,7 @@ impl Host {
         self.tell_own_led(id);
         self.ask_for_term(id);
         self.watch_children(volume);
+        self.note_names_stored(volume);
     }
 
     /// After a start: whatever the volumes' checkpoints know of own groups.

@@ -84,6 +84,8 @@ pub struct OwnCounts {
     pub resting_bytes: usize,
     /// In the checkpoint store only.
     pub paused: usize,
+    /// Of volumes here: records whose names are in the checkpoint store only.
+    pub records_swapped: usize,
 }
 
 /// A paused group's record, and its object if that has a place of its own.
@@ -561,6 +563,7 @@ impl Host {
             idle: resting + quiet,
             resting_bytes: self.here.resting.bytes(),
             paused: (self.here.all.len() as usize).saturating_sub(awake + resting),
+            records_swapped: self.records_swapped(),
         }
     }
 }

@@ -170,7 +170,7 @@ impl Host {
     }
 
     /// How many records are swapped.
-    pub fn records_swapped(&self) -> usize {
+    pub(super) fn records_swapped(&self) -> usize {
         let of = |volume: &GroupId| Some(self.groups[self.find(*volume)? as usize].machine.objects()?.swapped_count());
         self.swapping.volumes.keys().filter_map(of).sum()
     }

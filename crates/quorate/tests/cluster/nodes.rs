@@ -264,9 +264,9 @@ impl Cluster {
         self.data().join(format!("node-{}", index + 1))
     }
 
-    /// From its next start on: own groups rest almost at once, and only in the checkpoint store.
+    /// From its next start on: own groups rest almost at once, and only in the checkpoint store, and so do their names.
     pub(crate) fn rest_at_once(&self) {
-        self.set_groups(&[("rest_after_ms", 200), ("resting_bytes", 0)]);
+        self.set_groups(&[("rest_after_ms", 200), ("resting_bytes", 0), ("records_bytes", 0)]);
     }
 
     /// From its next start on: these keys of the nodes' section `groups` have these values.

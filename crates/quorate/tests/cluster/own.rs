@@ -1,5 +1,6 @@
 //! Objects with groups of their own, through the public interface.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use quorate_node::status::NodeStatus;
@@ -249,4 +250,71 @@ fn who_was_told_that_an_object_is_gone_finds_its_name_in_no_listing() {
         assert_empty(&mut client);
     }
     cluster.down();
+}
+
+/// A figure that a node has in INFO.
+fn figure(client: &mut Connection, name: &str) -> usize {
+    let info: String = redis::cmd("INFO").arg("quorate").query(client).expect("told");
+    let line = info.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
+    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name} in {info}"))
+}
+
+fn scanned(client: &mut Connection) -> BTreeSet<String> {
+    let (mut cursor, mut found) = (0_u64, BTreeSet::new());
+    loop {
+        let page: (u64, Vec<String>) = redis::cmd("SCAN").arg(cursor).query(client).expect("a page");
+        found.extend(page.1);
+        cursor = page.0;
+        if cursor == 0 {
+            return found;
+        }
+    }
+}
+
+#[test]
+fn names_that_only_the_checkpoint_store_has_are_listed_and_go_with_their_objects() {
+    let mut cluster = Cluster::started("own-swapped", 3);
+    cluster.stop_all();
+    cluster.rest_at_once();
+    cluster.up();
+    let mut client = cluster.client(0);
+    redis::cmd("QUORATE").arg(&["NAMESPACE", "CREATE", "4", "GROUPS", "own"]).exec(&mut client).expect("created");
+    let connect = |cluster: &Cluster, index| {
+        let mut client = cluster.client(index);
+        until("the namespace is known", || redis::cmd("SELECT").arg(4).exec(&mut client).is_ok());
+        client
+    };
+    let names = names("a name of some length ");
+    let mut client = connect(&cluster, 0);
+    assert_eq!(incr_all(&mut client, &names), vec![1; KEYS]);
+    let all: BTreeSet<String> = names.iter().cloned().collect();
+    let are_swapped = |client: &mut Connection| figure(client, "own_group_records_swapped") > KEYS / 2;
+    for index in 0..3 {
+        let mut client = connect(&cluster, index);
+        until("records are swapped", || are_swapped(&mut client));
+        // What is asked for by name is found without the names.
+        assert_eq!(incr_all(&mut client, &names[..50]), vec![index as i64 + 2; 50]);
+        assert!(are_swapped(&mut client));
+        assert_eq!(scanned(&mut client), all);
+        let count: usize = redis::cmd("DBSIZE").query(&mut client).expect("counted");
+        assert_eq!(count, KEYS);
+        if index == 0 {
+            cluster.kill(1);
+            cluster.start_by_hand(1);
+        } else {
+            (0..3).for_each(|node| cluster.kill(node));
+            cluster.start_all_by_hand();
+        }
+    }
+    let mut client = connect(&cluster, 2);
+    let deleted: usize = redis::cmd("DEL").arg(&names[..100]).query(&mut client).expect("deleted");
+    assert_eq!(deleted, 100);
+    let mut keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut client).expect("listed");
+    keys.sort();
+    assert!(keys.iter().eq(all.iter().filter(|name| !names[..100].contains(name))));
+    until("records are swapped", || are_swapped(&mut client));
+    redis::cmd("FLUSHDB").exec(&mut client).expect("emptied");
+    assert_eq!(scanned(&mut client), BTreeSet::new());
+    assert_eq!(incr_all(&mut client, &names[..200]), vec![1; 200]);
+    cluster.stop_all();
 }

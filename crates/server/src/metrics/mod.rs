@@ -165,6 +165,11 @@ impl Figures {
             "What groups of one object that are at rest take in memory.",
             own.resting_bytes as u64,
         );
+        text.gauge(
+            "quorate_own_group_records_swapped",
+            "Records of groups of one object, in volumes of this node, whose names are in the checkpoint store only.",
+            own.records_swapped as u64,
+        );
         text.counters(
             "quorate_own_group_wakeups_total",
             "Groups of one object that were woken, by where they were.",

@@ -261,6 +261,7 @@ impl Entry<'_> {
             ("own_groups_idle", own.idle as u64),
             ("own_groups_idle_bytes", own.resting_bytes as u64),
             ("own_groups_paused", own.paused as u64),
+            ("own_group_records_swapped", own.records_swapped as u64),
             ("own_group_wakeups", host.woken_from_memory + host.woken_from_store),
             ("own_groups_stranded", host.paused_stranded),
         ];

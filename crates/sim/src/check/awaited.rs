@@ -4,8 +4,11 @@
 //! call that saw it is not yet in order, nothing may change it, and the search need not try. Without this, a dozen
 //! overlapping writes are tried in thousands of orders before the reads that follow refute them.
 //!
-//! If the one call is an APPEND, it saw such a value itself: what precedes its own part.
+//! If the one call is an APPEND, it saw such a value itself: what precedes its own part. And if an object is only ever
+//! incremented, by positive amounts, no number returns, whichever call brings it about; an increment saw the one before its
+//! answer.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 use crate::check::linearizability::Operation;
@@ -17,7 +20,7 @@ use crate::history::{Action, Answer, Fate, History, Record};
 pub(super) struct ValueId(u32);
 
 pub(super) struct Awaited<'a> {
-    values: HashMap<&'a [u8], ValueId>,
+    values: HashMap<Cow<'a, [u8]>, ValueId>,
     /// By operation: the value that it saw, by its own answer or by that of a call that saw what it appended to.
     seen_by: Vec<Option<ValueId>>,
     /// By value: how many operations outside the order saw it.
@@ -33,9 +36,14 @@ impl<'a> Awaited<'a> {
         }
         let mut awaited = Self { values: HashMap::new(), seen_by: vec![None; operations.len()], waiting: Vec::new() };
         for (index, operation) in operations.iter().enumerate() {
-            let mut seen = value_seen(history.record(operation.id)).map(|value| (index, value));
+            let record = history.record(operation.id);
+            if producers.is_rising() {
+                awaited.seen_by[index] = number_seen(record).map(|value| awaited.number(value));
+                continue;
+            }
+            let mut seen = value_seen(record).map(|value| (index, value));
             while let Some((by, value)) = seen.filter(|(_, value)| producers.count(value) == 1) {
-                awaited.seen_by[by] = Some(awaited.number(value));
+                awaited.seen_by[by] = Some(awaited.number(Cow::Borrowed(value)));
                 seen = producers.append_to(value);
             }
         }
@@ -43,7 +51,7 @@ impl<'a> Awaited<'a> {
         awaited
     }
 
-    fn number(&mut self, value: &'a [u8]) -> ValueId {
+    fn number(&mut self, value: Cow<'a, [u8]>) -> ValueId {
         let next = ValueId(self.waiting.len() as u32);
         let id = *self.values.entry(value).or_insert(next);
         if id == next {
@@ -85,6 +93,16 @@ fn value_seen(record: &Record) -> Option<&[u8]> {
     }
 }
 
+/// The number that an object had when this call was executed, if it is a counter and the answer tells.
+fn number_seen(record: &Record) -> Option<Cow<'_, [u8]>> {
+    match (&record.call.action, &record.fate) {
+        (Action::IncrBy { delta }, Fate::Answered { answer: Answer::Int(number), .. }) => {
+            Some(Cow::Owned((i128::from(*number) - i128::from(*delta)).to_string().into_bytes()))
+        }
+        _ => value_seen(record).map(Cow::Borrowed),
+    }
+}
+
 /// The calls that can bring about a value, counted with a margin: never too few.
 #[derive(Default)]
 struct Producers<'a> {
@@ -93,6 +111,8 @@ struct Producers<'a> {
     tails: HashMap<&'a [u8], Vec<usize>>,
     tail_lengths: BTreeSet<usize>,
     increments: Increments,
+    /// Some call changes the object, and is no increment.
+    is_written: bool,
 }
 
 /// What all increments together can make of a number.
@@ -102,6 +122,7 @@ struct Increments {
     /// The sums of those that add and of those that subtract.
     up: i128,
     down: i128,
+    has_zero: bool,
     /// The numbers that were written, and what there is at first.
     bases: BTreeSet<i128>,
     /// Numbers may come about by appending digits.
@@ -111,6 +132,7 @@ struct Increments {
 impl<'a> Producers<'a> {
     fn add(&mut self, index: usize, action: &'a Action) {
         self.increments.add(action);
+        self.is_written |= action.is_write() && !matches!(action, Action::IncrBy { .. });
         match action {
             Action::Set { value }
             | Action::SetExpiring { value, .. }
@@ -124,6 +146,11 @@ impl<'a> Producers<'a> {
             Action::IncrBy { .. } | Action::Get | Action::Exists | Action::Strlen | Action::Pttl => {}
             Action::Del | Action::Erase | Action::GetDel | Action::ExpireAt { .. } | Action::Persist => {}
         }
+    }
+
+    /// Whether the object holds ever greater numbers, and nothing else.
+    fn is_rising(&self) -> bool {
+        !self.is_written && self.increments.down == 0 && !self.increments.has_zero
     }
 
     fn count(&self, value: &[u8]) -> usize {
@@ -154,6 +181,7 @@ impl Increments {
             Action::IncrBy { delta } => {
                 self.count += 1;
                 let delta = i128::from(*delta);
+                self.has_zero |= delta == 0;
                 self.up += delta.max(0);
                 self.down += delta.min(0);
             }

@@ -22,7 +22,9 @@ pub fn is_converged(nodes: &[Node]) -> bool {
     let mut slots: BTreeMap<GroupId, Slot> = BTreeMap::new();
     nodes.iter().filter_map(Node::host).flat_map(judged).all(|group| {
         let first = *slots.entry(group.id()).or_insert(standing(group));
-        group.is_alive() && first == standing(group) && group.replica.register().is_none_or(is_settled)
+        // Names that nodes were told to read again may be on their way.
+        let is_whole = !group.has_swapped();
+        group.is_alive() && is_whole && first == standing(group) && group.replica.register().is_none_or(is_settled)
     })
 }
 
@@ -55,7 +57,9 @@ pub fn unrest(nodes: &[Node]) -> String {
             let slot = standing(group);
             let (node, role, state) = (host.settings().node, group.replica.role(), group.state);
             let settled = if group.replica.register().is_none_or(is_settled) { "" } else { " between two epochs" };
-            let words = format!("{node} {slot:?} {role:?} {state:?}{settled} of {:?}", group.configuration.members);
+            let swapped = if group.has_swapped() { " between memory and store" } else { "" };
+            let words =
+                format!("{node} {slot:?} {role:?} {state:?}{settled}{swapped} of {:?}", group.configuration.members);
             replicas.entry(group.id()).or_default().push((slot, words));
         }
     }
