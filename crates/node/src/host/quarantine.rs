@@ -75,6 +75,7 @@ impl Host {
         self.counters.quarantined += 1;
         self.faults.push(Fault { group: id, namespace, doing, words, is_panic: true, is_quarantined: true });
         self.transfers.forget(id);
+        self.swapping.forget(id);
         // No checkpoint will release what its log holds, nor that of its own groups that have ended.
         self.wal.search_again();
         let mut rest = &gathered[..];

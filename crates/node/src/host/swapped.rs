@@ -80,6 +80,21 @@ fn is_plain(note: &[u8]) -> bool {
     })
 }
 
+impl Swapping {
+    /// The volume's replica here is gone, or says nothing any more.
+    pub(super) fn forget(&mut self, volume: GroupId) {
+        if let Some(names) = self.volumes.remove(&volume) {
+            self.bytes -= names.bytes;
+        }
+    }
+
+    fn note_bytes(&mut self, volume: GroupId, bytes: usize) {
+        let names = self.volumes.entry(volume).or_default();
+        self.bytes = self.bytes + bytes - names.bytes;
+        names.bytes = bytes;
+    }
+}
+
 impl Host {
     /// A volume's checkpoint is stored: what did not change since it was made may be swapped.
     pub(super) fn note_names_stored(&mut self, volume: u32) {
@@ -89,10 +104,9 @@ impl Host {
             return;
         }
         let Some(objects) = group.machine.objects() else { return };
+        self.swapping.note_bytes(id, objects.away_bytes());
         let names = self.swapping.volumes.entry(id).or_default();
         names.next_leaf = Some(0);
-        self.swapping.bytes = self.swapping.bytes + objects.away_bytes() - names.bytes;
-        names.bytes = objects.away_bytes();
         if std::mem::take(&mut names.is_to_be_read_again) {
             self.want_names(volume);
         }
@@ -122,15 +136,9 @@ impl Host {
     }
 
     fn swap_leaf(&mut self, volume: GroupId) {
-        let index = self.find(volume);
+        let Some(index) = self.find(volume) else { return self.swapping.forget(volume) };
         let Some(names) = self.swapping.volumes.get_mut(&volume) else { return };
-        let group = index.map(|index| &mut self.groups[index as usize]).filter(|group| group.is_alive());
-        let Some(group) = group else {
-            // Its replica is gone, or says nothing any more.
-            self.swapping.bytes -= names.bytes;
-            self.swapping.volumes.remove(&volume);
-            return;
-        };
+        let group = &mut self.groups[index as usize];
         if group.checkpoint.under_way || group.checkpoint.whole {
             // Once that is stored.
             names.next_leaf = None;
@@ -143,8 +151,8 @@ impl Host {
         let before = objects.swapped_count();
         names.next_leaf = objects.swap_out(leaf, is_plain);
         self.counters.records_swapped += (objects.swapped_count() - before) as u64;
-        self.swapping.bytes = self.swapping.bytes + objects.away_bytes() - names.bytes;
-        names.bytes = objects.away_bytes();
+        let bytes = objects.away_bytes();
+        self.swapping.note_bytes(volume, bytes);
     }
 
     /// Whether all names of a volume's own groups are in memory. If not they will be, for a while.
@@ -176,10 +184,10 @@ impl Host {
     }
 
     pub(super) fn found_names(&mut self, volume: GroupId, found: Result<Names, String>) {
-        let index = self.find(volume);
+        let Some(index) = self.find(volume) else { return self.swapping.forget(volume) };
         let Some(names) = self.swapping.volumes.get_mut(&volume) else { return };
         names.is_being_read = false;
-        let Some(index) = index else { return };
+        names.next_leaf = Some(0);
         let group = &mut self.groups[index as usize];
         let Some(objects) = group.machine.objects_mut() else { return };
         let found = match found {
@@ -188,11 +196,8 @@ impl Host {
         };
         let before = objects.swapped_count();
         found.names.iter().for_each(|name| objects.swap_in(name));
-        self.counters.records_swapped_in += (before - objects.swapped_count()) as u64;
-        names.next_leaf = Some(0);
-        self.swapping.bytes = self.swapping.bytes + objects.away_bytes() - names.bytes;
-        names.bytes = objects.away_bytes();
-        let missing = objects.swapped_count();
+        let (missing, bytes) = (objects.swapped_count(), objects.away_bytes());
+        self.counters.records_swapped_in += (before - missing) as u64;
         match found.next {
             _ if missing == 0 => {}
             Some(from) => {
@@ -203,8 +208,66 @@ impl Host {
             None if group.checkpoint.under_way => names.is_to_be_read_again = true,
             None => {
                 let words = format!("{missing} are not in its checkpoint");
-                self.quarantine(index, "reading the names of its own groups", words);
+                return self.quarantine(index, "reading the names of its own groups", words);
             }
         }
+        self.swapping.note_bytes(volume, bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quorate_checkpoint::{Batch, MemoryStore};
+    use quorate_object::{Command, Condition, Expiry, Objects, SetAnswer};
+
+    use super::super::checkpoints::name_of;
+    use super::*;
+    use crate::volume::Plan;
+
+    const VOLUME: GroupId = GroupId(66);
+
+    #[test]
+    fn names_of_own_groups_are_read_page_by_page() {
+        let mut objects = Objects::new([7; 16]);
+        let mut batch = Batch::new();
+        batch.put_object(VOLUME.0 + 1, &name_of(b"another's"), Vec::new());
+        for number in 0..PAGE_NAMES_MAX + 100 {
+            let name = format!("name {number:05}").into_bytes();
+            let set = Command::Set {
+                key: &name,
+                value: b"v",
+                condition: Condition::Always,
+                expiry: Expiry::Unset,
+                answer: SetAnswer::Ok,
+            };
+            objects.run(&set, 1, 0);
+            if number % 50 != 0 {
+                objects.send_away(&name, b"note");
+            }
+        }
+        objects.for_each(|name, object| batch.put_object(VOLUME.0, &name_of(name), object.to_vec()));
+        let mut store = MemoryStore::default();
+        store.apply(batch).unwrap();
+        let (mut names, mut pages, mut from) = (Vec::new(), 0, Some(Vec::new()));
+        while let Some(first) = from {
+            let page = read_names(&store, VOLUME, first).unwrap();
+            names.extend(page.names);
+            from = page.next;
+            pages += 1;
+        }
+        let mut away = Vec::new();
+        objects.for_each_away(|name, _| away.push(name.to_vec()));
+        away.sort();
+        assert_eq!((names, pages), (away, 2));
+    }
+
+    #[test]
+    fn only_records_that_say_nothing_but_a_number_are_swapped() {
+        let record = |plan: &Plan, stopping| Record { number: 7, stopping, place: plan.record(7) }.encode();
+        let plain = Plan::plain();
+        assert!(is_plain(&record(&plain, false)));
+        assert!(!is_plain(&record(&plain, true)));
+        assert!(!is_plain(&record(&Plan { members: vec![1, 2, 3], ..plain }, false)));
+        assert!(!is_plain(b"\xff"));
     }
 }
