@@ -14,8 +14,8 @@ use crate::objects::Objects;
 use crate::table::HASH_BITS;
 
 /// A longer note stays beside its name.
-const NOTE_BYTES_MAX: usize = 5;
-const NOTE_BITS: u32 = 8 * NOTE_BYTES_MAX as u32;
+const NOTE_BYTES_MAX: usize = NOTE_BITS as usize / 8;
+const NOTE_BITS: u32 = 40;
 /// How long the note is.
 const LENGTH_BITS: u32 = 3;
 /// Of a second hash.
