@@ -22,7 +22,7 @@ const LENGTH_BITS: u32 = 3;
 const TAG_BITS: u32 = u128::BITS - HASH_BITS - LENGTH_BITS - NOTE_BITS;
 
 /// What a swapped name takes in memory, about: a tree's nodes are full to two thirds.
-const BYTES_EACH: usize = size_of::<u128>() * 8 / 5;
+const BYTES_EACH: usize = size_of::<u128>() + size_of::<u128>() * 3 / 5;
 
 /// What is noted of a name whose object is held elsewhere.
 #[derive(Clone, Copy, Debug)]

@@ -92,7 +92,7 @@ impl Cluster {
         cluster
     }
 
-    /// `quorate up`, until every node answers.
+    /// `quorate up`, until every node answers and it has seen that too: one killed before is one that could not start.
     pub(crate) fn up(&mut self) {
         self.up_as(self.up_command());
     }
@@ -103,12 +103,13 @@ impl Cluster {
         command.arg("--port").arg(self.ports.client.to_string());
         command.arg("--admin-port").arg(self.ports.admin.to_string());
         let log = self.scratch.join("up.log");
+        let told_before = self.told().len();
         self.up = Some(spawn(&mut command, &log));
         until("the nodes answer", || {
             let ended = self.up.as_mut().expect("just started").try_wait().expect("ours to wait for");
             let told = || std::fs::read_to_string(&log).unwrap_or_default();
             assert!(ended.is_none(), "up ended: {}", told());
-            (0..self.by_hand.len()).all(|index| self.answers(index))
+            told().len() > told_before && (0..self.by_hand.len()).all(|index| self.answers(index))
         });
     }
 
