@@ -159,7 +159,7 @@ impl Ahead {
         {
             self.forget(touched);
             self.from = self.from.next();
-            self.objects.take_dirty(|_, _| {});
+            self.objects.forget_changes();
         }
         if self.until < until {
             let from = self.until;

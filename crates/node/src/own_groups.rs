@@ -564,7 +564,7 @@ mod tests {
         let listed = |volume: &Volume| volume.machine.read(&list, Stamp(0));
         assert_eq!(listed(&volume), Some(ReadAnswer::Outcome(Outcome::Keys(names(&["n"])))));
         let Content::Objects(objects) = volume.machine.content_mut() else { panic!("objects") };
-        objects.take_dirty(|_, _| {});
+        objects.forget_changes();
         objects.swap_out(0, |_| true);
         assert_eq!(listed(&volume), Some(ReadAnswer::Swapped));
         let every = |pattern| Command::Keys { pattern };

@@ -33,6 +33,8 @@ pub enum Planted {
     ReturnLosesResults,
     /// An own group comes to rest although the store holds an older state of it.
     RestsBeforeItIsStored,
+    /// What a checkpoint that took several turns claims to hold is what was executed at its end.
+    PositionOfTheEnd,
     /// The names of own groups leave memory before the checkpoint store has them.
     SwapsBeforeItIsStored,
     /// A group that was paused does not know what it has promised when it wakes.
@@ -106,11 +108,12 @@ impl Planted {
     /// In replicas that were given up.
     pub const IN_QUARANTINE: [Planted; 1] = [Planted::QuarantinedPinsLog];
 
-    pub const ALL: [Planted; 16] = [
+    pub const ALL: [Planted; 17] = [
         Planted::SessionForgotten,
         Planted::PipelineOrderIgnored,
         Planted::DurableSentAtOnce,
         Planted::CheckpointAhead,
+        Planted::PositionOfTheEnd,
         Planted::ExpiryIgnored,
         Planted::SnapshotWithoutResults,
         Planted::EveryClockTrusted,

@@ -1,26 +1,43 @@
 //! What a checkpoint needs of the objects: what changed since the last one, and all of it.
 //!
 //! A checkpoint stores an encoded object under each name. It stays equal to the objects if, each time, it first empties itself if
-//! [`Objects::was_flushed`], and then stores or removes what [`Objects::take_dirty`] shows.
+//! [`Objects::was_flushed`], and then stores or removes what is shown after [`Objects::begin_saving`]. A million changed objects
+//! need not be shown at once: each is shown as it was when the saving began. Whatever is about to change before its turn has come
+//! is encoded first.
 
 use std::ops::ControlFlow;
 
-use hashbrown::HashTable;
+use hashbrown::{HashTable, hash_table};
 
 use crate::codec::Malformed;
 use crate::object::Object;
 use crate::objects::Objects;
+use crate::table::{Slot, Table};
 
 /// What a removed name costs until the next checkpoint, about, besides its bytes: the box and its place in the set.
-const GONE_BYTES_EACH: usize = size_of::<(u64, Box<[u8]>)>() * 3 / 2;
+const GONE_BYTES_EACH: usize = size_of::<Gone>() * 3 / 2;
+
+/// A name that was removed, with its hash.
+type Gone = (u64, Box<[u8]>);
 
 /// Removals since the last checkpoint. Changed objects are marked in the table.
 #[derive(Debug)]
 pub(crate) struct Unsaved {
-    /// Names that were removed, with their hash. Some may be back.
-    gone: HashTable<(u64, Box<[u8]>)>,
+    gone: HashTable<Gone>,
     gone_bytes: usize,
     flushed: bool,
+}
+
+/// A saving under way.
+#[derive(Debug)]
+pub(crate) struct Saving {
+    gone: hash_table::IntoIter<Gone>,
+    /// Objects that have changed since it began, as they were, with their names.
+    early: Vec<(Box<[u8]>, Box<[u8]>)>,
+    /// What is to be saved from this hash on is marked in the table.
+    next: Option<u64>,
+    /// The one with the marks, if all objects were deleted at once since it began.
+    table: Option<Table>,
 }
 
 impl Unsaved {
@@ -40,33 +57,109 @@ impl Unsaved {
         self.gone.insert_unique(hash, (hash, name.into()), |(hash, _)| *hash);
     }
 
+    /// The name is back, and shown as changed or not at all.
+    pub(crate) fn note_back(&mut self, hash: u64, name: &[u8]) {
+        if !self.gone.is_empty()
+            && let Ok(found) = self.gone.find_entry(hash, |(_, other)| **other == *name)
+        {
+            self.gone_bytes -= GONE_BYTES_EACH + name.len();
+            found.remove();
+        }
+    }
+
     pub(crate) fn note_flush(&mut self) {
         *self = Unsaved { flushed: true, ..Unsaved::new() };
     }
 }
 
 impl Objects {
-    /// Whether all objects of the last checkpoint were deleted at once since then. Ask before [`Objects::take_dirty`] forgets it.
+    /// Whether all objects of the last checkpoint were deleted at once since then. Ask before [`Objects::begin_saving`] forgets
+    /// it.
     pub fn was_flushed(&self) -> bool {
         self.unsaved.flushed
     }
 
-    /// Shows each name changed or removed since the last call once, with its encoded object or `None` if it is gone, and takes all
-    /// of it for saved. A name that came and went in the meantime is shown as gone too.
-    pub fn take_dirty(&mut self, mut each: impl FnMut(&[u8], Option<&[u8]>)) {
-        let unsaved = std::mem::replace(&mut self.unsaved, Unsaved::new());
-        for (hash, name) in &unsaved.gone {
-            // A name that is back is dirty in the table.
-            if self.table.find(*hash, name).is_none() {
-                each(name, None);
-            }
-        }
+    /// What changed up to here is shown by [`Objects::save_some`], and counts as saved. The saving before must be over.
+    pub fn begin_saving(&mut self) {
+        assert!(self.saving.is_none(), "one saving at a time");
+        let Unsaved { gone, .. } = std::mem::replace(&mut self.unsaved, Unsaved::new());
+        self.table.turn_round();
+        let saving = Saving { gone: gone.into_iter(), early: Vec::new(), next: Some(0), table: None };
+        self.saving = Some(Box::new(saving));
+    }
+
+    pub fn is_saving(&self) -> bool {
+        self.saving.is_some()
+    }
+
+    /// Shows names that had changed or were gone when the saving began, each of them once, with its object as that was then, or
+    /// `None` if it was gone; also names that came and went since the saving before. Counts `left` down by one for each, and for each
+    /// part of the table without any, and stops when it is used up, but not within a part. Says whether that was all.
+    pub fn save_some(&mut self, left: &mut usize, mut each: impl FnMut(&[u8], Option<&[u8]>)) -> bool {
+        let Some(saving) = &mut self.saving else { return true };
+        *left = left.saturating_sub(saving.early.len());
+        saving.early.drain(..).for_each(|(name, encoded)| each(&name, Some(&encoded)));
+        let gone_before = saving.gone.len();
+        saving.gone.by_ref().take(*left).for_each(|(_, name)| each(&name, None));
+        *left -= gone_before - saving.gone.len();
+        let table = saving.table.as_mut().unwrap_or(&mut self.table);
         let mut encoded = Vec::new();
-        self.table.take_dirty(&mut |object| {
-            encoded.clear();
+        while *left > 0
+            && let Some(from) = saving.next
+        {
+            let (saved, next) = table.save_leaf(from, &mut |object| {
+                encoded.clear();
+                object.encode(&mut encoded);
+                each(object.name(), Some(&encoded));
+            });
+            *left = left.saturating_sub(saved.max(1));
+            saving.next = next;
+        }
+        let is_over = saving.next.is_none() && saving.gone.len() == 0;
+        if is_over {
+            self.saving = None;
+        }
+        is_over
+    }
+
+    /// A saving in one go.
+    pub fn take_dirty(&mut self, each: impl FnMut(&[u8], Option<&[u8]>)) {
+        self.begin_saving();
+        self.save_some(&mut usize::MAX.clone(), each);
+    }
+
+    /// Nothing counts as changed: whoever says so has stored everything, or stores nothing. A saving under way is given up.
+    pub fn forget_changes(&mut self) {
+        self.saving = None;
+        self.unsaved = Unsaved::new();
+        self.table.unmark_all();
+    }
+
+    /// Everything counts as changed, for a checkpoint that begins with nothing. No name may be swapped, nor a saving be under way.
+    pub fn note_all_changed(&mut self) {
+        self.assert_none_swapped();
+        self.unsaved = Unsaved::new();
+        self.table.mark_all();
+    }
+
+    /// The object there is about to change.
+    pub(crate) fn save_before_change(&mut self, hash: u64, slot: Slot) {
+        let Some(saving) = &mut self.saving else { return };
+        if let Some(object) = self.table.save(hash, slot) {
+            let mut encoded = Vec::new();
             object.encode(&mut encoded);
-            each(object.name(), Some(&encoded));
-        });
+            saving.early.push((object.name().into(), encoded.into()));
+        }
+    }
+
+    /// All objects go at once. Those that are to be saved are kept until they are.
+    pub(crate) fn replace_table(&mut self) {
+        let table = std::mem::replace(&mut self.table, Table::new());
+        if let Some(saving) = &mut self.saving
+            && saving.table.is_none()
+        {
+            saving.table = Some(table);
+        }
     }
 
     /// Shows every object, encoded, in no particular order. No name may be swapped.
@@ -83,8 +176,8 @@ impl Objects {
         });
     }
 
-    /// Puts back an object that a checkpoint stored, in place of any of that name. It counts as saved: [`Objects::take_dirty`] does
-    /// not show it.
+    /// Puts back an object that a checkpoint stored, in place of any of that name. It counts as saved, and is not
+    /// shown.
     pub fn restore_object(&mut self, key: &[u8], encoded: &[u8]) -> Result<(), Malformed> {
         let object = Object::decode(key, encoded)?;
         let place = self.place(key);
@@ -93,6 +186,7 @@ impl Objects {
             None => drop(self.forget_swapped(key)),
         }
         self.note(place.hash, &object);
+        self.unsaved.note_back(place.hash, key);
         self.table.insert(place.hash, object, false);
         Ok(())
     }

@@ -12,7 +12,7 @@ use std::hash::Hasher;
 use siphasher::sip::SipHasher13;
 
 use crate::change::Change;
-use crate::checkpoint::Unsaved;
+use crate::checkpoint::{Saving, Unsaved};
 use crate::command::{Access, Command};
 use crate::expiries::Expiries;
 use crate::object::Object;
@@ -41,6 +41,7 @@ pub struct Objects {
     pub(crate) table: Table,
     pub(crate) expiries: Expiries,
     pub(crate) unsaved: Unsaved,
+    pub(crate) saving: Option<Box<Saving>>,
     /// Of the objects in the table.
     object_bytes: usize,
     /// Names whose objects are held elsewhere.
@@ -67,6 +68,7 @@ impl Objects {
             table: Table::new(),
             expiries: Expiries::new(),
             unsaved: Unsaved::new(),
+            saving: None,
             object_bytes: 0,
             away_count: 0,
             away_bytes: 0,
@@ -232,6 +234,7 @@ impl Objects {
     }
 
     pub(crate) fn update(&mut self, hash: u64, slot: Slot, change: impl FnOnce(&mut Object)) {
+        self.save_before_change(hash, slot);
         let object = self.table.at_mut(hash, slot);
         let (bytes_before, expires_before) = (object.heap_bytes(), object.expires_ms());
         change(object);
@@ -245,6 +248,7 @@ impl Objects {
 
     pub(crate) fn insert(&mut self, hash: u64, object: Object) {
         self.note(hash, &object);
+        self.unsaved.note_back(hash, object.name());
         self.table.insert(hash, object, true);
     }
 
@@ -259,7 +263,7 @@ impl Objects {
             return self.flush_around_swapped();
         }
         let kept = if self.away_count == 0 { Vec::new() } else { self.take_all_away() };
-        self.table = Table::new();
+        self.replace_table();
         self.expiries = Expiries::new();
         self.unsaved.note_flush();
         self.object_bytes = 0;
@@ -282,6 +286,7 @@ impl Objects {
 
     /// Takes an object out of the table and of all accounts.
     pub(crate) fn take_out(&mut self, hash: u64, slot: Slot) -> Object {
+        self.save_before_change(hash, slot);
         let object = self.table.remove(hash, slot);
         self.note_taken(hash, &object);
         object

@@ -28,16 +28,35 @@ pub(crate) struct Entry {
     pub(crate) object: Object,
 }
 
-/// Marks in `Entry::hash` an object that changed since the last checkpoint.
-const DIRTY: u64 = 1 << 63;
+/// Marks in `Entry::hash` an object that changed in a [`Round`].
+const MARKS: [u64; 2] = [1 << 62, 1 << 63];
+
+/// From one checkpoint to the next. What changed in a round is saved during the next one, while other objects change: the two
+/// have marks of their own, and of more than two nothing is marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Round(bool);
+
+impl Round {
+    fn other(self) -> Round {
+        Round(!self.0)
+    }
+
+    fn mark(self) -> u64 {
+        MARKS[usize::from(self.0)]
+    }
+}
 
 impl Entry {
     pub(crate) fn hash(&self) -> u64 {
-        self.hash & !DIRTY
+        self.hash & !(MARKS[0] | MARKS[1])
+    }
+
+    fn is_marked(&self, round: Round) -> bool {
+        self.hash & round.mark() != 0
     }
 
     fn is_dirty(&self) -> bool {
-        self.hash & DIRTY != 0
+        self.hash & (MARKS[0] | MARKS[1]) != 0
     }
 }
 
@@ -49,6 +68,8 @@ pub(crate) struct Slot(u32);
 pub(crate) struct Table {
     root: Node,
     count: usize,
+    /// The one that changes are marked for.
+    round: Round,
 }
 
 #[derive(Debug)]
@@ -60,7 +81,7 @@ enum Node {
 
 impl Table {
     pub(crate) fn new() -> Table {
-        Table { root: Node::Leaf(Leaf::default()), count: 0 }
+        Table { root: Node::Leaf(Leaf::default()), count: 0, round: Round(false) }
     }
 
     /// The first name's length, which cannot be told without looking at an entry and a name.
@@ -101,16 +122,15 @@ impl Table {
 
     /// The object that `find` found there, to be changed: it counts as dirty from here.
     pub(crate) fn at_mut(&mut self, hash: u64, slot: Slot) -> &mut Object {
-        let (leaf, _) = self.leaf_mut(hash);
-        let entry = &mut leaf.entries[slot.0 as usize];
-        leaf.dirty_count += u32::from(!entry.is_dirty());
-        entry.hash |= DIRTY;
-        &mut entry.object
+        let round = self.round;
+        let leaf = self.leaf_mut(hash).0;
+        leaf.mark(slot.0, round);
+        &mut leaf.entries[slot.0 as usize].object
     }
 
     /// Adds an object whose name is not in the table.
     pub(crate) fn insert(&mut self, hash: u64, object: Object, dirty: bool) {
-        let entry = Entry { hash: hash | if dirty { DIRTY } else { 0 }, object };
+        let entry = Entry { hash: hash | if dirty { self.round.mark() } else { 0 }, object };
         let (leaf, bits_left) = self.leaf_mut(hash);
         leaf.insert(entry);
         if leaf.entries.len() > LEAF_OBJECTS_MAX && bits_left > LEAF_BITS_MIN {
@@ -140,13 +160,41 @@ impl Table {
         let (leaf, bits_left) = self.leaf_mut(from);
         let taken = leaf.take_clean(goes);
         self.count -= taken.len();
-        let next = ((from >> bits_left) + 1) << bits_left;
-        (taken, (next >> HASH_BITS == 0).then_some(next))
+        (taken, next_leaf(from, bits_left))
     }
 
-    /// Shows each dirty object once and takes it for clean.
-    pub(crate) fn take_dirty(&mut self, each: &mut impl FnMut(&Object)) {
-        self.root.take_dirty(each);
+    /// What is dirty is to be saved from here on, and what changes from here on next time. Nothing must be left to be saved.
+    pub(crate) fn turn_round(&mut self) {
+        self.round = self.round.other();
+    }
+
+    /// Shows each object of a leaf for hash `from` that is to be saved, which then is. Says how many there were, and from which
+    /// hash on the next leaf is, if there is one.
+    pub(crate) fn save_leaf(&mut self, from: u64, each: &mut impl FnMut(&Object)) -> (usize, Option<u64>) {
+        let round = self.round.other();
+        let (leaf, bits_left) = self.leaf_mut(from);
+        (leaf.unmark(round, each), next_leaf(from, bits_left))
+    }
+
+    /// The object that `find` found there if it is to be saved, which it then is.
+    pub(crate) fn save(&mut self, hash: u64, slot: Slot) -> Option<&Object> {
+        let round = self.round.other();
+        self.leaf_mut(hash).0.unmark_one(slot.0, round)
+    }
+
+    /// Everything counts as changed.
+    pub(crate) fn mark_all(&mut self) {
+        let round = self.round;
+        self.root.each_leaf_mut(&mut |leaf| (0..leaf.entries.len() as u32).for_each(|slot| leaf.mark(slot, round)));
+    }
+
+    /// Nothing counts as changed, nor is anything to be saved.
+    pub(crate) fn unmark_all(&mut self) {
+        for round in [self.round, self.round.other()] {
+            self.root.each_leaf_mut(&mut |leaf| {
+                leaf.unmark(round, &mut |_| {});
+            });
+        }
     }
 
     fn leaf(&self, hash: u64) -> &Leaf {
@@ -192,6 +240,11 @@ impl Table {
     }
 }
 
+fn next_leaf(hash: u64, bits_left: u32) -> Option<u64> {
+    let next = ((hash >> bits_left) + 1) << bits_left;
+    (next >> HASH_BITS == 0).then_some(next)
+}
+
 fn child_index(hash: u64, bits_left: u32) -> usize {
     (hash >> bits_left) as usize & ((1 << BRANCH_BITS) - 1)
 }
@@ -214,10 +267,10 @@ impl Node {
         }
     }
 
-    fn take_dirty(&mut self, each: &mut impl FnMut(&Object)) {
+    fn each_leaf_mut(&mut self, each: &mut impl FnMut(&mut Leaf)) {
         match self {
-            Node::Leaf(leaf) => leaf.take_dirty(each),
-            Node::Branch(children) => children.iter_mut().for_each(|child| child.take_dirty(each)),
+            Node::Leaf(leaf) => each(leaf),
+            Node::Branch(children) => children.iter_mut().for_each(|child| child.each_leaf_mut(each)),
         }
     }
 }
@@ -227,7 +280,8 @@ impl Node {
 struct Leaf {
     index: HashTable<u32>,
     entries: Vec<Entry>,
-    dirty_count: u32,
+    /// How many are marked, by round.
+    marked: [u32; 2],
 }
 
 impl Leaf {
@@ -246,7 +300,7 @@ impl Leaf {
             self.entries.reserve_exact(self.entries.len() / 4 + 1);
         }
         let slot = self.entries.len() as u32;
-        self.dirty_count += u32::from(entry.is_dirty());
+        self.count_marks(&entry, 1);
         let hash = index_hash(entry.hash());
         self.entries.push(entry);
         let entries = &self.entries;
@@ -261,7 +315,7 @@ impl Leaf {
             *self.index_entry(last).get_mut() = slot;
         }
         let entry = self.entries.swap_remove(slot as usize);
-        self.dirty_count -= u32::from(entry.is_dirty());
+        self.count_marks(&entry, -1);
         if self.entries.is_empty() {
             *self = Leaf::default();
         }
@@ -294,15 +348,39 @@ impl Leaf {
         taken.into_iter().map(|entry| (entry.hash(), entry.object)).collect()
     }
 
-    fn take_dirty(&mut self, each: &mut impl FnMut(&Object)) {
-        if self.dirty_count == 0 {
-            return;
+    fn count_marks(&mut self, entry: &Entry, change: i32) {
+        for round in [Round(false), Round(true)].into_iter().filter(|round| entry.is_marked(*round)) {
+            let marked = &mut self.marked[usize::from(round.0)];
+            *marked = marked.strict_add_signed(change);
         }
-        for entry in self.entries.iter_mut().filter(|entry| entry.is_dirty()) {
-            each(&entry.object);
-            entry.hash &= !DIRTY;
+    }
+
+    fn mark(&mut self, slot: u32, round: Round) {
+        let entry = &mut self.entries[slot as usize];
+        self.marked[usize::from(round.0)] += u32::from(!entry.is_marked(round));
+        entry.hash |= round.mark();
+    }
+
+    fn unmark_one(&mut self, slot: u32, round: Round) -> Option<&Object> {
+        let entry = &mut self.entries[slot as usize];
+        if !entry.is_marked(round) {
+            return None;
         }
-        self.dirty_count = 0;
+        entry.hash &= !round.mark();
+        self.marked[usize::from(round.0)] -= 1;
+        Some(&entry.object)
+    }
+
+    /// Shows each object that is marked, and takes its mark. Says how many there were.
+    fn unmark(&mut self, round: Round, each: &mut impl FnMut(&Object)) -> usize {
+        let count = std::mem::take(&mut self.marked[usize::from(round.0)]);
+        if count > 0 {
+            for entry in self.entries.iter_mut().filter(|entry| entry.is_marked(round)) {
+                each(&entry.object);
+                entry.hash &= !round.mark();
+            }
+        }
+        count as usize
     }
 }
 
@@ -374,9 +452,8 @@ mod tests {
             assert_eq!(table.at(7, slot).name(), name.to_le_bytes());
         }
         assert_eq!(table.find(7, b"absent"), None);
-        let mut dirty_count = 0;
-        table.take_dirty(&mut |_| dirty_count += 1);
-        assert_eq!(dirty_count, count);
-        table.take_dirty(&mut |object| panic!("{object:?} is still dirty"));
+        table.turn_round();
+        assert_eq!(table.save_leaf(7, &mut |_| {}).0, count as usize);
+        assert_eq!(table.save_leaf(7, &mut |object| panic!("{object:?} is still to be saved")).0, 0);
     }
 }

@@ -27,6 +27,25 @@ impl Checkpoint {
         assert!(!objects.was_flushed());
     }
 
+    /// Begins, and goes on in the next steps.
+    fn begin(&mut self, objects: &mut Objects) {
+        if objects.was_flushed() {
+            self.0.clear();
+        }
+        objects.begin_saving();
+    }
+
+    /// Whether that was all.
+    fn go_on(&mut self, objects: &mut Objects, count: usize, shown: &mut BTreeSet<Vec<u8>>) -> bool {
+        objects.save_some(&mut count.clone(), |key, encoded| {
+            assert!(shown.insert(key.to_vec()), "{key:?} is shown twice");
+            match encoded {
+                Some(encoded) => self.0.insert(key.to_vec(), encoded.to_vec()),
+                None => self.0.remove(key),
+            };
+        })
+    }
+
     fn restore(&self) -> Objects {
         let mut objects = Objects::new(HASH_KEY);
         for (key, encoded) in &self.0 {
@@ -69,6 +88,62 @@ fn commands_changes_and_checkpoints_lead_to_the_same_objects() {
             }
         }
     }
+}
+
+#[test]
+fn a_saving_shows_what_there_was_when_it_began() {
+    for seed in 1..=40 {
+        let mut random = Random(seed);
+        let mut objects = Objects::new(HASH_KEY);
+        let mut checkpoint = Checkpoint::default();
+        let mut under_way: Option<(BTreeSet<Vec<u8>>, u64)> = None;
+        let mut savings = 0;
+        // Many leaves, and then few names that change again and again.
+        let names: u64 = if seed % 2 == 0 { 20_000 } else { 0 };
+        for name in 0..names {
+            objects.run(&set(&format!("name {name}"), "first"), 0, 0);
+        }
+        for step in 0..4_000 {
+            let time_ms = step * 3;
+            objects.run(&any_command(&mut random, time_ms), time_ms, step);
+            if names > 0 {
+                let name = format!("name {}", random.below(names));
+                objects.run(&set(&name, &step.to_string()), time_ms, step);
+                let name = format!("name {}", random.below(names));
+                objects.run(&Command::Del { key: name.as_bytes() }, time_ms, step);
+            }
+            match &mut under_way {
+                None if random.below(20) == 0 => {
+                    under_way = Some((BTreeSet::new(), objects.digest()));
+                    checkpoint.begin(&mut objects);
+                }
+                None => {}
+                Some((shown, digest)) => {
+                    if random.below(3) == 0 && checkpoint.go_on(&mut objects, random.below(300) as usize, shown) {
+                        assert_eq!(checkpoint.restore().digest(), *digest, "seed {seed}, step {step}");
+                        under_way = None;
+                        savings += 1;
+                    }
+                }
+            }
+        }
+        assert!(savings > 5, "seed {seed}");
+    }
+}
+
+#[test]
+fn what_is_forgotten_of_a_saving_comes_with_the_next_that_stores_everything() {
+    let mut objects = Objects::new(HASH_KEY);
+    objects.run(&set("a", "1"), 0, 0);
+    objects.run(&set("b", "1"), 0, 0);
+    objects.begin_saving();
+    objects.run(&set("a", "2"), 0, 0);
+    objects.forget_changes();
+    objects.take_dirty(|key, _| panic!("{key:?} is dirty"));
+    objects.note_all_changed();
+    let mut checkpoint = Checkpoint::default();
+    checkpoint.save(&mut objects);
+    assert_eq!(checkpoint.restore().digest(), objects.digest());
 }
 
 #[test]

@@ -28,6 +28,8 @@ use crate::{Meter, Node, ServerError, Stopper};
 
 /// Tombstones of registers cost memory and nothing else: there is no hurry.
 const TOMBSTONES_AFTER_US: u64 = 60_000_000;
+/// About 2 ms of a turn.
+const SAVED_PER_TURN: usize = 8192;
 /// While the order of chains is mended each of them has a member less for a moment: not where nodes come and go.
 const TURN_AFTER_US: u64 = 10_000_000;
 /// File descriptors that are not for clients: log, checkpoints, links, HTTP.
@@ -197,6 +199,7 @@ fn settings(config: &Config, directory: &Directory, seed: u64) -> HostSettings {
         seed,
         checkpoint_bytes: config.storage.checkpoint_bytes.0,
         checkpoint_slots: config.storage.checkpoint_slots,
+        saved_per_turn: SAVED_PER_TURN,
         rest_after_us: config.groups.rest_after_ms.saturating_mul(1000),
         awake_max: config.groups.awake_max as usize,
         turn_after_us: TURN_AFTER_US,

@@ -1,9 +1,11 @@
 //! Checkpoints: what a group's log records need not be kept for any more.
 //!
 //! A checkpoint stores the objects that changed since the last one, and with them the position up to which they are
-//! executed, in one atomic batch. What it costs follows the changes, not the size of the group.
+//! executed, in one atomic batch. What it costs follows the changes, not the size of the group. Where very much has changed it is
+//! made over [several turns](super::saving).
 
 use quorate_checkpoint::Batch;
+use quorate_object::Objects;
 use quorate_protocol::wire::{Malformed, Reader};
 use quorate_protocol::{Configuration, Epoch, GroupId, NodeId, Slot, Stamp, quorum::QuorumSystem};
 use quorate_wal::Lsn;
@@ -12,6 +14,7 @@ use super::Host;
 use super::group::{Group, GroupState};
 use super::quarantine::isolate;
 use super::resting::{RESULTS_AT_REST_MAX, kin_of};
+use super::saving::Saving;
 use super::transfer::Installing;
 use crate::machine::{Content, Machine};
 use crate::planted::{self, Planted};
@@ -64,8 +67,8 @@ struct Filling {
 
 /// What a checkpoint covers.
 pub(super) struct Checkpointed {
-    index: u32,
-    group: GroupId,
+    pub(super) index: u32,
+    pub(super) group: GroupId,
     next_slot: Slot,
     appended: Lsn,
 }
@@ -75,6 +78,10 @@ pub(super) struct Storing {
     number_next: u64,
     under_way: std::collections::VecDeque<(u64, Stored)>,
     filling: Filling,
+    /// A checkpoint that is not complete.
+    pub(super) saving: Option<Saving>,
+    /// Others wait for the next turn, which may be now.
+    pub(super) is_spent: bool,
     /// Own groups that ended, and that the checkpoint of their volume remembers as ended.
     pub(super) forgettable: Vec<GroupId>,
     /// Snapshots that came while others were being stored: thousands of small ones share a few batches.
@@ -96,14 +103,14 @@ impl Host {
     }
 
     /// Hands over the checkpoints that were made since the last time.
-    fn store_checkpoints(&mut self) {
+    pub(super) fn store_checkpoints(&mut self) {
         let Filling { batch, checkpointed, forgotten } = std::mem::take(&mut self.storing.filling);
         if !batch.is_empty() {
             self.hand_over(batch, Stored::Checkpoints { checkpointed, forgotten });
         }
     }
 
-    fn hand_over(&mut self, batch: Batch, then: Stored) {
+    pub(super) fn hand_over(&mut self, batch: Batch, then: Stored) {
         let number = self.storing.number_next;
         self.storing.number_next += 1;
         self.storing.under_way.push_back((number, then));
@@ -169,15 +176,25 @@ impl Host {
         let is_coming = |group: &GroupId| snapshots.iter().any(|snapshot| snapshot.group() == *group);
         let forgettable = std::mem::take(&mut self.storing.forgettable);
         let (later, forgettable): (Vec<_>, Vec<_>) = forgettable.into_iter().partition(is_coming);
+        let mut objects_left = self.save_more();
+        self.storing.is_spent = false;
         while left > 0 && self.storing.filling.batch.bytes() < BATCH_BYTES {
             left -= 1;
             let Some(index) = self.checkpoint_wanted.pop_front() else { break };
-            let is_under_way = self.groups.get(index as usize).is_some_and(|group| group.checkpoint.under_way);
-            if is_under_way || !self.may_replace_checkpoint(index) || !self.may_store_whole(index) {
+            let Some(group) = self.groups.get(index as usize) else { continue };
+            let (is_under_way, is_spent) = (group.checkpoint.under_way, objects_left == 0 && group.own.is_none());
+            self.storing.is_spent |= is_spent && !is_under_way;
+            if is_under_way || is_spent || !self.may_replace_checkpoint(index) || !self.may_store_whole(index) {
                 self.checkpoint_wanted.push_back(index);
-            } else if let Some((changes, covered)) = self.make_checkpoint(index) {
-                self.storing.filling.batch.append(changes);
-                self.storing.filling.checkpointed.push(covered);
+                continue;
+            }
+            let Some(made) = self.make_checkpoint(index, &mut objects_left) else { continue };
+            match made.is_complete {
+                true => {
+                    self.storing.filling.batch.append(made.batch);
+                    self.storing.filling.checkpointed.push(made.covered);
+                }
+                false => self.storing.saving = Some(made),
             }
         }
         let filling = &mut self.storing.filling;
@@ -220,6 +237,7 @@ impl Host {
             .filter(|(_, group)| group.durability == Durability::Memory && group.is_alive())
             .map(|(index, _)| index as u32)
             .collect();
+        self.complete_saving();
         for index in in_memory {
             let id = self.groups[index as usize].id();
             let is_of = |snapshot: &Installing| snapshot.group() == id;
@@ -232,7 +250,7 @@ impl Host {
             group.checkpoint.urgent = true;
             // Batches are stored in order: one more behind one that is under way is as good as the only one.
             group.checkpoint.under_way = false;
-            if let Some((batch, covered)) = self.make_checkpoint(index) {
+            if let Some(Saving { batch, covered, .. }) = self.make_checkpoint(index, &mut usize::MAX.clone()) {
                 self.store(batch, Stored::Checkpoints { checkpointed: vec![covered], forgotten: Vec::new() });
             }
         }
@@ -248,8 +266,8 @@ impl Host {
         }
     }
 
-    /// The changes since the last checkpoint, if there is to be one.
-    fn make_checkpoint(&mut self, index: u32) -> Option<(Batch, Checkpointed)> {
+    /// The changes since the last checkpoint, if there is to be one; of a volume, so many objects at first.
+    fn make_checkpoint(&mut self, index: u32, objects_left: &mut usize) -> Option<Saving> {
         let group = self.groups.get_mut(index as usize)?;
         let speaks_or_spoke =
             !matches!(group.state, GroupState::Unborn | GroupState::Damaged | GroupState::Quarantined);
@@ -269,8 +287,8 @@ impl Host {
             group.checkpoint.covered_below = self.wal.durable();
         }
         let start = self.settings.start;
-        let batch = match isolate(|| checkpoint_of(group, start)) {
-            Ok(batch) => batch,
+        let (batch, is_complete) = match isolate(|| checkpoint_of(group, start, objects_left)) {
+            Ok(made) => made,
             Err(words) => {
                 self.quarantine(index, "making a checkpoint", words);
                 return None;
@@ -281,35 +299,48 @@ impl Host {
         group.checkpoint.next_slot = next_slot;
         group.checkpoint.bytes = 0;
         group.checkpoint.births = 0;
-        Some((batch, Checkpointed { index, group: id, next_slot, appended }))
+        Some(Saving { batch, covered: Checkpointed { index, group: id, next_slot, appended }, is_complete })
     }
 }
 
-fn checkpoint_of(group: &mut Group, start: u32) -> Batch {
+/// The changes, and whether those are all of them.
+fn checkpoint_of(group: &mut Group, start: u32, objects_left: &mut usize) -> (Batch, bool) {
     let id = group.id();
     let mut batch = Batch::new();
     if group.rests() && (group.is_aside() || group.machine.results().len() <= RESULTS_AT_REST_MAX) {
         put_own(group, start, &mut batch);
-        return batch;
+        return (batch, true);
     }
     if let AnyReplica::Register(replica) = &mut group.replica {
         put_versions(replica, id, &mut batch);
         let mut meta = Vec::new();
         encode_meta(group, &mut meta);
         batch.put_meta(id.0, meta);
-        return batch;
+        return (batch, true);
     }
     // What there is may be of another state, or an own group's one record.
     let was_record = std::mem::take(&mut group.checkpoint.is_record);
     group.checkpoint.holds_accepted = false;
-    match std::mem::take(&mut group.checkpoint.whole) || was_record {
-        true => put_content(&mut group.machine, id, &mut batch),
-        false => put_changes(group, &mut batch),
+    if std::mem::take(&mut group.checkpoint.whole) || was_record {
+        begin_whole(&mut group.machine, id, &mut batch);
     }
     let mut meta = Vec::new();
     encode_meta(group, &mut meta);
     batch.put_meta(id.0, meta);
-    batch
+    let is_complete = match group.own {
+        Some(_) => put_changes(group, &mut usize::MAX.clone(), &mut batch),
+        None => put_changes(group, objects_left, &mut batch),
+    };
+    (batch, is_complete)
+}
+
+/// What the store has of a group goes, and all of it counts as changed.
+fn begin_whole(machine: &mut Machine, group: GroupId, batch: &mut Batch) {
+    batch.clear_objects(group.0);
+    machine.results_mut().forget_saved();
+    if let Some(objects) = machine.objects_mut() {
+        objects.note_all_changed();
+    }
 }
 
 /// All of an own group, in one record unless its object is large. A group in use, with many results, is stored as others
@@ -329,7 +360,7 @@ fn put_own(group: &mut Group, start: u32, batch: &mut Batch) {
         batch.delete_object(id.0, &name_of(&own.name));
     }
     if let Some(objects) = group.machine.objects_mut() {
-        objects.take_dirty(|_, _| {});
+        objects.forget_changes();
     }
     let kin = kin_of(group);
     group.checkpoint.holds_accepted = group.is_aside();
@@ -365,7 +396,7 @@ fn put_versions(replica: &mut RegisterReplica, group: GroupId, batch: &mut Batch
     });
 }
 
-fn put_changes(group: &mut Group, batch: &mut Batch) {
+fn put_changes(group: &mut Group, objects_left: &mut usize, batch: &mut Batch) -> bool {
     let id = group.id().0;
     // An emptied group's range is cleared as a whole, and the runs stand in it too.
     let flushed = group.machine.objects_mut().is_some_and(|objects| objects.was_flushed());
@@ -377,13 +408,19 @@ fn put_changes(group: &mut Group, batch: &mut Batch) {
     put_children(&group.machine, id, batch);
     if let Content::Root(root) = group.machine.content() {
         batch.put_object(id, &name_of(ROOT_OBJECT), root.encode());
-        return;
+        return true;
     }
-    let Some(objects) = group.machine.objects_mut() else { return };
-    objects.take_dirty(|key, object| match object {
-        Some(bytes) => batch.put_object(id, &name_of(key), bytes.to_vec()),
-        None => batch.delete_object(id, &name_of(key)),
-    });
+    let Some(objects) = group.machine.objects_mut() else { return true };
+    objects.begin_saving();
+    put_some(objects, id, objects_left, batch)
+}
+
+/// Puts about as many of the changed objects into a batch as there may be. Whether those were all.
+pub(super) fn put_some(objects: &mut Objects, group: u64, objects_left: &mut usize, batch: &mut Batch) -> bool {
+    objects.save_some(objects_left, |key, object| match object {
+        Some(bytes) => batch.put_object(group, &name_of(key), bytes.to_vec()),
+        None => batch.delete_object(group, &name_of(key)),
+    })
 }
 
 /// Puts everything that a machine holds into a batch: for a birth, or a snapshot from a peer.
@@ -393,7 +430,7 @@ pub(super) fn put_content(machine: &mut Machine, group: GroupId, batch: &mut Bat
     put_results(machine, group.0, batch);
     put_children(machine, group.0, batch);
     if let Some(objects) = machine.objects_mut() {
-        objects.take_dirty(|_, _| {});
+        objects.forget_changes();
     }
     match machine.content() {
         Content::Root(root) => batch.put_object(group.0, &name_of(ROOT_OBJECT), root.encode()),

@@ -18,6 +18,8 @@ pub struct Counters {
     pub answered_again: u64,
     pub resent: u64,
     pub checkpoints: u64,
+    /// Those of them that took several turns.
+    pub checkpoints_in_turns: u64,
     /// Those asked for because nobody used the volume any more.
     pub stored_unused: u64,
     /// Groups of which records were appended again, so that an old segment of the log could go.

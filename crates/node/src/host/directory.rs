@@ -381,6 +381,7 @@ impl Host {
         let removed = self.groups.remove(index as usize);
         self.forget_dropped(group, batch);
         self.swapping.forget(group);
+        self.forget_saving(group);
         let dead: Vec<GroupId> = removed.dead.into_iter().map(|(_, group)| group).collect();
         dead.iter().for_each(|group| batch.delete_group(group.0));
         dead

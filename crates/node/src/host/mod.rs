@@ -48,6 +48,7 @@ mod requests;
 mod resting;
 mod retries;
 mod routes;
+mod saving;
 mod shown;
 mod status;
 mod stranded;
@@ -121,6 +122,8 @@ pub struct HostSettings {
     /// A group is checkpointed after this many bytes of its records, or this many slots.
     pub checkpoint_bytes: u64,
     pub checkpoint_slots: u64,
+    /// Changed objects of volumes that are encoded for checkpoints in a turn, about.
+    pub saved_per_turn: usize,
     /// An own group with nothing in hand comes to rest after this,
     pub rest_after_us: u64,
     /// ... and if more than this are awake, at once.
@@ -400,7 +403,8 @@ impl Host {
     /// When the next turn is due even if nothing arrives.
     pub fn next_turn_at(&self) -> Instant {
         let overdue_at = self.clients.give_up_at().unwrap_or(Instant::MAX);
-        let idle = self.sweeps.is_empty() && self.catch_ups.is_empty() && !self.may_end_orphans();
+        let saves = self.storing.saving.is_some() || self.storing.is_spent;
+        let idle = self.sweeps.is_empty() && self.catch_ups.is_empty() && !self.may_end_orphans() && !saves;
         let busy_at = if idle { Instant::MAX } else { self.clock.now() };
         let timers_at = self.timers.next_at().into_iter().chain(self.wakings.next_at()).min();
         timers_at.unwrap_or(Instant::MAX).min(overdue_at).min(busy_at)

@@ -146,7 +146,7 @@ impl Host {
         }
         let (Some(objects), Some(leaf)) = (group.machine.objects_mut(), names.next_leaf) else { return };
         if planted::is(Planted::SwapsBeforeItIsStored) {
-            objects.take_dirty(|_, _| {});
+            objects.forget_changes();
         }
         let before = objects.swapped_count();
         names.next_leaf = objects.swap_out(leaf, is_plain);

@@ -99,6 +99,7 @@ pub struct Sometimes {
     pub answered_from_window: u64,
     pub out_of_order_refused: u64,
     pub checkpointed: u64,
+    pub checkpointed_in_turns: u64,
     pub stored_unused: u64,
     pub log_segment_removed: u64,
     pub log_carried: u64,
@@ -134,7 +135,7 @@ pub struct Sometimes {
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 40] {
+    pub fn counts(&self) -> [(&'static str, u64); 41] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -145,6 +146,7 @@ impl Sometimes {
             ("a command sent again was answered from what was kept", self.answered_from_window),
             ("a command was refused because it overtook", self.out_of_order_refused),
             ("a group was checkpointed", self.checkpointed),
+            ("a checkpoint took several turns", self.checkpointed_in_turns),
             ("a volume was checkpointed because nobody used it", self.stored_unused),
             ("a segment of a log was removed", self.log_segment_removed),
             ("records of a log were carried on", self.log_carried),
@@ -189,6 +191,7 @@ impl Sometimes {
         self.answered_from_window += more.answered_from_window;
         self.out_of_order_refused += more.out_of_order_refused;
         self.checkpointed += more.checkpointed;
+        self.checkpointed_in_turns += more.checkpointed_in_turns;
         self.stored_unused += more.stored_unused;
         self.log_segment_removed += more.log_segment_removed;
         self.log_carried += more.log_carried;

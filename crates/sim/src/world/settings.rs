@@ -38,6 +38,8 @@ pub struct Settings {
     pub partitions_min: u32,
     /// Slots of a group after which it is checkpointed.
     pub checkpoint_slots: u64,
+    /// Objects of a volume that a checkpoint encodes in a turn.
+    pub saved_per_turn: usize,
     pub rest: Rest,
     /// Commands so large go from their entry node to all members; 0 for none.
     pub digest_bytes: usize,
@@ -95,6 +97,7 @@ impl Settings {
             crashes_min: 20,
             partitions_min: 5,
             checkpoint_slots: *random.pick(&[50, 200, 1000]),
+            saved_per_turn: *Random::new(seed ^ 0x5A7E).pick(&[1, 4, 1000]),
             rest: Rest::of_seed(seed),
             digest_bytes: *Random::new(seed ^ 0xD16E).pick(&[0, 0, 1]),
             follow_clients_at: *Random::new(seed ^ 0xF011).pick(&[0, 1, 5]),
