@@ -278,6 +278,18 @@ fn what_a_read_value_was_appended_to_is_not_left() {
     assert_right(&judge(&by_hand(&calls)));
 }
 
+/// The deletion that nobody heard of is all that explains what the reader found. A dozen appends are as little heard of, and in
+/// whatever order they are tried they explain nothing.
+#[test]
+fn what_a_required_call_fits_behind_is_tried_first() {
+    let append = |n: u32| Action::Append { value: bytes(&format!("v{n};")) };
+    let mut calls = vec![(0, set("a"), 0, ok(10)), (1, Action::Get, 20, value(30, "a")), (2, Action::Del, 40, None)];
+    calls.extend((0..16).map(|n| (3 + n, append(n), 50 + u64::from(n), None)));
+    calls.push((30, Action::Get, 100, nil(110)));
+    let bounds = Bounds { configurations_max: 1_000, ..Bounds::default() };
+    assert_right(&linearizability::check(&by_hand(&calls), &bounds));
+}
+
 /// The SET that returned first was executed last: else the reads of the other's pipeline could not see its value. The lost
 /// INCRBY comes nowhere near that number, so that none of what is unknown can bring it back.
 #[test]

@@ -22,7 +22,7 @@ fn a_seed_run_twice_gives_the_same_trace() {
 }
 
 /// Seeds that once failed, with what they showed. The general sweep would find the same again, later.
-const ONCE_FAILED: [(u64, &str); 25] = [
+const ONCE_FAILED: [(u64, &str); 26] = [
     (6, "a read left at once although the one before it waited for a write"),
     (11, "likewise"),
     (13, "likewise"),
@@ -33,6 +33,7 @@ const ONCE_FAILED: [(u64, &str); 25] = [
     (995, "the checker gave up too early"),
     (142, "likewise"),
     (99, "likewise"),
+    (18, "likewise"),
     (1273, "the time left to an object was counted from the group's last slot"),
     (37, "a coordinator whose clock was off let the time of its group stand still"),
     (277, "a write that failed let the one behind it overtake the one before it"),

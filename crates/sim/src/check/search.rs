@@ -18,6 +18,9 @@
 //! - **Useless:** an optional operation whose effect is invisible to the very next operation is not used there.
 //! - **Twins:** of interchangeable ones the earliest is used.
 //!
+//! Of those that can be used, one behind which a required operation fits is tried first. (A deletion behind which nothing is found,
+//! for one, before a dozen appends in all their orders.)
+//!
 //! And [`awaited`](crate::check::awaited) values are not left early.
 
 use std::collections::{HashMap, HashSet};
@@ -279,6 +282,21 @@ impl<'a> Search<'a> {
                 }
             }
         }
+        self.prefer_what_helps();
+    }
+
+    /// Puts those of the attempts last, to be tried first, that a required operation fits behind.
+    fn prefer_what_helps(&mut self) {
+        let from = self.frame().attempts_from;
+        let mut attempts = self.attempts.split_off(from);
+        let (candidates, _) = self.candidates();
+        attempts.sort_by_cached_key(|attempt| {
+            let fits = |&index: &usize| {
+                self.is_its_turn(index) && self.next_states(index, attempt.state).iter().any(Option::is_some)
+            };
+            candidates.iter().any(fits)
+        });
+        self.attempts.append(&mut attempts);
     }
 
     /// Whether what its connection sent before is in order, and nothing that it sent later.
