@@ -35,6 +35,8 @@ pub enum Planted {
     RestsBeforeItIsStored,
     /// What a checkpoint that took several turns claims to hold is what was executed at its end.
     PositionOfTheEnd,
+    /// A snapshot that is read from the store goes on although another checkpoint has come.
+    PagesOfTwoCheckpoints,
     /// The names of own groups leave memory before the checkpoint store has them.
     SwapsBeforeItIsStored,
     /// A group that was paused does not know what it has promised when it wakes.
@@ -108,12 +110,13 @@ impl Planted {
     /// In replicas that were given up.
     pub const IN_QUARANTINE: [Planted; 1] = [Planted::QuarantinedPinsLog];
 
-    pub const ALL: [Planted; 17] = [
+    pub const ALL: [Planted; 18] = [
         Planted::SessionForgotten,
         Planted::PipelineOrderIgnored,
         Planted::DurableSentAtOnce,
         Planted::CheckpointAhead,
         Planted::PositionOfTheEnd,
+        Planted::PagesOfTwoCheckpoints,
         Planted::ExpiryIgnored,
         Planted::SnapshotWithoutResults,
         Planted::EveryClockTrusted,

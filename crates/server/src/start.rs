@@ -30,6 +30,8 @@ use crate::{Meter, Node, ServerError, Stopper};
 const TOMBSTONES_AFTER_US: u64 = 60_000_000;
 /// About 2 ms of a turn.
 const SAVED_PER_TURN: usize = 8192;
+/// About 10 ms.
+const ENCODED_AT_ONCE_MAX: usize = 4 << 20;
 /// While the order of chains is mended each of them has a member less for a moment: not where nodes come and go.
 const TURN_AFTER_US: u64 = 10_000_000;
 /// File descriptors that are not for clients: log, checkpoints, links, HTTP.
@@ -199,6 +201,7 @@ fn settings(config: &Config, directory: &Directory, seed: u64) -> HostSettings {
         seed,
         checkpoint_bytes: config.storage.checkpoint_bytes.0,
         checkpoint_slots: config.storage.checkpoint_slots,
+        encoded_at_once_max: ENCODED_AT_ONCE_MAX,
         saved_per_turn: SAVED_PER_TURN,
         rest_after_us: config.groups.rest_after_ms.saturating_mul(1000),
         awake_max: config.groups.awake_max as usize,

@@ -93,6 +93,15 @@ impl Storing {
     pub(super) fn to_forget(&self) -> usize {
         self.forgettable.len() + self.filling.forgotten.len()
     }
+
+    /// Snapshots that are not stored yet.
+    pub(super) fn installing(&self) -> impl Iterator<Item = &Installing> {
+        let under_way = self.under_way.iter().filter_map(|(_, stored)| match stored {
+            Stored::Snapshots(installing) => Some(installing),
+            Stored::Directory { .. } | Stored::Checkpoints { .. } => None,
+        });
+        under_way.flatten().chain(&self.snapshots.1)
+    }
 }
 
 impl Host {
@@ -182,7 +191,8 @@ impl Host {
             left -= 1;
             let Some(index) = self.checkpoint_wanted.pop_front() else { break };
             let Some(group) = self.groups.get(index as usize) else { continue };
-            let (is_under_way, is_spent) = (group.checkpoint.under_way, objects_left == 0 && group.own.is_none());
+            let is_under_way = group.checkpoint.under_way || self.is_checkpoint_unwanted(group.id());
+            let is_spent = objects_left == 0 && group.own.is_none();
             self.storing.is_spent |= is_spent && !is_under_way;
             if is_under_way || is_spent || !self.may_replace_checkpoint(index) || !self.may_store_whole(index) {
                 self.checkpoint_wanted.push_back(index);
@@ -240,10 +250,7 @@ impl Host {
         self.complete_saving();
         for index in in_memory {
             let id = self.groups[index as usize].id();
-            let is_of = |snapshot: &Installing| snapshot.group() == id;
-            let installs = |stored: &Stored| matches!(stored, Stored::Snapshots(all) if all.iter().any(is_of));
-            let installing = self.storing.snapshots.1.iter().any(is_of)
-                || self.storing.under_way.iter().any(|(_, stored)| installs(stored));
+            let installing = self.storing.installing().any(|snapshot| snapshot.group() == id);
             let group = &mut self.groups[index as usize];
             let at_rest = group.replica.in_flight() == 0 && !installing;
             group.state = if at_rest { GroupState::Closed } else { GroupState::Forgetful };
@@ -426,9 +433,7 @@ pub(super) fn put_some(objects: &mut Objects, group: u64, objects_left: &mut usi
 /// Puts everything that a machine holds into a batch: for a birth, or a snapshot from a peer.
 pub(super) fn put_content(machine: &mut Machine, group: GroupId, batch: &mut Batch) {
     batch.clear_objects(group.0);
-    machine.results_mut().forget_saved();
-    put_results(machine, group.0, batch);
-    put_children(machine, group.0, batch);
+    put_head(machine, group, batch);
     if let Some(objects) = machine.objects_mut() {
         objects.forget_changes();
     }
@@ -438,6 +443,13 @@ pub(super) fn put_content(machine: &mut Machine, group: GroupId, batch: &mut Bat
             objects.for_each(|key, bytes| batch.put_object(group.0, &name_of(key), bytes.to_vec()))
         }
     }
+}
+
+/// What a machine holds besides its content.
+fn put_head(machine: &mut Machine, group: GroupId, batch: &mut Batch) {
+    machine.results_mut().forget_saved();
+    put_results(machine, group.0, batch);
+    put_children(machine, group.0, batch);
 }
 
 /// What was executed is stored in runs beside the objects, so that a checkpoint writes only what is new of it too.
@@ -462,6 +474,9 @@ fn put_children(machine: &Machine, group: u64, batch: &mut Batch) {
 const OBJECT_NAME: u8 = 0;
 const RUN_NAME: u8 = 1;
 const CHILDREN_NAME: u8 = 2;
+/// Where objects begin among the names, and where what is behind them does.
+pub(super) const FIRST_OBJECT: &[u8] = &[OBJECT_NAME];
+pub(super) const BEHIND_OBJECTS: &[u8] = &[RUN_NAME];
 
 pub(super) fn name_of(key: &[u8]) -> Vec<u8> {
     let mut name = Vec::with_capacity(key.len() + 1);
@@ -470,7 +485,7 @@ pub(super) fn name_of(key: &[u8]) -> Vec<u8> {
     name
 }
 
-/// A peer's snapshot, as what this group will be once it is stored.
+/// A peer's snapshot, as what this group will be once it is stored. Unless that is one record, its objects are in the batch already.
 pub(super) fn put_snapshot(group: &Group, start: u32, position: Position, machine: &mut Machine, batch: &mut Batch) {
     let id = group.id();
     match (&group.own, position) {
@@ -488,7 +503,7 @@ pub(super) fn put_snapshot(group: &Group, start: u32, position: Position, machin
             put_rest(id, &head, &rest, batch);
         }
         (_, position) => {
-            put_content(machine, id, batch);
+            put_head(machine, id, batch);
             let mut meta = Vec::new();
             encode_meta_of(group, position, machine, &mut meta);
             batch.put_meta(id.0, meta);

@@ -13,6 +13,8 @@ pub struct Counters {
     pub slots_applied: u64,
     pub commands_applied: u64,
     pub snapshots_sent: u64,
+    /// Those of them that were read from the store.
+    pub snapshots_copied: u64,
     pub snapshots_installed: u64,
     pub learned_sent: u64,
     pub answered_again: u64,

@@ -491,6 +491,7 @@ pub(super) mod tests {
             log: quorate_wal::Settings { segment_bytes: 256 * 1024, ..quorate_wal::Settings::new(7) },
             checkpoint_bytes: 64 * 1024,
             checkpoint_slots: 100,
+            encoded_at_once_max: 1 << 20,
             saved_per_turn: 100,
             observe: false,
             ..settings(NodeId(1), count)

@@ -1,9 +1,10 @@
 //! What the environment looks up in the checkpoint store, so that no turn waits for the disk.
 
 use quorate_checkpoint::{Store, StoreError};
-use quorate_protocol::GroupId;
+use quorate_protocol::{GroupId, NodeId};
 
 use super::Host;
+use super::copies::{Page, read_page};
 use super::resting::{Paused, read_paused};
 use super::swapped::{Names, read_names};
 
@@ -14,6 +15,8 @@ pub enum Lookup {
     Paused(GroupId),
     /// Names of a volume's own groups, from this one in the store on.
     Names { volume: GroupId, from: Vec<u8> },
+    /// A part of a group's checkpoint, for a peer: its beginning, or objects from this name on.
+    Page { group: GroupId, peer: NodeId, number: u64, from: Option<Vec<u8>> },
 }
 
 /// What was looked up, for [`Host::found`].
@@ -24,6 +27,7 @@ pub struct Found(Answer);
 enum Answer {
     Paused(GroupId, Result<Option<Paused>, String>),
     Names(GroupId, Result<Names, String>),
+    Page { group: GroupId, peer: NodeId, number: u64, page: Result<Option<Page>, String> },
 }
 
 impl Lookup {
@@ -32,6 +36,9 @@ impl Lookup {
         Found(match self {
             Lookup::Paused(group) => Answer::Paused(group, read_paused(store, group).map_err(words)),
             Lookup::Names { volume, from } => Answer::Names(volume, read_names(store, volume, from).map_err(words)),
+            Lookup::Page { group, peer, number, from } => {
+                Answer::Page { group, peer, number, page: read_page(store, group, from.as_deref()) }
+            }
         })
     }
 }
@@ -45,6 +52,7 @@ impl Host {
         match found.0 {
             Answer::Paused(group, paused) => self.found_paused(group, paused),
             Answer::Names(volume, names) => self.found_names(volume, names),
+            Answer::Page { group, peer, number, page } => self.found_page(group, peer, number, page),
         }
         self.run();
     }

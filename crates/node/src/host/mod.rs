@@ -21,6 +21,7 @@ mod behind;
 mod chains;
 pub(crate) mod checkpoints;
 mod coordination;
+mod copies;
 mod counters;
 mod digests;
 mod directory;
@@ -122,6 +123,8 @@ pub struct HostSettings {
     /// A group is checkpointed after this many bytes of its records, or this many slots.
     pub checkpoint_bytes: u64,
     pub checkpoint_slots: u64,
+    /// A volume whose objects take more is sent to members from the checkpoint store.
+    pub encoded_at_once_max: usize,
     /// Changed objects of volumes that are encoded for checkpoints in a turn, about.
     pub saved_per_turn: usize,
     /// An own group with nothing in hand comes to rest after this,

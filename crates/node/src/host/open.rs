@@ -12,7 +12,7 @@ use quorate_wal::{Lsn, Storage, Wal};
 use roaring::RoaringTreemap;
 use slab::Slab;
 
-use super::checkpoints::{Meta, Name, Stored, decode_meta, encode_meta, take_name};
+use super::checkpoints::{BEHIND_OBJECTS, Meta, Name, Stored, decode_meta, encode_meta, take_name};
 use super::directory::{Directory, RECORD};
 use super::dispatch::{INTERNAL, ROOT_EPOCH};
 use super::group::{CheckpointState, Group, GroupState, Own, ROOT_NAMESPACE};
@@ -547,6 +547,25 @@ fn restore_versions(
 
 /// The store's own error says that it is damaged; otherwise there is a reason why something in it says nothing.
 fn restore_machine(id: GroupId, meta: &Meta, store: &impl Store) -> Result<Result<Machine, Unreadable>, StoreError> {
+    let restored = restore_from(id, meta, store, b"")?;
+    Ok(restored.map_err(|malformed| Unreadable::Malformed(malformed.to_string())))
+}
+
+/// The same without objects.
+pub(super) fn restore_head(
+    id: GroupId,
+    meta: &Meta,
+    store: &impl Store,
+) -> Result<Result<Machine, Malformed>, StoreError> {
+    restore_from(id, meta, store, BEHIND_OBJECTS)
+}
+
+fn restore_from(
+    id: GroupId,
+    meta: &Meta,
+    store: &impl Store,
+    first: &[u8],
+) -> Result<Result<Machine, Malformed>, StoreError> {
     let mut content = empty_content(id, meta.hash_key);
     let mut results = Results::default();
     if meta.position.protocol().is_register() {
@@ -554,23 +573,22 @@ fn restore_machine(id: GroupId, meta: &Meta, store: &impl Store) -> Result<Resul
     }
     let mut children = Vec::new();
     let mut restored = Ok(());
-    store.for_each(id.0, &mut |name, bytes| {
-        if restored.is_ok() {
-            restored = take_name(name).and_then(|name| match name {
-                Name::Object(key) => restore_object(&mut content, key, bytes),
-                Name::Run(run) => results.restore_run(meta.results_base, run, bytes),
-                Name::Children => {
-                    children = bytes.to_vec();
-                    Ok(())
-                }
-            });
-        }
+    store.objects_from(id.0, first, &mut |name, bytes| {
+        restored = take_name(name).and_then(|name| match name {
+            Name::Object(key) => restore_object(&mut content, key, bytes),
+            Name::Run(run) => results.restore_run(meta.results_base, run, bytes),
+            Name::Children => {
+                children = bytes.to_vec();
+                Ok(())
+            }
+        });
+        restored.is_ok()
     })?;
     meta.marks.iter().for_each(|&mark| results.mark(mark));
     let mut machine = Machine::restored(meta.time, results, content);
     machine.owns = meta.owns;
     let restored = restored.and_then(|()| machine.restore_children(&children));
-    Ok(restored.map(|()| machine).map_err(|malformed| Unreadable::Malformed(malformed.to_string())))
+    Ok(restored.map(|()| machine))
 }
 
 fn replay_log(

@@ -62,6 +62,7 @@ pub(super) fn settings(node: NodeId, count: u32) -> HostSettings {
         seed: 1,
         checkpoint_bytes: 16 << 20,
         checkpoint_slots: 1 << 20,
+        encoded_at_once_max: 1 << 20,
         saved_per_turn: 8192,
         rest_after_us: 10_000_000,
         awake_max: 1_000,

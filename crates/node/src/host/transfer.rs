@@ -7,7 +7,8 @@ use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId, Slot, chain, paxo
 use quorate_wal::Storage;
 
 use super::Host;
-use super::checkpoints::{Meta, decode_meta, encode_meta, put_snapshot, root_object};
+use super::checkpoints::{Meta, decode_meta, encode_meta, name_of, put_snapshot, root_object};
+use super::copies::Page;
 use super::group::{Group, GroupState};
 use super::quarantine::isolate;
 use crate::frame::Message;
@@ -29,28 +30,44 @@ const TRANSFER_PATIENCE_US: u64 = 2_000_000;
 const TRANSFERS_MAX: usize = 8;
 /// Places of damage that are remembered for the status.
 const DAMAGE_NOTED_MAX: usize = 16;
-/// No snapshot is longer.
-const SNAPSHOT_BYTES_MAX: usize = 4 << 30;
+/// Neither the beginning of a snapshot nor an object is longer.
+const UNTAKEN_BYTES_MAX: usize = 256 << 20;
 
 #[derive(Default)]
 pub(super) struct Transfers {
-    outgoing: HashMap<(GroupId, NodeId), Outgoing, FixedState>,
+    pub(super) outgoing: HashMap<(GroupId, NodeId), Outgoing, FixedState>,
     incoming: HashMap<GroupId, Incoming, FixedState>,
+    /// Groups whose checkpoint is being sent, until when it is kept.
+    pub(super) kept: HashMap<GroupId, Instant, FixedState>,
+    number: u64,
 }
 
-struct Outgoing {
-    next_slot: u64,
-    bytes: Vec<u8>,
+pub(super) struct Outgoing {
+    epoch: Epoch,
+    pub(super) next_slot: u64,
     part: u32,
+    /// What is there to be sent, and what of it is.
+    bytes: Vec<u8>,
+    sent: usize,
+    pub(super) rest: Rest,
     heard_at: Instant,
+}
+
+/// What comes behind the bytes that are there.
+pub(super) enum Rest {
+    Nothing,
+    /// The store has it, from this name on.
+    Stored(Vec<u8>),
+    /// It is being looked up, under this number.
+    Asked(u64),
 }
 
 struct Incoming {
     from: NodeId,
     next_slot: u64,
-    bytes: Vec<u8>,
     part_next: u32,
     heard_at: Instant,
+    gathered: Gathered,
 }
 
 pub(super) struct Part<'a> {
@@ -66,6 +83,9 @@ pub(super) struct Installing {
     epoch: Epoch,
     position: Position,
     machine: Machine,
+    /// Who sent it, and its last part.
+    from: NodeId,
+    part: u32,
 }
 
 impl Installing {
@@ -74,10 +94,39 @@ impl Installing {
     }
 }
 
+impl Outgoing {
+    pub(super) fn new(epoch: Epoch, next_slot: u64, bytes: Vec<u8>, rest: Rest, now: Instant) -> Outgoing {
+        Outgoing { epoch, next_slot, part: 0, bytes, sent: 0, rest, heard_at: now }
+    }
+
+    /// Goes on with these bytes.
+    pub(super) fn turn_to(&mut self, page: Page, now: Instant) {
+        let Page { bytes, next } = page;
+        (self.bytes, self.sent, self.heard_at) = (bytes, 0, now);
+        self.rest = next.map_or(Rest::Nothing, Rest::Stored);
+    }
+
+    fn part(&self) -> &[u8] {
+        let end = self.bytes.len().min(self.sent + PART_BYTES);
+        &self.bytes[self.sent..end]
+    }
+}
+
 impl Transfers {
+    pub(super) fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
     pub(super) fn forget(&mut self, group: GroupId) {
         self.outgoing.retain(|(of, _), _| *of != group);
         self.incoming.remove(&group);
+        self.kept.remove(&group);
+    }
+
+    /// Whether parts of a snapshot of the group have come.
+    pub(super) fn is_coming(&self, group: GroupId) -> bool {
+        self.incoming.contains_key(&group)
     }
 
     /// Whether a snapshot of the group is on its way, from here or to here.
@@ -88,6 +137,7 @@ impl Transfers {
     pub(super) fn give_up_silent(&mut self, now: Instant) {
         self.outgoing.retain(|_, outgoing| outgoing.heard_at.after_us(TRANSFER_PATIENCE_US) > now);
         self.incoming.retain(|_, incoming| incoming.heard_at.after_us(TRANSFER_PATIENCE_US) > now);
+        self.kept.retain(|_, until| *until > now);
     }
 }
 
@@ -103,9 +153,13 @@ impl Host {
             if peer == self.settings.node || !group.is_alive() || from >= group.replica.next_slot() {
                 continue;
             }
+            let id = group.id();
             match self.send_learned(index, peer, from, storage) {
-                0 => budget = budget.saturating_sub(self.start_snapshot(index, peer)),
-                bytes => budget = budget.saturating_sub(bytes),
+                0 => budget = budget.saturating_sub(self.start_snapshot(index, peer, from)),
+                bytes => {
+                    self.keep_on(id);
+                    budget = budget.saturating_sub(bytes);
+                }
             }
         }
     }
@@ -164,12 +218,16 @@ impl Host {
 
     /// How many bytes were sent at once. A snapshot of one part is not waited for: if it is lost it is asked for again. So
     /// thousands of small groups catch up without waiting for each other.
-    fn start_snapshot(&mut self, index: u32, peer: NodeId) -> usize {
+    fn start_snapshot(&mut self, index: u32, peer: NodeId, has_below: Slot) -> usize {
         let group = &self.groups[index as usize];
         let (id, epoch, next_slot) = (group.id(), group.configuration.epoch, group.replica.next_slot().0);
         let key = (id, peer);
         let is_full = self.transfers.outgoing.len() >= TRANSFERS_MAX;
         if self.transfers.outgoing.contains_key(&key) || is_full && group.own.is_none() {
+            return 0;
+        }
+        if self.is_copied(index) {
+            self.start_copy(index, peer, has_below);
             return 0;
         }
         // It is asked for again.
@@ -193,27 +251,19 @@ impl Host {
         if is_full {
             return 0;
         }
-        let outgoing = Outgoing { next_slot, bytes, part: 0, heard_at: self.clock.now() };
+        let outgoing = Outgoing::new(epoch, next_slot, bytes, Rest::Nothing, self.clock.now());
         self.transfers.outgoing.insert(key, outgoing);
         self.counters.snapshots_sent += 1;
-        self.send_part(index, peer);
+        self.send_part(id, peer);
         PART_BYTES
     }
 
-    fn send_part(&mut self, index: u32, peer: NodeId) {
-        let group = &self.groups[index as usize];
-        let Some(outgoing) = self.transfers.outgoing.get(&(group.id(), peer)) else { return };
-        let start = outgoing.part as usize * PART_BYTES;
-        let end = outgoing.bytes.len().min(start + PART_BYTES);
-        let message = Message::Snapshot {
-            group: group.id(),
-            epoch: group.configuration.epoch,
-            next_slot: outgoing.next_slot,
-            part: outgoing.part,
-            last: end == outgoing.bytes.len(),
-            bytes: &outgoing.bytes[start..end],
-        };
-        self.outbox.send(peer, &message);
+    pub(super) fn send_part(&mut self, group: GroupId, peer: NodeId) {
+        let Some(outgoing) = self.transfers.outgoing.get(&(group, peer)) else { return };
+        let Outgoing { epoch, next_slot, part, .. } = *outgoing;
+        let bytes = outgoing.part();
+        let last = outgoing.sent + bytes.len() == outgoing.bytes.len() && matches!(outgoing.rest, Rest::Nothing);
+        self.outbox.send(peer, &Message::Snapshot { group, epoch, next_slot, part, last, bytes });
     }
 
     pub(super) fn handle_snapshot_taken(
@@ -224,20 +274,22 @@ impl Host {
         next_slot: u64,
         part: u32,
     ) {
-        let Some(index) = self.find(group) else { return };
-        if self.groups[index as usize].configuration.epoch != epoch {
+        self.keep_on(group);
+        let key = (group, from);
+        let Some(outgoing) = self.transfers.outgoing.get_mut(&key) else { return };
+        let is_expected = outgoing.epoch == epoch && outgoing.next_slot == next_slot && outgoing.part == part;
+        if !is_expected || matches!(outgoing.rest, Rest::Asked(_)) {
             return;
         }
-        let Some(outgoing) = self.transfers.outgoing.get_mut(&(group, from)) else { return };
-        if outgoing.next_slot != next_slot || outgoing.part != part {
-            return;
-        }
+        outgoing.sent += outgoing.part().len();
         outgoing.part += 1;
         outgoing.heard_at = self.clock.now();
-        if outgoing.part as usize * PART_BYTES >= outgoing.bytes.len() {
-            self.transfers.outgoing.remove(&(group, from));
-        } else {
-            self.send_part(index, from);
+        if outgoing.sent < outgoing.bytes.len() {
+            return self.send_part(group, from);
+        }
+        match std::mem::replace(&mut outgoing.rest, Rest::Nothing) {
+            Rest::Stored(next) => self.ask_for_page(group, from, next),
+            Rest::Nothing | Rest::Asked(_) => drop(self.transfers.outgoing.remove(&key)),
         }
     }
 
@@ -257,43 +309,53 @@ impl Host {
             return;
         }
         let now = self.clock.now();
-        if part.part == 0 && part.last {
-            return self.store_snapshot(group, epoch, part.bytes);
-        }
         if part.part == 0 {
             let busy = self.transfers.incoming.get(&group).is_some_and(|incoming| incoming.from != from);
-            if busy || self.transfers.incoming.len() >= TRANSFERS_MAX {
+            let is_full = self.transfers.incoming.len() >= TRANSFERS_MAX;
+            let is_stored = self.storing.installing().any(|installing| installing.group == group);
+            if !part.last && (busy || is_full || is_stored) {
                 return;
             }
-            let incoming = Incoming { from, next_slot: part.next_slot, bytes: Vec::new(), part_next: 0, heard_at: now };
+            let gathered = match found.own {
+                Some(_) => Gathered::new(),
+                None => Gathered::to_be_stored(group),
+            };
+            let incoming = Incoming { from, next_slot: part.next_slot, part_next: 0, heard_at: now, gathered };
+            if part.last {
+                return self.take_last_part(group, epoch, part, incoming);
+            }
             self.transfers.incoming.insert(group, incoming);
         }
-        let Some(incoming) = self.transfers.incoming.get_mut(&group) else { return };
-        if incoming.from != from || incoming.next_slot != part.next_slot || incoming.part_next != part.part {
+        let Some(mut incoming) = self.transfers.incoming.remove(&group) else { return };
+        let is_next = incoming.from == from && incoming.next_slot == part.next_slot && incoming.part_next == part.part;
+        if !is_next {
+            self.transfers.incoming.insert(group, incoming);
             return;
         }
-        if incoming.bytes.len() + part.bytes.len() > SNAPSHOT_BYTES_MAX {
-            self.counters.nonsense += 1;
-            self.transfers.incoming.remove(&group);
-            return;
-        }
-        incoming.bytes.extend_from_slice(part.bytes);
-        incoming.part_next += 1;
-        incoming.heard_at = now;
         let taken = Message::SnapshotTaken { group, epoch, next_slot: part.next_slot, part: part.part };
-        self.outbox.send(from, &taken);
-        if part.last
-            && let Some(incoming) = self.transfers.incoming.remove(&group)
-        {
-            self.store_snapshot(group, epoch, &incoming.bytes);
+        if part.last {
+            self.outbox.send(from, &taken);
+            return self.take_last_part(group, epoch, part, incoming);
+        }
+        match isolate(|| incoming.gathered.take(group, part.bytes)) {
+            Ok(Ok(())) => {
+                incoming.part_next += 1;
+                incoming.heard_at = now;
+                self.transfers.incoming.insert(group, incoming);
+                self.outbox.send(from, &taken);
+            }
+            Ok(Err(_)) => self.counters.nonsense += 1,
+            Err(words) => self.quarantine(index, "reading a snapshot", words),
         }
     }
 
     /// A snapshot is stored before the replica stands on it: what it then says, it will not have forgotten.
-    fn store_snapshot(&mut self, group: GroupId, epoch: Epoch, bytes: &[u8]) {
+    fn take_last_part(&mut self, group: GroupId, epoch: Epoch, part: Part<'_>, incoming: Incoming) {
         let Some(index) = self.find(group) else { return };
-        let (position, mut machine) = match isolate(|| decode_snapshot(group, bytes)) {
-            Ok(Ok(snapshot)) => (snapshot.meta.position, snapshot.machine),
+        let Incoming { from, mut gathered, .. } = incoming;
+        let decoded = isolate(|| gathered.take(group, part.bytes).and_then(|()| gathered.finish(group)));
+        let (meta, mut machine, mut batch) = match decoded {
+            Ok(Ok((Snapshot { meta, machine }, batch))) => (meta, machine, batch),
             Ok(Err(_)) => {
                 self.counters.nonsense += 1;
                 return;
@@ -301,7 +363,7 @@ impl Host {
             Err(words) => return self.quarantine(index, "reading a snapshot", words),
         };
         // It is asked for again.
-        if !self.may_replace_checkpoint(index) {
+        if !self.may_replace_checkpoint(index) || self.is_checkpoint_kept(group) {
             return;
         }
         // One batch of a group at a time: the store must not mix this state with a checkpoint of the one before it.
@@ -309,15 +371,28 @@ impl Host {
             return;
         }
         let found = &self.groups[index as usize];
-        let mut batch = Batch::new();
-        let Some(position) = position_of_install(found.replica.position(), position) else {
+        let Some(position) = position_of_install(found.replica.position(), meta.position) else {
             self.groups[index as usize].checkpoint.under_way = false;
             self.counters.nonsense += 1;
             return;
         };
         put_snapshot(found, self.settings.start, position.clone(), &mut machine, &mut batch);
-        let installing = Installing { group, epoch, position, machine };
+        let installing = Installing { group, epoch, position, machine, from, part: part.part };
         self.want_snapshot_stored(batch, installing);
+    }
+
+    /// While large snapshots are being stored here, whoever has sent them is told: they are of use only as long as the log there
+    /// has what comes behind them.
+    pub(super) fn tell_installing(&mut self) {
+        let told: Vec<(NodeId, Message<'static>)> = self
+            .storing
+            .installing()
+            .filter(|installing| installing.part > 0)
+            .map(|&Installing { group, epoch, ref position, from, part, .. }| {
+                (from, Message::SnapshotTaken { group, epoch, next_slot: position.next_slot().0, part })
+            })
+            .collect();
+        told.iter().for_each(|(to, message)| self.outbox.send(*to, message));
     }
 
     /// The store holds the snapshot. If the replica has come further by itself meanwhile, the next checkpoint stores the
@@ -370,17 +445,35 @@ pub(super) fn encode_snapshot(group: &Group) -> Vec<u8> {
     let meta_length = bytes.len() as u32;
     bytes.splice(0..0, meta_length.to_le_bytes());
     group.machine.encode_head(&mut bytes);
-    let mut put = |key: &[u8], object: &[u8]| {
-        bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(key);
-        bytes.extend_from_slice(&(object.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(object);
-    };
     match group.machine.content() {
-        Content::Root(root) => put(root_object(), &root.encode()),
-        Content::Objects(objects) => objects.for_each(put),
+        Content::Root(root) => put_entry(&mut bytes, root_object(), &root.encode()),
+        Content::Objects(objects) => objects.for_each(|key, object| put_entry(&mut bytes, key, object)),
     }
     bytes
+}
+
+/// An object in a snapshot.
+pub(super) fn put_entry(bytes: &mut Vec<u8>, key: &[u8], object: &[u8]) {
+    bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(key);
+    bytes.extend_from_slice(&(object.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(object);
+}
+
+/// The first object of these bytes, if it is there as a whole, and where it ends.
+fn take_entry(bytes: &[u8]) -> Result<Option<(&[u8], &[u8], usize)>, Malformed> {
+    let mut reader = Reader::new(bytes);
+    let mut entry = || {
+        let key_length = reader.u32()? as usize;
+        let key = reader.bytes(key_length)?;
+        let object_length = reader.u32()? as usize;
+        Ok((key, reader.bytes(object_length)?))
+    };
+    match entry() {
+        Ok((key, object)) => Ok(Some((key, object, bytes.len() - reader.remaining()))),
+        Err(Malformed::Truncated) => Ok(None),
+        Err(malformed) => Err(malformed),
+    }
 }
 
 /// A group as another member, or a birth, describes it.
@@ -389,22 +482,94 @@ pub(super) struct Snapshot {
     pub(super) machine: Machine,
 }
 
+/// A snapshot of which more and more is there.
+struct Gathered {
+    /// What could not be taken apart yet.
+    bytes: Vec<u8>,
+    /// The beginning was looked for among so many.
+    sought_in: usize,
+    snapshot: Option<Snapshot>,
+    /// Its objects, for the store.
+    batch: Option<Batch>,
+}
+
+impl Gathered {
+    fn new() -> Gathered {
+        Gathered { bytes: Vec::new(), sought_in: 0, snapshot: None, batch: None }
+    }
+
+    fn to_be_stored(group: GroupId) -> Gathered {
+        let mut batch = Batch::new();
+        batch.clear_objects(group.0);
+        Gathered { batch: Some(batch), ..Gathered::new() }
+    }
+
+    fn take(&mut self, group: GroupId, bytes: &[u8]) -> Result<(), Malformed> {
+        self.bytes.extend_from_slice(bytes);
+        if self.bytes.len() > UNTAKEN_BYTES_MAX {
+            return Err(Malformed::TooLong { of: "beginning or object of a snapshot" });
+        }
+        // A long beginning is not looked for again with each part.
+        if self.snapshot.is_none() && self.bytes.len() >= 2 * self.sought_in {
+            self.take_beginning(group)?;
+        }
+        self.take_entries(group)
+    }
+
+    fn take_beginning(&mut self, group: GroupId) -> Result<(), Malformed> {
+        self.sought_in = self.bytes.len();
+        let mut reader = Reader::new(&self.bytes);
+        let mut beginning = || {
+            let meta_length = reader.u32()? as usize;
+            let meta = decode_meta(group, reader.bytes(meta_length)?)?;
+            let mut machine = Machine::decode_head(empty_content(group, meta.hash_key), &mut reader)?;
+            machine.owns = meta.owns;
+            Ok(Snapshot { meta, machine })
+        };
+        match beginning() {
+            Ok(snapshot) => {
+                let rest = reader.remaining();
+                self.snapshot = Some(snapshot);
+                self.bytes.drain(..self.bytes.len() - rest);
+                Ok(())
+            }
+            Err(Malformed::Truncated) => Ok(()),
+            Err(malformed) => Err(malformed),
+        }
+    }
+
+    fn take_entries(&mut self, group: GroupId) -> Result<(), Malformed> {
+        let Some(snapshot) = &mut self.snapshot else { return Ok(()) };
+        let mut taken = 0;
+        while let Some((key, object, length)) = take_entry(&self.bytes[taken..])? {
+            restore_object(snapshot.machine.content_mut(), key, object)?;
+            if let Some(batch) = &mut self.batch {
+                batch.put_object(group.0, &name_of(key), object.to_vec());
+            }
+            taken += length;
+        }
+        self.bytes.drain(..taken);
+        Ok(())
+    }
+
+    /// There is no more.
+    fn finish(mut self, group: GroupId) -> Result<(Snapshot, Batch), Malformed> {
+        if self.snapshot.is_none() {
+            self.take_beginning(group)?;
+            self.take_entries(group)?;
+        }
+        let mut snapshot = self.snapshot.filter(|_| self.bytes.is_empty()).ok_or(Malformed::Truncated)?;
+        if planted::is(Planted::SnapshotWithoutResults) {
+            snapshot.machine.forget_results();
+        }
+        Ok((snapshot, self.batch.unwrap_or_default()))
+    }
+}
+
 pub(super) fn decode_snapshot(group: GroupId, bytes: &[u8]) -> Result<Snapshot, Malformed> {
-    let mut reader = Reader::new(bytes);
-    let meta_length = reader.u32()? as usize;
-    let meta = decode_meta(group, reader.bytes(meta_length)?)?;
-    let mut machine = Machine::decode_head(empty_content(group, meta.hash_key), &mut reader)?;
-    machine.owns = meta.owns;
-    while reader.remaining() > 0 {
-        let key_length = reader.u32()? as usize;
-        let key = reader.bytes(key_length)?;
-        let object_length = reader.u32()? as usize;
-        restore_object(machine.content_mut(), key, reader.bytes(object_length)?)?;
-    }
-    if planted::is(Planted::SnapshotWithoutResults) {
-        machine.forget_results();
-    }
-    Ok(Snapshot { meta, machine })
+    let mut gathered = Gathered::new();
+    gathered.take(group, bytes)?;
+    gathered.finish(group).map(|(snapshot, _)| snapshot)
 }
 
 /// Whether these bytes are a snapshot of this group, as a peer would send it.

@@ -98,6 +98,7 @@ pub struct Sometimes {
     pub read_without_lease: u64,
     pub answered_from_window: u64,
     pub out_of_order_refused: u64,
+    pub snapshot_copied: u64,
     pub checkpointed: u64,
     pub checkpointed_in_turns: u64,
     pub stored_unused: u64,
@@ -135,7 +136,7 @@ pub struct Sometimes {
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 41] {
+    pub fn counts(&self) -> [(&'static str, u64); 42] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -145,6 +146,7 @@ impl Sometimes {
             ("a read took a quorum round", self.read_without_lease),
             ("a command sent again was answered from what was kept", self.answered_from_window),
             ("a command was refused because it overtook", self.out_of_order_refused),
+            ("a snapshot was read from the store", self.snapshot_copied),
             ("a group was checkpointed", self.checkpointed),
             ("a checkpoint took several turns", self.checkpointed_in_turns),
             ("a volume was checkpointed because nobody used it", self.stored_unused),
@@ -190,6 +192,7 @@ impl Sometimes {
         self.read_without_lease += more.read_without_lease;
         self.answered_from_window += more.answered_from_window;
         self.out_of_order_refused += more.out_of_order_refused;
+        self.snapshot_copied += more.snapshot_copied;
         self.checkpointed += more.checkpointed;
         self.checkpointed_in_turns += more.checkpointed_in_turns;
         self.stored_unused += more.stored_unused;

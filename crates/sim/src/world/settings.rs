@@ -38,6 +38,8 @@ pub struct Settings {
     pub partitions_min: u32,
     /// Slots of a group after which it is checkpointed.
     pub checkpoint_slots: u64,
+    /// Volumes with more bytes of objects are sent to members from the checkpoint store.
+    pub encoded_at_once_max: usize,
     /// Objects of a volume that a checkpoint encodes in a turn.
     pub saved_per_turn: usize,
     pub rest: Rest,
@@ -97,6 +99,7 @@ impl Settings {
             crashes_min: 20,
             partitions_min: 5,
             checkpoint_slots: *random.pick(&[50, 200, 1000]),
+            encoded_at_once_max: *Random::new(seed ^ 0xC0B1).pick(&[0, 0, usize::MAX]),
             saved_per_turn: *Random::new(seed ^ 0x5A7E).pick(&[1, 4, 1000]),
             rest: Rest::of_seed(seed),
             digest_bytes: *Random::new(seed ^ 0xD16E).pick(&[0, 0, 1]),
