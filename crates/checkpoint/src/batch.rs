@@ -42,6 +42,10 @@ impl Batch {
 
     /// Adds the changes of a batch that was built later.
     pub fn append(&mut self, later: Batch) {
+        if self.is_empty() {
+            *self = later;
+            return;
+        }
         self.bytes += later.bytes;
         self.node.extend(later.node);
         for (number, changes) in later.groups {

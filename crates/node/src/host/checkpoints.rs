@@ -7,7 +7,7 @@
 use quorate_checkpoint::Batch;
 use quorate_object::Objects;
 use quorate_protocol::wire::{Malformed, Reader};
-use quorate_protocol::{Configuration, Epoch, GroupId, NodeId, Slot, Stamp, quorum::QuorumSystem};
+use quorate_protocol::{Configuration, Epoch, GroupId, Instant, NodeId, Slot, Stamp, quorum::QuorumSystem};
 use quorate_wal::Lsn;
 
 use super::Host;
@@ -80,8 +80,10 @@ pub(super) struct Storing {
     filling: Filling,
     /// A checkpoint that is not complete.
     pub(super) saving: Option<Saving>,
-    /// Others wait for the next turn, which may be now.
+    /// Others wait, since as many objects were encoded as may be for now.
     pub(super) is_spent: bool,
+    /// From when on more may be.
+    pub(super) saves_at: Instant,
     /// Own groups that ended, and that the checkpoint of their volume remembers as ended.
     pub(super) forgettable: Vec<GroupId>,
     /// Snapshots that came while others were being stored: thousands of small ones share a few batches.
@@ -191,10 +193,12 @@ impl Host {
             left -= 1;
             let Some(index) = self.checkpoint_wanted.pop_front() else { break };
             let Some(group) = self.groups.get(index as usize) else { continue };
-            let is_under_way = group.checkpoint.under_way || self.is_checkpoint_unwanted(group.id());
+            let must_wait = group.checkpoint.under_way || self.is_checkpoint_unwanted(group.id());
             let is_spent = objects_left == 0 && group.own.is_none();
-            self.storing.is_spent |= is_spent && !is_under_way;
-            if is_under_way || is_spent || !self.may_replace_checkpoint(index) || !self.may_store_whole(index) {
+            self.storing.is_spent |= is_spent && !must_wait;
+            // Once one of those is stored, there is room.
+            let is_full = group.own.is_none() && self.storing.under_way.len() >= UNDER_WAY_MAX;
+            if must_wait || is_spent || is_full || !self.may_replace_checkpoint(index) || !self.may_store_whole(index) {
                 self.checkpoint_wanted.push_back(index);
                 continue;
             }
@@ -207,6 +211,7 @@ impl Host {
                 false => self.storing.saving = Some(made),
             }
         }
+        self.end_saving(objects_left);
         let filling = &mut self.storing.filling;
         forgettable.iter().for_each(|group| filling.batch.delete_group(group.0));
         filling.forgotten.extend(forgettable);
@@ -241,13 +246,13 @@ impl Host {
     /// For a clean stop: hands over batches of what only memory holds. The replicas that this concerns say nothing from
     /// now on. One that has accepted what is not decided yet cannot be kept so: it is stored as one that forgets.
     pub fn close(&mut self) {
+        self.complete_saving();
         let in_memory: Vec<u32> = self
             .groups
             .iter()
             .filter(|(_, group)| group.durability == Durability::Memory && group.is_alive())
             .map(|(index, _)| index as u32)
             .collect();
-        self.complete_saving();
         for index in in_memory {
             let id = self.groups[index as usize].id();
             let installing = self.storing.installing().any(|snapshot| snapshot.group() == id);

@@ -8,7 +8,7 @@
 
 use quorate_checkpoint::{Key, Store, StoreError};
 use quorate_protocol::wire::Malformed;
-use quorate_protocol::{GroupId, NodeId, Slot};
+use quorate_protocol::{GroupId, Instant, NodeId, Slot};
 
 use super::Host;
 use super::checkpoints::{FIRST_OBJECT, Name, decode_meta, take_name};
@@ -16,11 +16,22 @@ use super::lookups::Lookup;
 use super::open::restore_head;
 use super::transfer::{Outgoing, PART_BYTES, Rest, put_entry};
 use crate::planted::{self, Planted};
+use crate::root::Durability;
 
 /// A checkpoint is kept for so long behind the last sign that somebody needs it.
 const KEPT_US: u64 = 2_000_000;
-/// None is kept while the log is so many times as large as it should be: whoever cannot keep up has to wait for a quieter time.
-const LOG_BYTES_FACTOR: u64 = 4;
+/// And not longer than this in all: whoever has it may be unable to store it.
+const KEPT_US_MAX: u64 = 600_000_000;
+/// None is kept while the log or its index is so many times as large as it should be: whoever cannot keep up has to wait for a
+/// quieter time.
+const LOG_FACTOR: u64 = 4;
+
+/// A checkpoint that nothing is to replace.
+pub(super) struct Kept {
+    next_slot: u64,
+    pub(super) until: Instant,
+    given_up_at: Instant,
+}
 
 /// Some of a snapshot's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,53 +81,65 @@ impl Host {
     pub(super) fn is_copied(&self, index: u32) -> bool {
         let group = &self.groups[index as usize];
         let objects = group.machine.objects();
-        group.own.is_none() && objects.is_some_and(|objects| objects.bytes() > self.settings.encoded_at_once_max)
+        // The log has nothing of one that is kept in memory only: what it is sent must be as new as can be.
+        let is_logged = group.durability != Durability::Memory;
+        is_logged
+            && group.own.is_none()
+            && objects.is_some_and(|objects| objects.bytes() > self.settings.encoded_at_once_max)
     }
 
     /// Whether no checkpoint is to begin: the present one is kept, or a snapshot comes that will be stored in its place.
     pub(super) fn is_checkpoint_unwanted(&self, group: GroupId) -> bool {
-        self.is_checkpoint_kept(group) || self.transfers.is_coming(group) && self.log_may_grow()
-    }
-
-    /// Whether nothing else may be stored of this group.
-    pub(super) fn is_checkpoint_kept(&self, group: GroupId) -> bool {
-        let until = self.transfers.kept.get(&group);
-        until.is_some_and(|until| *until > self.clock.now())
+        let is_kept = self.transfers.kept.get(&group).is_some_and(|kept| kept.until > self.clock.now());
+        (is_kept && !planted::is(Planted::PagesOfTwoCheckpoints) || self.transfers.is_coming(group))
             && self.log_may_grow()
-            && !planted::is(Planted::PagesOfTwoCheckpoints)
     }
 
-    fn keep_checkpoint(&mut self, group: GroupId) {
+    fn keep_checkpoint(&mut self, group: GroupId, next_slot: u64) {
         if self.log_may_grow() {
-            self.transfers.kept.insert(group, self.clock.now().after_us(KEPT_US));
+            let now = self.clock.now();
+            let given_up_at = now.after_us(KEPT_US_MAX);
+            self.transfers.kept.insert(group, Kept { next_slot, until: now.after_us(KEPT_US), given_up_at });
         }
+    }
+
+    /// A member still needs it: it goes on with its copy, has it stored, or asks for what comes behind it.
+    pub(super) fn keep_on(&mut self, group: GroupId, next_slot: u64) {
+        let until = self.clock.now().after_us(KEPT_US);
+        if let Some(kept) = self.transfers.kept.get_mut(&group).filter(|kept| kept.next_slot <= next_slot) {
+            kept.until = until.min(kept.given_up_at);
+        }
+    }
+
+    /// Nobody but this node is waited for as long as something is looked up here.
+    pub(super) fn keep_what_is_looked_up(&mut self) {
+        let is_asked = |outgoing: &Outgoing| matches!(outgoing.rest, Rest::Asked(_));
+        let asked = self.transfers.outgoing.iter().filter(|(_, outgoing)| is_asked(outgoing));
+        let asked: Vec<(GroupId, u64)> = asked.map(|((group, _), outgoing)| (*group, outgoing.next_slot)).collect();
+        asked.into_iter().for_each(|(group, next_slot)| self.keep_on(group, next_slot));
     }
 
     fn log_may_grow(&self) -> bool {
-        self.wal.statistics().bytes <= self.settings.log.size_bytes_max.saturating_mul(LOG_BYTES_FACTOR)
-    }
-
-    /// Whoever it is kept for still needs it.
-    pub(super) fn keep_on(&mut self, group: GroupId) {
-        if self.transfers.kept.contains_key(&group) {
-            self.keep_checkpoint(group);
-        }
+        let (log, most) = (self.wal.statistics(), &self.settings.log);
+        log.bytes <= most.size_bytes_max.saturating_mul(LOG_FACTOR)
+            && log.index_bytes <= (most.index_bytes_max as u64).saturating_mul(LOG_FACTOR)
     }
 
     /// Begins to send what the store has, once that is more than the member has. Until then it is asked for again.
     pub(super) fn start_copy(&mut self, index: u32, peer: NodeId, has_below: Slot) {
         let group = &self.groups[index as usize];
         let (id, epoch, checkpoint) = (group.id(), group.configuration.epoch, group.checkpoint);
+        let next_slot = checkpoint.next_slot.0;
         if checkpoint.under_way {
             // The one behind it waits.
-            return self.keep_checkpoint(id);
+            return self.keep_checkpoint(id, next_slot);
         }
         if checkpoint.whole || checkpoint.next_slot <= has_below {
             return self.want_checkpoint_now(index);
         }
-        self.keep_checkpoint(id);
+        self.keep_checkpoint(id, next_slot);
         let number = self.transfers.next_number();
-        let outgoing = Outgoing::new(epoch, checkpoint.next_slot.0, Vec::new(), Rest::Asked(number), self.clock.now());
+        let outgoing = Outgoing::new(epoch, next_slot, Vec::new(), Rest::Asked(number), self.clock.now());
         self.transfers.outgoing.insert((id, peer), outgoing);
         self.counters.snapshots_sent += 1;
         self.counters.snapshots_copied += 1;
@@ -124,7 +147,6 @@ impl Host {
     }
 
     pub(super) fn ask_for_page(&mut self, group: GroupId, peer: NodeId, from: Vec<u8>) {
-        self.keep_on(group);
         let number = self.transfers.next_number();
         if let Some(outgoing) = self.transfers.outgoing.get_mut(&(group, peer)) {
             outgoing.rest = Rest::Asked(number);
@@ -142,20 +164,22 @@ impl Host {
         let key = (group, peer);
         let is_asked = |outgoing: &&mut Outgoing| matches!(outgoing.rest, Rest::Asked(asked) if asked == number);
         let Some(outgoing) = self.transfers.outgoing.get_mut(&key).filter(is_asked) else { return };
-        let checkpoint = self.index.get(&group).map(|index| &self.groups[*index as usize].checkpoint);
-        let is_same = checkpoint.is_some_and(|checkpoint| {
-            !checkpoint.under_way && !checkpoint.whole && checkpoint.next_slot.0 == outgoing.next_slot
-        });
+        let Some(index) = self.index.get(&group).copied() else { return };
+        let checkpoint = &mut self.groups[index as usize].checkpoint;
+        let is_same = !checkpoint.under_way && !checkpoint.whole && checkpoint.next_slot.0 == outgoing.next_slot;
         match found {
             Ok(Some(page)) if is_same || planted::is(Planted::PagesOfTwoCheckpoints) => {
                 outgoing.turn_to(page, self.clock.now());
-                self.keep_on(group);
                 self.send_part(group, peer);
             }
             // It is asked for again.
             Ok(_) => drop(self.transfers.outgoing.remove(&key)),
             Err(words) => {
+                // Memory has all of it.
+                checkpoint.whole = true;
                 self.transfers.outgoing.remove(&key);
+                self.transfers.kept.remove(&group);
+                self.want_checkpoint_now(index);
                 self.note_damage(format!("the checkpoint of group {} cannot be read: {words}", group.0));
             }
         }

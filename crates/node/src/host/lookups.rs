@@ -5,6 +5,7 @@ use quorate_protocol::{GroupId, NodeId};
 
 use super::Host;
 use super::copies::{Page, read_page};
+use super::quarantine::isolate;
 use super::resting::{Paused, read_paused};
 use super::swapped::{Names, read_names};
 
@@ -37,7 +38,8 @@ impl Lookup {
             Lookup::Paused(group) => Answer::Paused(group, read_paused(store, group).map_err(words)),
             Lookup::Names { volume, from } => Answer::Names(volume, read_names(store, volume, from).map_err(words)),
             Lookup::Page { group, peer, number, from } => {
-                Answer::Page { group, peer, number, page: read_page(store, group, from.as_deref()) }
+                let page = isolate(|| read_page(store, group, from.as_deref())).unwrap_or_else(Err);
+                Answer::Page { group, peer, number, page }
             }
         })
     }

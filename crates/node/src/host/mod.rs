@@ -406,11 +406,10 @@ impl Host {
     /// When the next turn is due even if nothing arrives.
     pub fn next_turn_at(&self) -> Instant {
         let overdue_at = self.clients.give_up_at().unwrap_or(Instant::MAX);
-        let saves = self.storing.saving.is_some() || self.storing.is_spent;
-        let idle = self.sweeps.is_empty() && self.catch_ups.is_empty() && !self.may_end_orphans() && !saves;
+        let idle = self.sweeps.is_empty() && self.catch_ups.is_empty() && !self.may_end_orphans();
         let busy_at = if idle { Instant::MAX } else { self.clock.now() };
         let timers_at = self.timers.next_at().into_iter().chain(self.wakings.next_at()).min();
-        timers_at.unwrap_or(Instant::MAX).min(overdue_at).min(busy_at)
+        timers_at.into_iter().chain(self.saves_at()).min().unwrap_or(Instant::MAX).min(overdue_at).min(busy_at)
     }
 
     /// Hands out frames for every peer that there is something to say to, and that can take more at the moment.

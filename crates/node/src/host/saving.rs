@@ -1,16 +1,19 @@
 //! Checkpoints that are made over several turns.
 //!
 //! A volume may have changed in a million places since its last checkpoint, and nobody's commands are to wait until all of them are
-//! encoded. Some are in each turn; the objects themselves see to it that each is stored as it was when the checkpoint began. One
+//! encoded. Some are now and then, with time between for everything else; the objects themselves see to it that each is stored as it was when the checkpoint began. One
 //! volume is at it at a time, and the others wait; own groups, which have one object each, do not.
 
 use quorate_checkpoint::Batch;
-use quorate_protocol::GroupId;
+use quorate_protocol::{GroupId, Instant};
 
 use super::Host;
 use super::checkpoints::{Checkpointed, Stored, encode_meta, put_some};
 use super::quarantine::isolate;
 use crate::planted::{self, Planted};
+
+/// So much time is left to everything else, at least, once as many objects were encoded as may be in a turn.
+const PAUSE_US: u64 = 1_000;
 
 /// A checkpoint that is being made.
 pub(super) struct Saving {
@@ -23,7 +26,20 @@ impl Host {
     /// Goes on with the checkpoint that is not complete, and hands it over when it is. How many objects more may be encoded in this
     /// turn.
     pub(super) fn save_more(&mut self) -> usize {
-        self.save_so_many(self.settings.saved_per_turn)
+        if self.clock.now() < self.storing.saves_at { 0 } else { self.save_so_many(self.settings.saved_per_turn) }
+    }
+
+    /// So many more could have been encoded in this turn.
+    pub(super) fn end_saving(&mut self, left: usize) {
+        let now = self.clock.now();
+        if left == 0 && self.storing.saves_at <= now {
+            self.storing.saves_at = now.after_us(PAUSE_US);
+        }
+    }
+
+    /// When somebody's turn to be encoded comes, if anybody waits for it.
+    pub(super) fn saves_at(&self) -> Option<Instant> {
+        (self.storing.saving.is_some() || self.storing.is_spent).then_some(self.storing.saves_at)
     }
 
     /// Nobody waits for this turn's end any more.

@@ -2,13 +2,14 @@
 
 use hashbrown::HashMap;
 use quorate_checkpoint::Batch;
+use quorate_object::NAME_BYTES_MAX;
 use quorate_protocol::wire::{Malformed, Reader};
 use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId, Slot, chain, paxos};
 use quorate_wal::Storage;
 
 use super::Host;
 use super::checkpoints::{Meta, decode_meta, encode_meta, name_of, put_snapshot, root_object};
-use super::copies::Page;
+use super::copies::{Kept, Page};
 use super::group::{Group, GroupState};
 use super::quarantine::isolate;
 use crate::frame::Message;
@@ -16,7 +17,7 @@ use crate::hash::FixedState;
 use crate::machine::{Content, Machine};
 use crate::planted::{self, Planted};
 use crate::replica::{AnyMessage, AnyRecord, AnyReplica, Position};
-use crate::root::RootState;
+use crate::root::{ROOT, RootState};
 
 /// Catch-up from the log is served up to so many bytes a turn: the rest waits for the next one.
 const CATCH_UP_BYTES_PER_TURN: usize = 8 << 20;
@@ -26,7 +27,7 @@ const LEARN_BYTES_MAX: usize = 1 << 20;
 pub const PART_BYTES: usize = 256 << 10;
 /// A snapshot whose receiver says nothing for so long is given up; it will ask again.
 const TRANSFER_PATIENCE_US: u64 = 2_000_000;
-/// Snapshots sent or gathered at once by one node, so that their memory is bounded.
+/// Snapshots sent at once by one node, and those gathered or on their way to its store.
 const TRANSFERS_MAX: usize = 8;
 /// Places of damage that are remembered for the status.
 const DAMAGE_NOTED_MAX: usize = 16;
@@ -37,8 +38,8 @@ const UNTAKEN_BYTES_MAX: usize = 256 << 20;
 pub(super) struct Transfers {
     pub(super) outgoing: HashMap<(GroupId, NodeId), Outgoing, FixedState>,
     incoming: HashMap<GroupId, Incoming, FixedState>,
-    /// Groups whose checkpoint is being sent, until when it is kept.
-    pub(super) kept: HashMap<GroupId, Instant, FixedState>,
+    /// Of groups whose checkpoint is being sent.
+    pub(super) kept: HashMap<GroupId, Kept, FixedState>,
     number: u64,
 }
 
@@ -135,9 +136,10 @@ impl Transfers {
     }
 
     pub(super) fn give_up_silent(&mut self, now: Instant) {
-        self.outgoing.retain(|_, outgoing| outgoing.heard_at.after_us(TRANSFER_PATIENCE_US) > now);
+        let is_heard = |outgoing: &Outgoing| outgoing.heard_at.after_us(TRANSFER_PATIENCE_US) > now;
+        self.outgoing.retain(|_, outgoing| is_heard(outgoing) || matches!(outgoing.rest, Rest::Asked(_)));
         self.incoming.retain(|_, incoming| incoming.heard_at.after_us(TRANSFER_PATIENCE_US) > now);
-        self.kept.retain(|_, until| *until > now);
+        self.kept.retain(|_, kept| kept.until > now);
     }
 }
 
@@ -157,7 +159,7 @@ impl Host {
             match self.send_learned(index, peer, from, storage) {
                 0 => budget = budget.saturating_sub(self.start_snapshot(index, peer, from)),
                 bytes => {
-                    self.keep_on(id);
+                    self.keep_on(id, from.0);
                     budget = budget.saturating_sub(bytes);
                 }
             }
@@ -274,7 +276,7 @@ impl Host {
         next_slot: u64,
         part: u32,
     ) {
-        self.keep_on(group);
+        self.keep_on(group, next_slot);
         let key = (group, from);
         let Some(outgoing) = self.transfers.outgoing.get_mut(&key) else { return };
         let is_expected = outgoing.epoch == epoch && outgoing.next_slot == next_slot && outgoing.part == part;
@@ -311,7 +313,8 @@ impl Host {
         let now = self.clock.now();
         if part.part == 0 {
             let busy = self.transfers.incoming.get(&group).is_some_and(|incoming| incoming.from != from);
-            let is_full = self.transfers.incoming.len() >= TRANSFERS_MAX;
+            let in_parts = self.storing.installing().filter(|installing| installing.part > 0);
+            let is_full = self.transfers.incoming.len() + in_parts.count() >= TRANSFERS_MAX;
             let is_stored = self.storing.installing().any(|installing| installing.group == group);
             if !part.last && (busy || is_full || is_stored) {
                 return;
@@ -363,7 +366,7 @@ impl Host {
             Err(words) => return self.quarantine(index, "reading a snapshot", words),
         };
         // It is asked for again.
-        if !self.may_replace_checkpoint(index) || self.is_checkpoint_kept(group) {
+        if !self.may_replace_checkpoint(index) {
             return;
         }
         // One batch of a group at a time: the store must not mix this state with a checkpoint of the one before it.
@@ -542,9 +545,13 @@ impl Gathered {
         let Some(snapshot) = &mut self.snapshot else { return Ok(()) };
         let mut taken = 0;
         while let Some((key, object, length)) = take_entry(&self.bytes[taken..])? {
+            if key.len() > NAME_BYTES_MAX {
+                return Err(Malformed::TooLong { of: "name in a snapshot" });
+            }
             restore_object(snapshot.machine.content_mut(), key, object)?;
+            let stored_as = if group == ROOT { root_object() } else { key };
             if let Some(batch) = &mut self.batch {
-                batch.put_object(group.0, &name_of(key), object.to_vec());
+                batch.put_object(group.0, &name_of(stored_as), object.to_vec());
             }
             taken += length;
         }

@@ -60,6 +60,7 @@ impl Host {
                     self.return_old_mail();
                     self.release_old_answers();
                     self.transfers.give_up_silent(now);
+                    self.keep_what_is_looked_up();
                     self.tell_installing();
                     self.timers.set(now.after_us(RESEND_CHECK_US), Timer::Resend);
                 }
