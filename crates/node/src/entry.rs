@@ -41,6 +41,8 @@ pub struct Operation {
     pub bound_to: Option<(NodeId, u32)>,
     /// It was sent to another group before.
     pub has_moved: bool,
+    /// A volume has told that its object has a group of its own.
+    pub was_away: bool,
     /// The read before it was answered by another group: slots do not tell which answer is older.
     pub is_doubtful: bool,
     /// Another operation asks in its place, and its answer counts.
@@ -299,6 +301,7 @@ mod tests {
             was_sent_to: None,
             bound_to: None,
             has_moved: false,
+            was_away: false,
             is_doubtful: false,
             is_asked_anew: false,
             in_turn: false,

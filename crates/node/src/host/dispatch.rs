@@ -108,6 +108,7 @@ impl Host {
             was_sent_to: None,
             bound_to: None,
             has_moved: false,
+            was_away: false,
             is_doubtful: false,
             is_asked_anew: false,
             in_turn,
@@ -482,6 +483,7 @@ pub(super) mod tests {
     use crate::host::{Group, HostSettings};
     use crate::root::{ROOT, Settings};
     use crate::volume::volume_of;
+    use crate::volume::{OwnRecord, Record};
 
     /// The first node of so many, before it has heard of another. One of three knows no directory, so that what is
     /// submitted waits.
@@ -636,6 +638,19 @@ pub(super) mod tests {
         };
         assert_eq!(answers(Failure::Timeout), [2, 3, 4]);
         assert_eq!(answers(Failure::NoQuorum), [2], "it was not executed");
+    }
+
+    #[test]
+    fn a_copy_that_two_coordinators_tell_of_counts_once() {
+        let mut host = first_of(3);
+        submit_set(&mut host, 1, None);
+        let record = Record { number: 1, stopping: false, place: OwnRecord::Paxos { members: Vec::new() } }.encode();
+        for _ in 0..2 {
+            // A copy that was sent to the volume at first, and one that is in the own group's hands then.
+            host.clients.find_mut(1).expect("it waits").copies_at_large = 1;
+            host.handle_away(1, GroupId(2), &record);
+        }
+        assert_eq!(host.clients.find_mut(1).map(|operation| operation.copies_at_large), Some(1));
     }
 
     #[test]

@@ -181,7 +181,10 @@ impl Host {
             return;
         };
         let Some(operation) = self.operations(number).find_mut(number) else { return };
-        operation.copies_at_large = operation.copies_at_large.saturating_sub(1);
+        // Two coordinators of the volume, one after the other, may both tell of one copy.
+        if !std::mem::replace(&mut operation.was_away, true) {
+            operation.copies_at_large = operation.copies_at_large.saturating_sub(1);
+        }
         let target = operation.target;
         let is_of_volume = self.directory.resolve(target).is_ok_and(|place| place.group == volume);
         if !is_of_volume || record.stopping {
