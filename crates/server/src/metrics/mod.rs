@@ -213,6 +213,11 @@ impl Figures {
             ("quorate_reads_leased_total", "Reads answered under a lease.", host.reads_leased),
             ("quorate_read_rounds_total", "Messages of quorum rounds for reads.", host.confirm_rounds),
             ("quorate_snapshots_sent_total", "Snapshots sent to members that were behind.", host.snapshots_sent),
+            (
+                "quorate_snapshots_copied_total",
+                "Those of them that were read from the checkpoint store.",
+                host.snapshots_copied,
+            ),
             ("quorate_snapshots_installed_total", "Snapshots taken from other members.", host.snapshots_installed),
             ("quorate_hand_overs_total", "Groups whose coordination this node gave away.", host.handed_over),
             (

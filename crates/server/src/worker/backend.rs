@@ -235,6 +235,7 @@ impl Entry<'_> {
             ("commands_applied", host.commands_applied),
             ("reads_leased", host.reads_leased),
             ("snapshots_sent", host.snapshots_sent),
+            ("snapshots_copied", host.snapshots_copied),
             ("snapshots_installed", host.snapshots_installed),
             ("checkpoints", host.checkpoints),
             ("groups_handed_over", host.handed_over),
