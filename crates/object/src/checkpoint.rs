@@ -28,12 +28,15 @@ pub(crate) struct Unsaved {
     flushed: bool,
 }
 
+/// An object encoded before its turn, behind its name.
+type Early = (Box<[u8]>, Box<[u8]>);
+
 /// A saving under way.
 #[derive(Debug)]
 pub(crate) struct Saving {
     gone: hash_table::IntoIter<Gone>,
     /// Objects that have changed since it began, as they were, with their names.
-    early: Vec<(Box<[u8]>, Box<[u8]>)>,
+    early: Vec<Early>,
     /// What is to be saved from this hash on is marked in the table.
     next: Option<u64>,
     /// The one with the marks, if all objects were deleted at once since it began.

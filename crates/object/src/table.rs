@@ -351,7 +351,7 @@ impl Leaf {
     fn count_marks(&mut self, entry: &Entry, change: i32) {
         for round in [Round(false), Round(true)].into_iter().filter(|round| entry.is_marked(*round)) {
             let marked = &mut self.marked[usize::from(round.0)];
-            *marked = marked.strict_add_signed(change);
+            *marked = marked.checked_add_signed(change).expect("what is marked is counted");
         }
     }
 

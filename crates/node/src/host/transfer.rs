@@ -463,8 +463,11 @@ pub(super) fn put_entry(bytes: &mut Vec<u8>, key: &[u8], object: &[u8]) {
     bytes.extend_from_slice(object);
 }
 
-/// The first object of these bytes, if it is there as a whole, and where it ends.
-fn take_entry(bytes: &[u8]) -> Result<Option<(&[u8], &[u8], usize)>, Malformed> {
+/// A name, its object, and how long both are.
+type Entry<'a> = (&'a [u8], &'a [u8], usize);
+
+/// The first object of these bytes, if it is there as a whole.
+fn take_entry(bytes: &[u8]) -> Result<Option<Entry<'_>>, Malformed> {
     let mut reader = Reader::new(bytes);
     let mut entry = || {
         let key_length = reader.u32()? as usize;
