@@ -403,7 +403,10 @@ impl Host {
             Purpose::FlushedNames { operation, namespace } => self.take_flushed_names(operation, namespace, answer),
             Purpose::FlushedName { flush } => self.take_deleted(flush, answer),
             Purpose::Batch { batch, part } => self.take_part(batch, part, answer),
-            Purpose::Again { operation } => self.complete(operation, answer),
+            Purpose::Again { operation } => {
+                self.doubt_successor(operation);
+                self.complete(operation, answer);
+            }
         }
     }
 }
@@ -474,7 +477,7 @@ pub(super) const ROOT_EPOCH: Epoch = Epoch(0);
 pub(super) mod tests {
     use quorate_checkpoint::MemoryStore;
     use quorate_object::{Command, Condition, Expiry, SetAnswer};
-    use quorate_protocol::Instant;
+    use quorate_protocol::{GroupId, Instant};
     use quorate_wal::memory::MemoryStorage;
 
     use super::*;
@@ -638,6 +641,24 @@ pub(super) mod tests {
         };
         assert_eq!(answers(Failure::Timeout), [2, 3, 4]);
         assert_eq!(answers(Failure::NoQuorum), [2], "it was not executed");
+    }
+
+    #[test]
+    fn an_answer_on_its_way_is_doubted_once_the_read_before_it_was_asked_anew() {
+        let mut host = first_of(3);
+        submit_set(&mut host, 1, None);
+        submit_set(&mut host, 2, Some(1));
+        host.clients.find_mut(1).expect("it waits").successor = Some(2);
+        host.ask_anew(1);
+        let asked = |host: &mut Host, number| {
+            let purpose = host.internals.find_mut(number).map(|operation| operation.purpose);
+            purpose == Some(Purpose::Again { operation: 1 })
+        };
+        let next = host.internals.number_next();
+        let again = (next.saturating_sub(8)..next).find(|&number| asked(&mut host, number)).expect("it is asked again");
+        host.complete(again, Answer::Outcome(Outcome::Nil));
+        assert!(!host.clients.contains(1));
+        assert!(host.clients.find_mut(2).expect("it waits").is_doubtful);
     }
 
     #[test]

@@ -264,6 +264,16 @@ impl Host {
         }
     }
 
+    /// An operation has the answer of another one, in whatever group that was: an answer to a read behind it that is on its way
+    /// may be older.
+    pub(super) fn doubt_successor(&mut self, number: u64) {
+        let operations = self.operations(number);
+        let successor = operations.find_mut(number).and_then(|operation| operation.successor);
+        if let Some(successor) = successor.and_then(|successor| operations.find_mut(successor)) {
+            successor.is_doubtful = true;
+        }
+    }
+
     /// Asks again, as another operation, what this read asked: whatever is still on its way to it is too old. One that is
     /// answered here while it is being sent is asked again by whoever sends it.
     pub(super) fn ask_anew(&mut self, number: u64) {
