@@ -112,19 +112,17 @@ fn a_saving_shows_what_there_was_when_it_began() {
                 let name = format!("name {}", random.below(names));
                 objects.run(&Command::Del { key: name.as_bytes() }, time_ms, step);
             }
-            match &mut under_way {
-                None if random.below(20) == 0 => {
+            let Some((shown, digest)) = &mut under_way else {
+                if random.below(20) == 0 {
                     under_way = Some((BTreeSet::new(), objects.digest()));
                     checkpoint.begin(&mut objects);
                 }
-                None => {}
-                Some((shown, digest)) => {
-                    if random.below(3) == 0 && checkpoint.go_on(&mut objects, random.below(300) as usize, shown) {
-                        assert_eq!(checkpoint.restore().digest(), *digest, "seed {seed}, step {step}");
-                        under_way = None;
-                        savings += 1;
-                    }
-                }
+                continue;
+            };
+            if random.below(3) == 0 && checkpoint.go_on(&mut objects, random.below(300) as usize, shown) {
+                assert_eq!(checkpoint.restore().digest(), *digest, "seed {seed}, step {step}");
+                under_way = None;
+                savings += 1;
             }
         }
         assert!(savings > 5, "seed {seed}");

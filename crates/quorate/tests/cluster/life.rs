@@ -117,7 +117,9 @@ fn a_large_volume_is_copied_to_a_node_that_was_away() {
     let mut set_all = |round: usize| {
         for first in (0..LARGE_KEYS).step_by(500) {
             let mut batch = redis::pipe();
-            (first..first + 500).for_each(|key| drop(batch.set(key, value(key, round)).ignore()));
+            for key in first..first + 500 {
+                batch.set(key, value(key, round)).ignore();
+            }
             batch.exec(&mut client).expect("stored");
         }
     };
