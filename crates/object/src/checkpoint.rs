@@ -128,7 +128,7 @@ impl Objects {
     /// A saving in one go.
     pub fn take_dirty(&mut self, each: impl FnMut(&[u8], Option<&[u8]>)) {
         self.begin_saving();
-        self.save_some(&mut usize::MAX.clone(), each);
+        self.save_some(&mut { usize::MAX }, each);
     }
 
     /// Nothing counts as changed: whoever says so has stored everything, or stores nothing. A saving under way is given up.

@@ -96,7 +96,7 @@ impl Objects {
         self.expiries.total()
     }
 
-    /// The memory that the objects take, about.
+    /// The memory that the objects take, about, but for what a saving under way holds on to.
     pub fn bytes(&self) -> usize {
         size_of::<Objects>() + self.object_bytes + self.unsaved.bytes() + self.swapped.bytes()
     }

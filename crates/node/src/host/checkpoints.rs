@@ -262,7 +262,7 @@ impl Host {
             group.checkpoint.urgent = true;
             // Batches are stored in order: one more behind one that is under way is as good as the only one.
             group.checkpoint.under_way = false;
-            if let Some(Saving { batch, covered, .. }) = self.make_checkpoint(index, &mut usize::MAX.clone()) {
+            if let Some(Saving { batch, covered, .. }) = self.make_checkpoint(index, &mut { usize::MAX }) {
                 self.store(batch, Stored::Checkpoints { checkpointed: vec![covered], forgotten: Vec::new() });
             }
         }
@@ -340,7 +340,7 @@ fn checkpoint_of(group: &mut Group, start: u32, objects_left: &mut usize) -> (Ba
     encode_meta(group, &mut meta);
     batch.put_meta(id.0, meta);
     let is_complete = match group.own {
-        Some(_) => put_changes(group, &mut usize::MAX.clone(), &mut batch),
+        Some(_) => put_changes(group, &mut { usize::MAX }, &mut batch),
         None => put_changes(group, objects_left, &mut batch),
     };
     (batch, is_complete)
@@ -435,7 +435,7 @@ pub(super) fn put_some(objects: &mut Objects, group: u64, objects_left: &mut usi
     })
 }
 
-/// Puts everything that a machine holds into a batch: for a birth, or a snapshot from a peer.
+/// Puts everything that a machine holds into a batch: for a birth.
 pub(super) fn put_content(machine: &mut Machine, group: GroupId, batch: &mut Batch) {
     batch.clear_objects(group.0);
     put_head(machine, group, batch);

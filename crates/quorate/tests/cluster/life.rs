@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use redis::Connection;
 
 use crate::load::Load;
-use crate::nodes::{Cluster, until};
+use crate::nodes::{Cluster, figure, until};
 use crate::random::Random;
 
 const KEYS: usize = 200;
@@ -96,13 +96,6 @@ fn up_starts_nodes_again_that_die_and_leaves_those_down_that_were_stopped() {
     until("up reports the end", || cluster.told().contains("ended with status 0"));
     assert!(cluster.told().contains("start it again with: quorate node --config"), "{}", cluster.told());
     cluster.down();
-}
-
-/// A figure that a node has in INFO.
-fn figure(client: &mut Connection, name: &str) -> u64 {
-    let info: String = redis::cmd("INFO").arg("quorate").query(client).expect("told");
-    let line = info.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
-    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name} in {info}"))
 }
 
 /// More than is encoded at once for a member that was away, and more than one log segment.

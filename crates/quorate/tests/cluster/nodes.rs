@@ -359,6 +359,13 @@ pub(crate) fn connect(address: (&str, u16)) -> RedisResult<Connection> {
     Ok(connection)
 }
 
+/// A figure that a node has in INFO.
+pub(crate) fn figure(client: &mut Connection, name: &str) -> u64 {
+    let info: String = redis::cmd("INFO").arg("quorate").query(client).expect("told");
+    let line = info.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
+    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name} in {info}"))
+}
+
 /// Waits for something that must happen.
 pub(crate) fn until(what: &str, mut happened: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;

@@ -6,7 +6,7 @@ use std::process::Command;
 use quorate_node::status::NodeStatus;
 use redis::{Connection, RedisError, RedisResult, Value};
 
-use crate::nodes::{Cluster, until};
+use crate::nodes::{Cluster, figure, until};
 
 const KEYS: usize = 3_000;
 
@@ -252,13 +252,6 @@ fn who_was_told_that_an_object_is_gone_finds_its_name_in_no_listing() {
     cluster.down();
 }
 
-/// A figure that a node has in INFO.
-fn figure(client: &mut Connection, name: &str) -> usize {
-    let info: String = redis::cmd("INFO").arg("quorate").query(client).expect("told");
-    let line = info.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
-    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name} in {info}"))
-}
-
 fn scanned(client: &mut Connection) -> BTreeSet<String> {
     let (mut cursor, mut found) = (0_u64, BTreeSet::new());
     loop {
@@ -288,7 +281,7 @@ fn names_that_only_the_checkpoint_store_has_are_listed_and_go_with_their_objects
     let mut client = connect(&cluster, 0);
     assert_eq!(incr_all(&mut client, &names), vec![1; KEYS]);
     let all: BTreeSet<String> = names.iter().cloned().collect();
-    let are_swapped = |client: &mut Connection| figure(client, "own_group_records_swapped") > KEYS / 2;
+    let are_swapped = |client: &mut Connection| figure(client, "own_group_records_swapped") > KEYS as u64 / 2;
     for index in 0..3 {
         let mut client = connect(&cluster, index);
         until("records are swapped", || are_swapped(&mut client));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use quorate_node::status::OwnGroupsStatus;
 use redis::{Connection, Value};
 
-use crate::nodes::{Cluster, until};
+use crate::nodes::{Cluster, figure, until};
 use crate::random::Random;
 
 const NODES: usize = 3;
@@ -56,9 +56,7 @@ fn own_groups(cluster: &Cluster, index: usize) -> OwnGroupsStatus {
 }
 
 fn stranded(client: &mut Connection) -> u64 {
-    let text: String = redis::cmd("INFO").arg("quorate").query(client).expect("told");
-    let field = text.lines().find_map(|line| line.strip_prefix("own_groups_stranded:"));
-    field.expect("a field").trim().parse().expect("a number")
+    figure(client, "own_groups_stranded")
 }
 
 #[test]
