@@ -45,7 +45,7 @@ const BIRTHS_MAX: u32 = 512;
 pub(super) enum Stored {
     /// Groups born here, and groups dropped, whose records the log may forget once their deletion is durable.
     Directory {
-        births: Vec<u32>,
+        births: Vec<GroupId>,
         /// Those that stay silent for ever need no records either.
         dropped: Vec<GroupId>,
     },

@@ -335,7 +335,7 @@ impl Host {
     }
 
     /// Puts a new group among the others and into `batch`; it speaks once the batch is stored.
-    pub(super) fn bear(&mut self, mut group: Group, batch: &mut quorate_checkpoint::Batch) -> u32 {
+    pub(super) fn bear(&mut self, mut group: Group, batch: &mut quorate_checkpoint::Batch) -> GroupId {
         let id = group.id();
         group.checkpoint.covered_below = self.wal.durable();
         let mut meta = Vec::new();
@@ -344,20 +344,19 @@ impl Host {
         super::checkpoints::put_content(&mut group.machine, id, batch);
         let index = self.groups.insert(Box::new(group)) as u32;
         self.index.insert(id, index);
-        index
+        id
     }
 
     /// Lets the replicas speak whose birth is stored; of a new node, once the others have accepted it.
-    pub(super) fn finish_births(&mut self, births: Vec<u32>) {
+    pub(super) fn finish_births(&mut self, births: Vec<GroupId>) {
         if self.settings.is_new {
             return self.births_waiting.extend(births);
         }
-        for index in births {
-            if let Some(group) = self.groups.get_mut(index as usize)
-                && group.state == GroupState::Unborn
-            {
+        for id in births {
+            let Some(index) = self.find(id) else { continue };
+            let group = &mut self.groups[index as usize];
+            if group.state == GroupState::Unborn {
                 group.state = GroupState::Alive;
-                let id = group.id();
                 self.plan(index, Event::Woken);
                 self.deliver_requests(id);
             }

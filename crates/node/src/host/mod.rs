@@ -277,7 +277,7 @@ pub struct Host {
     held_answers: std::collections::BTreeMap<GroupId, Vec<held::HeldAnswer>>,
     /// What has become of the commands of the slot that is being applied.
     verdicts: Vec<(crate::envelope::Ticket, crate::machine::Verdict)>,
-    catch_ups: Vec<(u32, NodeId, quorate_protocol::Slot)>,
+    catch_ups: Vec<(GroupId, NodeId, quorate_protocol::Slot)>,
     transfers: transfer::Transfers,
     digests: digests::Digests,
     own: own::OwnGroups,
@@ -314,7 +314,7 @@ pub struct Host {
     /// Somebody has said that a replica of his is silent.
     silence_heard: bool,
     /// Born, and silent until the node is admitted.
-    births_waiting: Vec<u32>,
+    births_waiting: Vec<GroupId>,
     /// What is wrong with this node: found when it was opened, and as the environment last said.
     damage: Vec<String>,
     alarms: Vec<String>,

@@ -221,7 +221,7 @@ impl Host {
         self.index.insert(id, index);
         self.note_awake(index);
         if is_unborn {
-            return self.births_waiting.push(index);
+            return self.births_waiting.push(id);
         }
         self.wal.release(id.0, released.0, lsn);
         self.log_accepted(index);
@@ -305,8 +305,8 @@ impl Host {
             self.settings.node,
         );
         let mut batch = quorate_checkpoint::Batch::new();
-        let index = self.bear(group, &mut batch);
-        self.store(batch, Stored::Directory { births: vec![index], dropped: Vec::new() });
+        let births = vec![self.bear(group, &mut batch)];
+        self.store(batch, Stored::Directory { births, dropped: Vec::new() });
     }
 }
 

@@ -59,3 +59,45 @@ impl Host {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use quorate_object::{Command, Condition, Expiry, Outcome, SetAnswer};
+
+    use crate::Target;
+    use crate::host::three_nodes::{Cluster, arrives};
+    use crate::host::{Answer, Submission};
+
+    fn administer(cluster: &mut Cluster, line: &str) {
+        let words: Vec<Vec<u8>> = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+        let number = cluster.next_number();
+        cluster.node(1).host.submit_admin(number, 0, &words);
+        cluster.pass(20, arrives);
+    }
+
+    fn write_keys(cluster: &mut Cluster, namespace: u32) {
+        cluster.node(1).answers.clear();
+        for key in [b"a", b"b", b"c", b"d", b"e"] {
+            let number = cluster.next_number();
+            let (condition, expiry, answer) = (Condition::Always, Expiry::Unset, SetAnswer::Ok);
+            let command = &Command::Set { key, value: b"value", condition, expiry, answer };
+            let target = Target::Slot { namespace, slot: 0 };
+            cluster.node(1).host.submit(Submission { number, predecessor: None, target, command });
+        }
+        cluster.pass(10, arrives);
+        let answers = &cluster.node(1).answers;
+        let done = answers.iter().filter(|(_, answer)| *answer == Answer::Outcome(Outcome::Ok));
+        assert_eq!(done.count(), 5, "{answers:?}");
+    }
+
+    /// Own groups of the other volume are born into the places of what is dropped.
+    #[test]
+    fn nothing_is_taken_for_a_dropped_volume_whose_groups_had_just_begun() {
+        let mut cluster = Cluster::new(|_| {});
+        administer(&mut cluster, "NAMESPACE CREATE 1 GROUPS own");
+        administer(&mut cluster, "NAMESPACE CREATE 2 GROUPS own");
+        write_keys(&mut cluster, 1);
+        administer(&mut cluster, "NAMESPACE DROP 1");
+        (0..50).for_each(|_| write_keys(&mut cluster, 2));
+    }
+}

@@ -53,7 +53,7 @@ pub(super) struct OwnGroups {
     mail: HashMap<GroupId, Vec<Mail>, FixedState>,
     mail_count: usize,
     /// Volumes of which own groups begin or end.
-    unsettled: BTreeSet<u32>,
+    unsettled: BTreeSet<GroupId>,
     /// Born later than the other members: what they have executed has to be fetched. How often that was asked for.
     pub(super) late: BTreeMap<GroupId, u32>,
     is_timer_set: bool,
@@ -149,9 +149,10 @@ impl Host {
 
     /// Notes that a volume has own groups that begin or end, so that its coordinator looks after them.
     pub(super) fn watch_children(&mut self, volume: u32) {
-        let children = self.groups.get(volume as usize).and_then(|group| group.machine.children());
-        if children.is_some_and(|children| !children.is_settled()) {
-            self.own.unsettled.insert(volume);
+        if let Some(group) = self.groups.get(volume as usize)
+            && group.machine.children().is_some_and(|children| !children.is_settled())
+        {
+            self.own.unsettled.insert(group.id());
         }
         self.set_settle_timer(0);
     }
@@ -479,16 +480,19 @@ impl Host {
     pub(super) fn settle(&mut self) {
         self.own.is_timer_set = false;
         self.fetch_for_late();
-        for volume in self.own.unsettled.clone() {
-            let group = self.groups.get(volume as usize);
-            let (id, children) = (group.map(|group| group.id()), group.and_then(|group| group.machine.children()));
-            if children.is_none_or(|children| children.is_settled()) {
-                self.own.unsettled.remove(&volume);
-                id.into_iter().for_each(|id| self.forget_told(id, |_| true));
-            } else if self.groups[volume as usize].replica.is_coordinating() {
-                self.tell_births(volume);
-                self.complete_births(volume);
-                self.ask_all_to_stop(volume);
+        for id in self.own.unsettled.clone() {
+            let volume = self.find(id).map(|volume| (volume, &self.groups[volume as usize]));
+            match volume.filter(|(_, group)| group.machine.children().is_some_and(|children| !children.is_settled())) {
+                Some((volume, group)) if group.replica.is_coordinating() => {
+                    self.tell_births(volume);
+                    self.complete_births(volume);
+                    self.ask_all_to_stop(volume);
+                }
+                Some(_) => {}
+                None => {
+                    self.own.unsettled.remove(&id);
+                    self.forget_told(id, |_| true);
+                }
             }
         }
         // Of volumes that another node coordinates by now, nothing comes back.

@@ -51,7 +51,10 @@ impl Host {
                 }
                 Effect::Refused { proposal, why } => self.refuse(index, &proposal, why),
                 Effect::Answered(answer) => self.take_register_answer(index, R::answer(answer)),
-                Effect::CatchUp { peer, from } => self.catch_ups.push((index, peer, from)),
+                Effect::CatchUp { peer, from } => {
+                    let group = self.groups[index as usize].id();
+                    self.catch_ups.push((group, peer, from));
+                }
             }
         }
     }

@@ -208,7 +208,7 @@ impl Host {
 
     /// A replica comes to life on the word of somebody who knows what was decided, if that is news: whatever a replica that is
     /// gone from here has known and said, this node has known more since, and it was no member then.
-    fn bear_member(&mut self, group: GroupId, batch: &mut Batch) -> Option<u32> {
+    fn bear_member(&mut self, group: GroupId, batch: &mut Batch) -> Option<GroupId> {
         let (me, known) = (self.settings.node, self.successions.known.get_mut(&group)?);
         if !known.told.contains(me) || self.successions.is_unreadable {
             return None;

@@ -171,12 +171,16 @@ impl Cluster {
         }
     }
 
-    pub(super) fn write(&mut self, at: u32, value: &[u8]) -> u64 {
+    pub(super) fn next_number(&mut self) -> u64 {
         self.number += 1;
+        self.number
+    }
+
+    pub(super) fn write(&mut self, at: u32, value: &[u8]) -> u64 {
+        let number = self.next_number();
         let (condition, expiry, answer) = (Condition::Always, Expiry::Unset, SetAnswer::Ok);
         let command = &Command::Set { key: b"key", value, condition, expiry, answer };
         let target = Target::Slot { namespace: 0, slot: 0 };
-        let number = self.number;
         self.node(at).host.submit(Submission { number, predecessor: None, target, command });
         number
     }

@@ -146,16 +146,16 @@ impl Transfers {
 impl Host {
     pub(super) fn serve_catch_ups(&mut self, storage: &impl Storage) {
         let mut budget = CATCH_UP_BYTES_PER_TURN;
-        for (index, peer, from) in std::mem::take(&mut self.catch_ups) {
+        for (id, peer, from) in std::mem::take(&mut self.catch_ups) {
             if budget == 0 {
-                self.catch_ups.push((index, peer, from));
+                self.catch_ups.push((id, peer, from));
                 continue;
             }
-            let Some(group) = self.groups.get(index as usize) else { continue };
+            let Some(index) = self.find(id) else { continue };
+            let group = &self.groups[index as usize];
             if peer == self.settings.node || !group.is_alive() || from >= group.replica.next_slot() {
                 continue;
             }
-            let id = group.id();
             match self.send_learned(index, peer, from, storage) {
                 0 => budget = budget.saturating_sub(self.start_snapshot(index, peer, from)),
                 bytes => {
