@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use quorate_node::host::{Group, GroupState, Host};
 use quorate_node::register::RegisterReplica;
+use quorate_node::root::ROOT;
 use quorate_node::volume::volume_of;
 use quorate_protocol::{GroupId, Slot};
 
@@ -17,6 +18,9 @@ pub fn is_converged(nodes: &[Node]) -> bool {
     let mut newest = BTreeMap::new();
     let mut known = nodes.iter().filter_map(Node::host).flat_map(Host::newest_epochs);
     if !known.all(|(group, epoch)| *newest.entry(group).or_insert(epoch) == epoch) {
+        return false;
+    }
+    if nodes.iter().filter_map(Node::host).any(|host| left_over(host).next().is_some()) {
         return false;
     }
     let mut slots: BTreeMap<GroupId, Slot> = BTreeMap::new();
@@ -35,6 +39,16 @@ fn judged(host: &Host) -> impl Iterator<Item = &Group> {
     host.groups()
         .filter(|group| group.state != GroupState::Quarantined && group.replica.is_inside())
         .filter(move |group| volume_of(group.id()).is_none_or(|(volume, _)| !given_up.contains(&volume)))
+}
+
+/// Groups of volumes that this node knows to be dropped.
+fn left_over(host: &Host) -> impl Iterator<Item = GroupId> {
+    let volumes: Option<BTreeSet<u64>> =
+        host.directory().map(|root| root.volumes().map(|(.., volume)| volume.group).chain([ROOT.0]).collect());
+    host.groups().map(Group::id).filter(move |&group| {
+        let volume = volume_of(group).map_or(group, |(volume, _)| volume);
+        volumes.as_ref().is_some_and(|volumes| !volumes.contains(&volume.0))
+    })
 }
 
 /// The slot that a replica stands at; of a register group, whose members order nothing, the epoch.
@@ -73,7 +87,12 @@ pub fn unrest(nodes: &[Node]) -> String {
         let words: Vec<&str> = replicas.iter().map(|(_, words)| &words[..]).collect();
         format!("\n  {group:?}: {}", words.join("; "))
     };
-    replicas.iter().map(line).collect()
+    let left_over = |host: &Host| {
+        let node = host.settings().node;
+        left_over(host).map(|group| format!("\n  {node} has {group:?} of a dropped volume")).collect::<String>()
+    };
+    let left_over = nodes.iter().filter_map(Node::host).map(left_over);
+    replicas.iter().map(line).chain(left_over).collect()
 }
 
 /// Panics, naming the replicas, where states differ.

@@ -72,6 +72,7 @@ enum Event {
     },
     Move,
     Crowd,
+    Guests,
     Restart {
         node: usize,
     },
@@ -232,6 +233,8 @@ impl Sometimes {
 pub struct World {
     settings: Settings,
     random: Random,
+    /// What becomes of the guests' namespace.
+    guests: Random,
     now_us: u64,
     order: u64,
     queue: BinaryHeap<Reverse<Planned>>,
@@ -274,6 +277,7 @@ impl World {
         let mut world = World {
             network: Network::new(settings.nodes as usize, settings.slow_frames, random.fork()),
             clients: Clients::new(&settings, random.fork()),
+            guests: Random::new(settings.seed ^ 0x6E57),
             settings,
             random,
             now_us: 0,
@@ -310,6 +314,9 @@ impl World {
         }
         world.plan(1_000_000, Event::Move);
         world.plan(1_200_000, Event::Crowd);
+        if world.settings.guests {
+            world.plan(1_400_000, Event::Guests);
+        }
         world
     }
 
@@ -344,6 +351,7 @@ impl World {
             Event::CutOff { node } => self.cut_off(node, faults::CUT_LASTS_US),
             Event::Move => self.move_an_object(),
             Event::Crowd => self.move_the_crowd(),
+            Event::Guests => self.change_guests(),
             Event::Restart { node } => self.restart_node(node),
             Event::Resume { node } => self.resume_node(node),
             Event::Heal => self.heal_network(),

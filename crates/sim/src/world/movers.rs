@@ -30,7 +30,7 @@ impl World {
         if self.settings.led_groups && self.random.chance(400) {
             let line = self.led_wish();
             if self.nodes[node].is_up() {
-                self.call_admin(node, line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect());
+                self.call_admin(node, 0, line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect());
             }
             let next_us = self.random.delay(mean_ms * 1000);
             return self.plan(next_us.max(1), Event::Move);
@@ -46,7 +46,7 @@ impl World {
             words.extend(["MEMBERS", members]);
         }
         if self.nodes[node].is_up() {
-            self.call_admin(node, words.iter().map(|word| word.as_bytes().to_vec()).collect());
+            self.call_admin(node, 0, words.iter().map(|word| word.as_bytes().to_vec()).collect());
         }
         let next_us = self.random.delay(mean_ms * 1000);
         self.plan(next_us.max(1), Event::Move);
@@ -103,7 +103,7 @@ impl World {
         };
         let node = self.random.below(count) as usize;
         if self.nodes[node].is_up() {
-            self.call_admin(node, line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect());
+            self.call_admin(node, 0, line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect());
         }
     }
 
@@ -141,7 +141,7 @@ impl World {
         };
         let node = self.random.below(count) as usize;
         if self.nodes[node].is_up() {
-            self.call_admin(node, line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect());
+            self.call_admin(node, 0, line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect());
         }
     }
 }
@@ -150,6 +150,10 @@ impl World {
 const CROWD_PART: u32 = 500;
 /// The mean time between two such commands.
 const CROWD_MEAN_US: u64 = 1_500_000;
+
+const GUESTS: u32 = 1;
+/// The mean time between two commands about the guests' namespace.
+const GUESTS_MEAN_US: u64 = 100_000;
 
 impl World {
     /// Some hundreds of objects that no client asks for get groups of their own, or lose them; in the end all do.
@@ -169,10 +173,31 @@ impl World {
         let names = (part * CROWD_PART..(part + 1) * CROWD_PART).map(|number| format!("crowd-{number}"));
         let head = ["GROUP", action, "KEYS", &CROWD_PART.to_string()].map(|word| word.as_bytes().to_vec());
         if self.nodes[node].is_up() {
-            self.call_admin(node, head.into_iter().chain(names.map(String::into_bytes)).collect());
+            self.call_admin(node, 0, head.into_iter().chain(names.map(String::into_bytes)).collect());
         }
         let next_us = if self.healing { 300_000 } else { self.random.delay(CROWD_MEAN_US) };
         self.plan(next_us.max(1), Event::Crowd);
+    }
+
+    /// A namespace of which no client knows is created, used and dropped; in the end it is gone.
+    pub(super) fn change_guests(&mut self) {
+        let groups = || (0..10).map(|number| format!(" guest-{number}")).collect::<String>();
+        let line = match self.guests.below(6) {
+            _ if self.healing => format!("NAMESPACE DROP {GUESTS}"),
+            0 => {
+                let kind = self.guests.pick(&["", "GROUPS own", "GROUPS own", "PROTOCOL chain", "PROTOCOL register"]);
+                format!("NAMESPACE CREATE {GUESTS} {kind}")
+            }
+            1 => format!("NAMESPACE DROP {GUESTS}"),
+            2 => format!("GROUP DEMOTE KEYS 10{}", groups()),
+            _ => format!("GROUP CREATE KEYS 10{}", groups()),
+        };
+        let node = self.guests.below(self.nodes.len() as u64) as usize;
+        if self.nodes[node].is_up() {
+            self.call_admin(node, GUESTS, line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect());
+        }
+        let next_us = self.guests.delay(GUESTS_MEAN_US);
+        self.plan(next_us.max(1), Event::Guests);
     }
 
     /// Where all objects have groups of their own, no client asks anything of the volumes; what they executed last may not

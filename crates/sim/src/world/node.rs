@@ -52,7 +52,7 @@ pub struct Node {
 enum Input {
     Frame { from: NodeId, bytes: Vec<u8> },
     Call(Box<ClientCall>),
-    Admin { number: u64, words: Vec<Vec<u8>> },
+    Admin { number: u64, namespace: u32, words: Vec<Vec<u8>> },
     Count { number: u64, volume: u32 },
     Flushed(quorate_wal::Lsn),
     Stored(u64),
@@ -333,8 +333,8 @@ impl World {
     }
 
     /// Nobody waits for the answer.
-    pub(super) fn call_admin(&mut self, at: usize, words: Vec<Vec<u8>>) {
-        self.put_numbered(at, |number| Input::Admin { number, words });
+    pub(super) fn call_admin(&mut self, at: usize, namespace: u32, words: Vec<Vec<u8>>) {
+        self.put_numbered(at, |number| Input::Admin { number, namespace, words });
     }
 
     /// Nobody waits for the answer.
@@ -434,7 +434,7 @@ impl World {
             match input {
                 Input::Frame { from, bytes } => host.receive(from, &bytes).expect("frames arrive whole"),
                 Input::Call(call) => submit(&mut host, *call),
-                Input::Admin { number, words } => host.submit_admin(number, 0, &words),
+                Input::Admin { number, namespace, words } => host.submit_admin(number, namespace, &words),
                 Input::Count { number, volume } => host.submit(Submission {
                     number,
                     predecessor: None,

@@ -60,6 +60,8 @@ pub struct Settings {
     pub led_groups: bool,
     /// How many more objects have groups of their own, on and off, that no client asks for.
     pub crowd: u32,
+    /// Whether a namespace of which no client knows comes and goes.
+    pub guests: bool,
     /// Now and then most nodes are gone for seconds, or all are alone: own groups without a quorum are paused.
     pub outages: bool,
     /// How often, in a thousand, a node is cut off from the others just when the members of a chain change.
@@ -111,6 +113,7 @@ impl Settings {
             outside_groups,
             led_groups,
             crowd: if seed % 16 == 5 { 2_000 } else { 0 },
+            guests: seed % 4 == 3,
             outages: moves_mean_ms.is_some() && Random::new(seed ^ 0x0A7).chance(400),
             cuts_at_changes: 0,
             slow_frames: 0,
