@@ -22,7 +22,7 @@ fn a_seed_run_twice_gives_the_same_trace() {
 }
 
 /// Seeds that once failed, with what they showed. The general sweep would find the same again, later.
-const ONCE_FAILED: [(u64, &str); 27] = [
+const ONCE_FAILED: [(u64, &str); 28] = [
     (6, "a read left at once although the one before it waited for a write"),
     (11, "likewise"),
     (13, "likewise"),
@@ -47,6 +47,7 @@ const ONCE_FAILED: [(u64, &str); 27] = [
     (54, "what a group logged after it woke was taken for released with what it had logged before"),
     (73, "a group that was paused was said to be silent because its volume's replica was"),
     (267, "a checkpoint that released nothing ended the search for who holds on to the oldest segment"),
+    (396, "a member of a chain that was saved before it had heard its predecessor waited for it to speak"),
     (284, "a read behind one that was asked anew took an answer that was on its way, from a group that had been left"),
     (133, "a member born late that was stopped then did not ask the others for what they had executed"),
     (

@@ -167,6 +167,7 @@ impl Chain {
             }
             self.since = position.since;
             self.established = position.established;
+            self.connected &= self.established || self.predecessor().is_none();
             if position.joined {
                 self.extension = Extension::Joined { durable: true };
             }

@@ -140,9 +140,11 @@ impl Chain {
     }
 
     /// A replica that came to rest here once it was [idle](Chain::is_idle), with all that it was on record. It lacks nothing and
-    /// waits for nobody; whoever has more to say to it says it. Records behind the position may be restored after it.
+    /// waits for nobody; whoever has more to say to it says it. Records behind the position may be restored after it. One that was
+    /// saved before it had heard its predecessor still has to.
     pub fn resumed(position: Position, me: NodeId) -> Chain {
         let Position { next_slot, time, stopped, membership, since, established, joined } = position;
+        let has_predecessor = membership.predecessor(me).is_some();
         Chain {
             place: membership.place(me),
             since,
@@ -162,7 +164,7 @@ impl Chain {
             extension: if joined { Extension::Joined { durable: true } } else { Extension::Copying },
             joiner_held: Slot(0),
             served: None,
-            connected: true,
+            connected: established || !has_predecessor,
             linked: true,
             asked: None,
             retry_at: None,
@@ -490,6 +492,8 @@ impl Replica for Chain {
     fn check(&self) {
         self.history.check();
         assert_eq!(self.place, self.membership.place(self.me), "place");
+        let is_member = matches!(self.place, Place::Member(_));
+        assert!(!is_member || self.established || !self.connected, "who is not established waits for its predecessor");
         assert!(!self.stopped || self.history.len() == 0 || self.fresh, "updates after the stop");
         assert!(self.durable <= self.received(), "{:?} on disk, {:?} received", self.durable, self.received());
         self.reads.check();
@@ -499,6 +503,27 @@ impl Replica for Chain {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Else its predecessor, which knows everything as decided, says nothing, and nobody answers reads.
+    #[test]
+    fn who_was_saved_before_it_had_heard_its_predecessor_asks_it() {
+        let (head, tail) = (NodeId(1), NodeId(2));
+        let membership = Arc::new(Membership { epoch: Epoch(6), members: [head, tail].into(), joining: None });
+        let waits = |me: NodeId, established: bool| {
+            let mut saved = Chain::new(membership.clone(), me);
+            saved.established = established;
+            let mut restored = Chain::new(membership.clone(), me);
+            restored.restore(Record::Checkpoint(saved.position()));
+            let resumed = Chain::resumed(saved.position(), me);
+            [restored, resumed].map(|chain| {
+                chain.check();
+                chain.is_waiting()
+            })
+        };
+        assert_eq!(waits(tail, false), [true; 2]);
+        assert_eq!(waits(tail, true), [false; 2]);
+        assert_eq!(waits(head, true), [false; 2]);
+    }
 
     #[test]
     fn a_quiet_chain_is_small_and_allocates_nothing() {
