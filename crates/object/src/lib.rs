@@ -27,6 +27,7 @@ mod write;
 pub use change::Change;
 pub use codec::Malformed;
 pub use command::{Access, Command, Condition, ExpireCondition, Expiry, SetAnswer, TtlUnit};
+pub use look_ahead::Sought;
 pub use number::float_vanishes;
 pub use object::is_away;
 pub use objects::{NAME_BYTES_MAX, OBJECT_BYTES_MAX, Objects};

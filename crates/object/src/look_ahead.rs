@@ -7,13 +7,39 @@
 use std::hint::black_box;
 
 use crate::objects::Objects;
+use crate::table::Slot;
 
 /// With fewer objects, what finds them mostly is in a cache.
 const OBJECTS_MIN: usize = 32;
 /// Objects that are looked at together.
-const TOGETHER: usize = 32;
+const TOGETHER: usize = 8;
+
+/// Where an object may well be, for whoever looks at objects of many groups.
+pub struct Sought {
+    hash: u64,
+    slot: Slot,
+}
 
 impl Objects {
+    /// The first of three looks: at the index. Nothing if there are few objects here, or none of this name.
+    pub fn seek(&self, name: &[u8]) -> Option<Sought> {
+        if self.count() < OBJECTS_MIN {
+            return None;
+        }
+        let hash = self.hash(name);
+        Some(Sought { hash, slot: self.table.guess(hash)? })
+    }
+
+    /// The second: at the entry.
+    pub fn look_at_entry(&self, sought: &Sought) {
+        black_box(self.table.hash_at(sought.hash, sought.slot));
+    }
+
+    /// The third: at the name.
+    pub fn look_at_name(&self, sought: &Sought) {
+        black_box(self.table.at(sought.hash, sought.slot).look());
+    }
+
     /// Looks at the objects of these names. It changes nothing, and says nothing of what there is.
     pub fn look_ahead<'k>(&self, names: impl Iterator<Item = &'k [u8]>) {
         if self.count() < OBJECTS_MIN {
@@ -34,7 +60,7 @@ impl Objects {
             }
             let guessed = || hashes.iter().zip(&slots).filter_map(|(&hash, slot)| Some((hash, (*slot)?)));
             seen ^= guessed().fold(0, |seen, (hash, slot)| seen ^ self.table.hash_at(hash, slot));
-            seen ^= guessed().fold(0, |seen, (hash, slot)| seen ^ self.table.at(hash, slot).name().len() as u64);
+            seen ^= guessed().fold(0, |seen, (hash, slot)| seen ^ u64::from(self.table.at(hash, slot).look()));
         }
         black_box(seen);
     }
@@ -50,6 +76,10 @@ mod tests {
         let name = |number: u32| number.to_le_bytes();
         for number in 0..10_000 {
             objects.look_ahead([&name(number)[..], &name(number + 1)].into_iter());
+            if let Some(sought) = objects.seek(&name(number / 2)) {
+                objects.look_at_entry(&sought);
+                objects.look_at_name(&sought);
+            }
             let command = Command::Set {
                 key: &name(number),
                 value: b"v",
@@ -61,7 +91,7 @@ mod tests {
         }
         let before = objects.digest();
         let names: Vec<_> = (0..20_000).step_by(3).map(name).collect();
-        for count in [0, 1, 31, 32, 33, names.len()] {
+        for count in [0, 1, 7, 8, 9, names.len()] {
             objects.look_ahead(names[..count].iter().map(|name| &name[..]));
         }
         assert_eq!(objects.digest(), before);

@@ -32,6 +32,11 @@ impl Object {
         }
     }
 
+    /// A byte of the name, or 0: with it in a cache, the name is.
+    pub(crate) fn look(&self) -> u8 {
+        self.name().last().copied().unwrap_or_default()
+    }
+
     pub(crate) fn expires_ms(&self) -> Option<u64> {
         match self {
             Object::String(text) => text.expires_ms(),

@@ -82,7 +82,7 @@ impl Objects {
     }
 
     /// Looks at one of the objects, so that the only one is in a cache when it is asked for.
-    pub fn look(&self) -> usize {
+    pub fn look(&self) -> u8 {
         self.table.look()
     }
 

@@ -84,10 +84,10 @@ impl Table {
         Table { root: Node::Leaf(Leaf::default()), count: 0, round: Round(false) }
     }
 
-    /// The first name's length, which cannot be told without looking at an entry and a name.
-    pub(crate) fn look(&self) -> usize {
+    /// A byte of the first name, which cannot be told without looking at an entry and a name.
+    pub(crate) fn look(&self) -> u8 {
         match &self.root {
-            Node::Leaf(leaf) => leaf.entries.first().map_or(0, |entry| entry.object.name().len()),
+            Node::Leaf(leaf) => leaf.entries.first().map_or(0, |entry| entry.object.look()),
             Node::Branch(_) => 0,
         }
     }
