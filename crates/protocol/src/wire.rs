@@ -116,6 +116,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[inline]
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let (taken, rest) = self.bytes.split_first_chunk().ok_or(Malformed::Truncated)?;
         self.bytes = rest;
@@ -153,10 +154,12 @@ pub fn put_count(out: &mut Vec<u8>, count: usize) {
 macro_rules! number {
     ($name:ident, $put:ident, $take:ident) => {
         impl Wire for $name {
+            #[inline]
             fn encode(&self, out: &mut Vec<u8>) {
                 $put(out, self.0);
             }
 
+            #[inline]
             fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
                 reader.$take().map($name)
             }
@@ -185,6 +188,7 @@ impl Wire for Ballot {
         self.node.encode(out);
     }
 
+    #[inline]
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(Ballot { number: reader.u32()?, node: NodeId::decode(reader)? })
     }

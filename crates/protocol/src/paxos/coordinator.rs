@@ -9,10 +9,10 @@ use core::mem;
 use super::acceptor::Following;
 use super::ledger::Ledger;
 use super::reads::Reads;
-use super::replica::{Active, Duty, proposal_of, refuse};
+use super::replica::{Active, Duty, Life, proposal_of, refuse};
 use super::{Message, Paxos, Record, WAITING_BYTES_MAX, WAITING_READS_MAX, WINDOW_BYTES, WINDOW_SLOTS};
 use crate::effect::{Cx, Effects, Proposal, ReadMode, Refusal};
-use crate::id::{Ballot, Content, Instant, NodeId, Slot, Stamp, Value};
+use crate::id::{Ballot, Configuration, Content, Instant, NodeId, Slot, Stamp, Value};
 use crate::peers::GrantNumber;
 use crate::planted::{self, Planted};
 
@@ -119,6 +119,35 @@ impl Members {
 
     pub(super) fn grant(&self, position: usize) -> GrantNumber {
         self.list[position].grant
+    }
+
+    /// The highest slot below which a write quorum has executed everything. It was `known` before somebody was heard to have come
+    /// to `heard`; this member has come to `mine`.
+    fn executed_by_quorum(
+        &self,
+        known: Slot,
+        configuration: &Configuration,
+        mine: (NodeId, Slot),
+        heard: Slot,
+    ) -> Slot {
+        if heard <= known {
+            return known;
+        }
+        let (me, next_slot) = mine;
+        let count = self.list.len();
+        let frontier = |position: usize| match configuration.members[position] == me {
+            true => next_slot,
+            false => self.list[position].frontier.unwrap_or_default(),
+        };
+        let reached_by_quorum = |&slot: &Slot| {
+            let has_reached = (0..count).filter(|&position| frontier(position) >= slot);
+            configuration.quorum.is_write_quorum(count, has_reached.fold(0, |set, position| set | 1 << position))
+        };
+        if reached_by_quorum(&heard) {
+            return heard;
+        }
+        let below = (0..count).map(frontier).filter(|slot| *slot < heard);
+        below.filter(reached_by_quorum).max().unwrap_or_default().max(known)
     }
 }
 
@@ -390,36 +419,48 @@ impl Paxos {
         }
     }
 
+    /// Takes note of a vote that decides nothing, because it is too few or comes too late: a slot of three members has two of
+    /// these. False if the vote is to be handled as any message.
+    pub(super) fn take_idle_vote(&mut self, cx: &Cx<'_>, from: NodeId, message: &Message) -> bool {
+        let &Message::Accepted { ballot, slot, next_slot, grant } = message else { return false };
+        let (Life::Working(active), Some(position)) = (&mut self.life, self.configuration.position(from)) else {
+            return false;
+        };
+        if tells_at_once(active, cx) || !active.overtaken.is_empty() || self.stopped {
+            return false;
+        }
+        let Duty::Coordinating(coordination) = &mut active.duty else { return false };
+        if ballot != self.promised || slot >= coordination.next_proposal {
+            return false;
+        }
+        if let Some(entry) = active.ledger.find_mut(slot) {
+            let acknowledgers = entry.acknowledgers | 1 << position;
+            let decides = self.configuration.quorum.is_write_quorum(self.configuration.members.len(), acknowledgers);
+            if decides && !entry.decided || planted::is(Planted::DecideOnMinority) {
+                return false;
+            }
+            entry.acknowledgers = acknowledgers;
+        }
+        coordination.members.note(position, next_slot, grant);
+        coordination.members.note_accepted(position, slot);
+        let (known, mine) = (self.frontier_majority, (self.me, self.next_slot));
+        self.frontier_majority = coordination.members.executed_by_quorum(known, &self.configuration, mine, next_slot);
+        true
+    }
+
     /// Any answer at the present ballot says how far its sender has executed, and under which grant it was given.
     pub(super) fn note_answer(&mut self, active: &mut Active, from: NodeId, next_slot: Slot, grant: GrantNumber) {
         let position = self.configuration.position(from).expect("only members are heard");
         let Duty::Coordinating(coordination) = &mut active.duty else {
             return;
         };
-        let before = coordination.members.list[position].frontier;
         coordination.members.note(position, next_slot, grant);
-        if from != self.me && coordination.members.list[position].frontier != before {
-            self.frontier_majority = self.frontier_majority.max(self.executed_by_quorum(coordination));
-        }
+        let (known, mine) = (self.frontier_majority, (self.me, self.next_slot));
+        self.frontier_majority = coordination.members.executed_by_quorum(known, &self.configuration, mine, next_slot);
     }
 
     pub(super) fn handle_frontier(&mut self, active: &mut Active, from: NodeId, next_slot: Slot) {
         self.note_answer(active, from, next_slot, 0);
-    }
-
-    /// The highest slot below which a write quorum has executed everything.
-    fn executed_by_quorum(&self, coordination: &Coordination) -> Slot {
-        let frontier = |position: usize| match self.configuration.members[position] == self.me {
-            true => self.next_slot,
-            false => coordination.members.list[position].frontier.unwrap_or_default(),
-        };
-        let count = coordination.members.list.len();
-        let reached_by_quorum = |&slot: &Slot| {
-            let set =
-                (0..count).filter(|&position| frontier(position) >= slot).fold(0, |set, position| set | 1 << position);
-            self.is_write_quorum(set)
-        };
-        (0..count).map(frontier).filter(reached_by_quorum).max().unwrap_or_default()
     }
 
     /// After slots were executed, or might have been.

@@ -15,6 +15,7 @@ mod aside;
 mod candidate;
 mod coordinator;
 mod ledger;
+mod look_ahead;
 mod message;
 mod reads;
 mod record;

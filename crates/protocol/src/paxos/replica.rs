@@ -55,7 +55,7 @@ pub(super) struct Active {
     pub(super) ledger: Ledger,
     pub(super) duty: Duty,
     /// Once nothing is in hand.
-    wake_at: Option<Instant>,
+    pub(super) wake_at: Option<Instant>,
     /// The group had not been used for long, and is for one proposal so far: the active state is of no use once there is
     /// nothing in hand.
     pub(super) is_rare: bool,
@@ -466,6 +466,15 @@ impl Paxos {
 
     /// Executes what is decided and next in order.
     pub(super) fn advance(&mut self, active: &mut Active, cx: &mut Cx<'_>, out: &mut Effects<Paxos>) {
+        match &mut active.duty {
+            Duty::Following(following) if !active.ledger.is_next_decided() && !self.stopped => {
+                following.note_progress(self.next_slot, false);
+            }
+            _ => self.execute(active, cx, out),
+        }
+    }
+
+    fn execute(&mut self, active: &mut Active, cx: &mut Cx<'_>, out: &mut Effects<Paxos>) {
         let before = self.next_slot;
         while !self.stopped {
             let Some(entry) = active.ledger.pop_decided() else {
@@ -600,6 +609,10 @@ impl Replica for Paxos {
         self.running = true;
         match event {
             Event::Received { from, .. } if self.silent != 0 => self.forget_silence(from),
+            Event::Received { from, ref message } if self.take_idle_vote(cx, from, message) => {
+                self.used_at = cx.now;
+                return;
+            }
             Event::Silenced(node) if node != self.me => self.silent |= self.bit(node) as u16,
             _ => {}
         }
