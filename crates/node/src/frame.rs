@@ -537,23 +537,31 @@ pub fn whole_messages(bytes: &[u8], size: usize) -> usize {
 /// The messages of a frame, in order. Ends early, with an error, at bytes that are none.
 pub fn messages<'a>(mut bytes: &'a [u8]) -> impl Iterator<Item = Result<Message<'a>, FrameError>> {
     std::iter::from_fn(move || {
-        loop {
-            if bytes.is_empty() {
-                return None;
-            }
-            let (message, rest) = match take_message(bytes) {
-                Ok(taken) => taken,
+        while !bytes.is_empty() {
+            let taken = take_body(bytes).and_then(|(kind, body, rest)| {
+                bytes = rest;
+                decode_body(kind, body)
+            });
+            match taken {
+                Ok(Some(message)) => return Some(Ok(message)),
+                // One of a newer release.
+                Ok(None) => {}
                 Err(_) => {
                     bytes = &[];
                     return Some(Err(FrameError::Malformed));
                 }
-            };
-            bytes = rest;
-            if let Some(message) = message {
-                return Some(Ok(message));
             }
         }
+        None
     })
+}
+
+/// The kind and the body of the first message, and what is behind it.
+fn take_body(bytes: &[u8]) -> Result<(u8, &[u8], &[u8]), Malformed> {
+    let (head, rest) = bytes.split_first_chunk::<5>().ok_or(Malformed::Truncated)?;
+    let [kind, length @ ..] = *head;
+    let (body, rest) = rest.split_at_checked(u32::from_le_bytes(length) as usize).ok_or(Malformed::Truncated)?;
+    Ok((kind, body, rest))
 }
 
 /// The groups that requests and messages between replicas are for, without taking them apart. Ends early at bytes that are
@@ -561,22 +569,13 @@ pub fn messages<'a>(mut bytes: &'a [u8]) -> impl Iterator<Item = Result<Message<
 pub fn groups_named(mut bytes: &[u8]) -> impl Iterator<Item = GroupId> {
     std::iter::from_fn(move || {
         loop {
-            let (head, rest) = bytes.split_first_chunk::<5>()?;
-            let [kind, length @ ..] = *head;
-            let body = rest.get(..u32::from_le_bytes(length) as usize)?;
-            bytes = &rest[body.len()..];
+            let (kind, body, rest) = take_body(bytes).ok()?;
+            bytes = rest;
             if let (kind::REPLICA | kind::REQUEST, Some(group)) = (kind, body.first_chunk()) {
                 return Some(GroupId(u64::from_le_bytes(*group)));
             }
         }
     })
-}
-
-fn take_message(bytes: &[u8]) -> Result<(Option<Message<'_>>, &[u8]), Malformed> {
-    let mut reader = Reader::new(bytes);
-    let (kind, length) = (reader.u8()?, reader.u32()? as usize);
-    let body = reader.bytes(length)?;
-    Ok((decode_body(kind, body)?, &bytes[5 + length..]))
 }
 
 fn decode_body(kind: u8, body: &[u8]) -> Result<Option<Message<'_>>, Malformed> {

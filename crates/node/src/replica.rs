@@ -93,6 +93,7 @@ impl AnyEffects {
 
 /// A protocol that the host performs effects of.
 pub(crate) trait Hosted: Replica<Record: Wire> {
+    fn effects_of(effects: &mut AnyEffects) -> &mut Effects<Self>;
     fn any(message: Self::Message) -> AnyMessage;
     /// What a record is to the log, of the replica that has just made it.
     fn kind_of(record: &Self::Record, replica: &mut AnyReplica) -> Kind;
@@ -108,6 +109,10 @@ fn never(answer: Infallible) -> register::Answer {
 }
 
 impl Hosted for Paxos {
+    fn effects_of(effects: &mut AnyEffects) -> &mut Effects<Paxos> {
+        &mut effects.paxos
+    }
+
     fn any(message: paxos::Message) -> AnyMessage {
         AnyMessage::Paxos(message)
     }
@@ -122,6 +127,10 @@ impl Hosted for Paxos {
 }
 
 impl Hosted for Chain {
+    fn effects_of(effects: &mut AnyEffects) -> &mut Effects<Chain> {
+        &mut effects.chain
+    }
+
     fn any(message: chain::Message) -> AnyMessage {
         AnyMessage::Chain(message)
     }
@@ -136,6 +145,10 @@ impl Hosted for Chain {
 }
 
 impl Hosted for Register {
+    fn effects_of(effects: &mut AnyEffects) -> &mut Effects<Register> {
+        &mut effects.register
+    }
+
     fn any(message: register::Message) -> AnyMessage {
         AnyMessage::Register(message)
     }

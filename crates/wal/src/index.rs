@@ -11,6 +11,7 @@ mod slots;
 mod table;
 
 use std::collections::BTreeMap;
+use std::hint::black_box;
 use std::ops::Range;
 
 use crate::{Kind, Lsn};
@@ -114,8 +115,13 @@ impl Index {
         }
     }
 
-    pub(crate) fn has(&self, group: u64) -> bool {
-        self.groups.get(group).is_some_and(|records| records.slots().is_some())
+    /// See [`crate::Wal::look_ahead`].
+    pub(crate) fn look_ahead(&self, groups: impl Iterator<Item = u64>) {
+        let places: Vec<_> = groups.filter_map(|group| self.groups.find(group)).collect();
+        let records = || places.iter().filter_map(|&place| self.groups.at(place)).map(|entry| &entry.records);
+        black_box(records().map(Records::look).sum::<u64>());
+        black_box(records().map(Records::look_deeper).sum::<u64>());
+        black_box(records().map(Records::look_deepest).sum::<u64>());
     }
 
     pub(crate) fn position(&self, group: u64, kind: Kind) -> Option<Position> {

@@ -328,9 +328,10 @@ impl Wal {
         }
     }
 
-    /// Looks at what the index has of a group, so that it is in a cache when it is asked for.
-    pub fn look(&self, group: u64) -> bool {
-        self.index.has(group)
+    /// Looks at what the index has of these groups, so that it is in a cache when records are appended. Looked at level by level,
+    /// the waits for memory overlap.
+    pub fn look_ahead(&self, groups: impl Iterator<Item = u64>) {
+        self.index.look_ahead(groups);
     }
 
     /// The newest block known to be durable.

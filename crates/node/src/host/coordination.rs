@@ -90,12 +90,14 @@ impl Host {
     /// After a step: a group that this node coordinates for another is given back in time.
     pub(super) fn note_role(&mut self, index: u32) {
         let Some(group) = self.groups.get_mut(index as usize) else { return };
-        let preferred = group.preferred();
-        let is_displaced =
-            preferred != self.settings.node && group.replica.paxos().is_some_and(|replica| replica.is_coordinating());
-        if !is_displaced || std::mem::replace(&mut group.is_displaced, true) {
+        if group.is_displaced || !group.replica.paxos().is_some_and(|replica| replica.is_coordinating()) {
             return;
         }
+        let preferred = group.preferred();
+        if preferred == self.settings.node {
+            return;
+        }
+        group.is_displaced = true;
         self.displaced.push_back((index, group.configuration.group));
         let now = self.clock.now();
         // Where nobody is missing, it may have come for its clients' sake.

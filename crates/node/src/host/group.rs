@@ -3,9 +3,11 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use quorate_object::Objects;
+use quorate_object::{Command, Objects, Sought};
+use quorate_protocol::id::Content as ValueContent;
+use quorate_protocol::paxos::Paxos;
 use quorate_protocol::{
-    Configuration, Cx, Effect, Event, GroupId, Instant, NodeId, Payload, Proposal, Replica, Slot, chain, paxos,
+    Configuration, Cx, Effect, Event, GroupId, Instant, NodeId, Payload, Proposal, Replica, Slot, Value, chain, paxos,
     register,
 };
 use quorate_wal::Lsn;
@@ -14,6 +16,7 @@ use super::coordination::Demand;
 use super::quarantine::isolate;
 use super::transfer::empty_content;
 use crate::ahead::Ahead;
+use crate::envelope::Envelope;
 use crate::machine::{Content, Machine};
 use crate::register::{content_of, key_of};
 use crate::replica::{AnyEffects, AnyEvent, AnyMessage, AnyReplica, AnyRequest, Protocol};
@@ -120,12 +123,32 @@ impl Group {
     }
 
     pub(super) fn look_deeper(&self) {
-        black_box((self.replica.wake_at(), self.machine.results.look()));
+        black_box((self.replica.paxos().map(Paxos::look), self.configuration.epoch, self.machine.results.look()));
         black_box(self.machine.objects().map(Objects::count));
     }
 
     pub(super) fn look_deepest(&self) {
+        black_box((self.next_value().map(|value| value.stamp), self.configuration.members[0]));
         black_box(self.machine.objects().map(Objects::look));
+    }
+
+    pub(super) fn look_at_next(&self) {
+        if let Some(ValueContent::Commands(payload)) = self.next_value().map(|value| &value.content) {
+            black_box((payload.first(), payload.last()));
+        }
+    }
+
+    fn next_value(&self) -> Option<&Value> {
+        self.replica.paxos()?.next_value()
+    }
+
+    /// Where the object of the next slot may well be, if that is one command.
+    pub(super) fn seek_next(&self) -> Option<(&Objects, Sought)> {
+        let (objects, value) = (self.machine.objects()?, self.next_value()?);
+        let ValueContent::Commands(payload) = &value.content else { return None };
+        let envelope = Envelope::take(&mut &payload[..]).filter(|_| !Envelope::is_followed(payload))?;
+        let sought = objects.seek(Command::decode(envelope.command).ok()?.key()?)?;
+        Some((objects, sought))
     }
 }
 

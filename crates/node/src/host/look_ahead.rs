@@ -3,17 +3,18 @@
 //!
 //! A step of one of very many groups finds nothing of its group in any cache, and what it needs lies in several places, each
 //! known only from the one before. Taken one by one, each step waits for them one after the other. Looked at level by level
-//! for many groups, the waits overlap.
-
-use std::hint::black_box;
+//! for many groups, the waits overlap. Of few dozen groups the same holds: what other processes and the kernel do between two
+//! turns takes their place in the nearer caches.
 
 use quorate_protocol::Event;
 
 use super::Host;
 use crate::frame::groups_named;
 
-/// With fewer groups awake, what a frame needs is mostly in a cache.
-const AWAKE_MIN: usize = 4096;
+/// With fewer groups awake, what a frame needs is mostly in the nearest caches.
+const AWAKE_MIN: usize = 32;
+/// With fewer groups in a frame there is nothing to overlap.
+const GROUPS_MIN: usize = 4;
 /// At once. With more, what was looked at first would be gone again.
 const GROUPS_MAX: usize = 512;
 
@@ -26,12 +27,20 @@ impl Host {
         ahead.clear();
         let named = groups_named(messages).take(GROUPS_MAX);
         ahead.extend(named.filter_map(|group| Some((group, self.index.get(&group).copied()?))));
+        if ahead.len() < GROUPS_MIN {
+            self.ahead = ahead;
+            return;
+        }
         let indices = || ahead.iter().map(|&(_, index)| index);
         self.look(indices());
-        for (group, _) in &ahead {
-            black_box(self.wal.look(group.0));
-        }
+        self.wal.look_ahead(ahead.iter().map(|(group, _)| group.0));
         self.look_deepest(indices());
+        let groups = || indices().filter_map(|index| self.groups.get(index as usize));
+        groups().for_each(|group| group.look_at_next());
+        let sought: Vec<_> = groups().filter_map(|group| group.seek_next()).collect();
+        sought.iter().for_each(|(objects, sought)| objects.look_at_entry(sought));
+        sought.iter().for_each(|(objects, sought)| objects.look_at_name(sought));
+        drop(sought);
         self.ahead = ahead;
     }
 

@@ -52,6 +52,7 @@ mod routes;
 mod saving;
 mod shown;
 mod status;
+mod steps;
 mod stranded;
 mod succession;
 mod swapped;
@@ -69,7 +70,7 @@ use hashbrown::HashMap;
 use quorate_checkpoint::Batch;
 use quorate_object::Outcome;
 use quorate_protocol::peers::{Peers, Timing};
-use quorate_protocol::{Cx, Epoch, Event, GroupId, Instant, NodeId, Stamp};
+use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId, Stamp};
 use quorate_wal::{Lsn, Storage, Wal};
 use slab::Slab;
 
@@ -99,7 +100,6 @@ use crate::timers::Timers;
 use crate::volume::volume_of;
 use crate::wakings::Wakings;
 use chains::TermAnswer;
-use quarantine::{isolate, panic_as_planned};
 
 /// Bytes of answers that may wait to be taken before nothing more is asked for.
 pub const ANSWER_BYTES_MAX: usize = 32 << 20;
@@ -551,7 +551,7 @@ impl Host {
         match self.rouse(group) {
             Some(index) if self.groups[index as usize].configuration.epoch == epoch => {
                 match self.groups[index as usize].state {
-                    GroupState::Alive => self.plan(index, Event::Received { from, message }),
+                    GroupState::Alive => self.step_next(index, Event::Received { from, message }),
                     GroupState::Unborn => drop(self.keep_message(from, group, epoch, message)),
                     _ => self.tell_silent(index),
                 }
@@ -590,62 +590,6 @@ impl Host {
         }
     }
 
-    /// Steps replicas until nothing is left that one of them told itself or another here. Called from within a step it
-    /// leaves that to the outer call: the effects of one step are all performed before the next.
-    fn run(&mut self) {
-        if std::mem::replace(&mut self.running, true) {
-            return;
-        }
-        while let Some((index, group, event)) = self.todo.pop_front() {
-            if self.groups.get(index as usize).is_some_and(|found| found.id() == group) {
-                self.step(index, event);
-            }
-        }
-        self.running = false;
-    }
-
-    /// Plans a step of a group's replica.
-    fn plan(&mut self, index: u32, event: AnyEvent) {
-        let group = self.groups[index as usize].id();
-        self.todo.push_back((index, group, event));
-    }
-
-    fn step(&mut self, index: u32, event: AnyEvent) {
-        let panics = self.take_planned_panic(index, PanicIn::Step);
-        let Some(group) = self.groups.get_mut(index as usize) else { return };
-        if group.state == GroupState::Quarantined {
-            return;
-        }
-        let mut cx = Cx {
-            me: self.settings.node,
-            now: self.clock.now(),
-            stamp: self.clock.stamp(),
-            random: next_random(&mut self.random),
-            peers: &self.peers,
-            wants_frontiers: volume_of(group.id()).is_none(),
-            nonsense_count: &mut self.counters.nonsense,
-        };
-        let effects = &mut self.effects;
-        let stepped = isolate(|| {
-            if panics {
-                panic_as_planned();
-            }
-            group.step(&mut cx, event, effects);
-        });
-        match stepped {
-            Ok(()) => {
-                self.perform(index);
-                self.note_waking(index);
-                self.note_role(index);
-                self.note_quiet(index);
-            }
-            Err(words) => {
-                self.effects.clear();
-                self.quarantine(index, "taking a step", words);
-            }
-        }
-    }
-
     /// Whether this node's wall clock is not known to be within a second of most: then it neither coordinates nor takes
     /// commands. What it still stamps is right, if it ever was: time goes on by the lease clock.
     pub fn is_clock_off(&self) -> bool {
@@ -670,15 +614,6 @@ impl Host {
             self.outbox.send(to, &Message::Bounced { start, number, why });
         }
     }
-}
-
-/// A step of splitmix64.
-fn next_random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut mixed = *state;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ (mixed >> 31)
 }
 
 /// The access that a command's request asks for.

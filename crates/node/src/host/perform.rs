@@ -1,8 +1,11 @@
 //! Performing a replica's effects, in their order.
 
 use quorate_object::Outcome;
+use quorate_protocol::chain::Chain;
+use quorate_protocol::paxos::{self, Paxos};
+use quorate_protocol::register::Register;
 use quorate_protocol::wire::Wire;
-use quorate_protocol::{After, Effect, Effects, Event, GroupId, Proposal, Refusal, Value, paxos};
+use quorate_protocol::{After, Effect, Event, GroupId, Proposal, Refusal, Value};
 use quorate_wal::Kind;
 
 use super::held::HeldAnswer;
@@ -18,12 +21,10 @@ use crate::root::{Durability, ROOT};
 
 impl Host {
     pub(super) fn perform(&mut self, index: u32) {
-        let mut effects = std::mem::take(&mut self.effects);
-        self.perform_all(index, &mut effects.paxos);
-        self.perform_all(index, &mut effects.chain);
-        let is_register = !effects.register.list.is_empty();
-        self.perform_all(index, &mut effects.register);
-        self.effects = effects;
+        self.perform_all::<Paxos>(index);
+        self.perform_all::<Chain>(index);
+        let is_register = !self.effects.register.list.is_empty();
+        self.perform_all::<Register>(index);
         if is_register && self.groups.contains(index as usize) {
             self.note_succession(index);
             self.want_checkpoint(index);
@@ -31,7 +32,11 @@ impl Host {
         }
     }
 
-    fn perform_all<R: Hosted>(&mut self, index: u32, effects: &mut Effects<R>) {
+    fn perform_all<R: Hosted>(&mut self, index: u32) {
+        if R::effects_of(&mut self.effects).list.is_empty() {
+            return;
+        }
+        let mut effects = std::mem::take(R::effects_of(&mut self.effects));
         for effect in effects.list.drain(..) {
             match effect {
                 Effect::Persist(record) => self.persist::<R>(index, &record),
@@ -57,6 +62,7 @@ impl Host {
                 }
             }
         }
+        *R::effects_of(&mut self.effects) = effects;
     }
 
     pub(super) fn persist<R: Hosted>(&mut self, index: u32, record: &R::Record) {
@@ -139,7 +145,7 @@ impl Host {
         while self.held.front().is_some_and(|(lsn, ..)| *lsn <= durable) {
             let Some((_, index, group, message)) = self.held.pop_front() else { break };
             if self.groups.get(index as usize).is_some_and(|found| found.id() == group) {
-                self.plan(index, Event::Received { from: self.settings.node, message });
+                self.step_next(index, Event::Received { from: self.settings.node, message });
             }
         }
     }

@@ -166,7 +166,7 @@ impl Host {
                 }
                 let payload = Payload::from(&group.gathered[..]);
                 group.gathered.clear();
-                self.plan(index, Event::Proposed(Proposal::Commands(payload)));
+                self.step_next(index, Event::Proposed(Proposal::Commands(payload)));
             }
             self.run();
         }

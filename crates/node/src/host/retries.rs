@@ -2,7 +2,8 @@
 
 use quorate_protocol::NodeId;
 
-use super::{Host, Timer, next_random};
+use super::steps::next_random;
+use super::{Host, Timer};
 use crate::entry::Operation;
 
 /// An operation that came back is sent again after this, and a little at random.

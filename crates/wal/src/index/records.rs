@@ -58,6 +58,29 @@ impl Records {
         }
     }
 
+    /// The allocation, if there is one; then what lies behind that; then the place of the newest slot.
+    pub(super) fn look(&self) -> u64 {
+        match self {
+            Records::One { .. } => 0,
+            Records::Several(several) => several.slots_of_many().is_some().into(),
+        }
+    }
+
+    pub(super) fn look_deeper(&self) -> u64 {
+        self.slots_of_many().map_or(0, Slots::look)
+    }
+
+    pub(super) fn look_deepest(&self) -> u64 {
+        self.slots_of_many().map_or(0, Slots::look_deeper)
+    }
+
+    fn slots_of_many(&self) -> Option<&Slots> {
+        match self {
+            Records::One { .. } => None,
+            Records::Several(several) => several.slots_of_many(),
+        }
+    }
+
     /// From the lowest slot to the one after the highest; some between them may be empty.
     pub(super) fn slots(&self) -> Option<Range<u64>> {
         match self {
@@ -164,6 +187,13 @@ impl Several {
             }
             Several::Many { state, .. } if key == STATE => state.replace(position),
             Several::Many { slots, .. } => slots.insert(key, position),
+        }
+    }
+
+    fn slots_of_many(&self) -> Option<&Slots> {
+        match self {
+            Several::Few(_) => None,
+            Several::Many { slots, .. } => Some(slots),
         }
     }
 

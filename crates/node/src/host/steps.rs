@@ -1,0 +1,85 @@
+//! Steps of replicas, one after the other: the effects of one are all performed before the next.
+
+use quorate_protocol::Cx;
+
+use super::quarantine::{PanicIn, isolate, panic_as_planned};
+use super::{GroupState, Host};
+use crate::replica::AnyEvent;
+use crate::volume::volume_of;
+
+impl Host {
+    /// Steps replicas until nothing is left that one of them told itself or another here. Called from within a step it
+    /// leaves that to the outer call: the effects of one step are all performed before the next.
+    pub(super) fn run(&mut self) {
+        if std::mem::replace(&mut self.running, true) {
+            return;
+        }
+        while let Some((index, group, event)) = self.todo.pop_front() {
+            if self.groups.get(index as usize).is_some_and(|found| found.id() == group) {
+                self.step(index, event);
+            }
+        }
+        self.running = false;
+    }
+
+    /// A step of a group's replica, at once if nothing else is to be done first.
+    pub(super) fn step_next(&mut self, index: u32, event: AnyEvent) {
+        if self.running || !self.todo.is_empty() {
+            return self.plan(index, event);
+        }
+        self.running = true;
+        self.step(index, event);
+        self.running = false;
+    }
+
+    /// Plans a step of a group's replica.
+    pub(super) fn plan(&mut self, index: u32, event: AnyEvent) {
+        let group = self.groups[index as usize].id();
+        self.todo.push_back((index, group, event));
+    }
+
+    fn step(&mut self, index: u32, event: AnyEvent) {
+        let panics = self.take_planned_panic(index, PanicIn::Step);
+        let Some(group) = self.groups.get_mut(index as usize) else { return };
+        if group.state == GroupState::Quarantined {
+            return;
+        }
+        let mut cx = Cx {
+            me: self.settings.node,
+            now: self.clock.now(),
+            stamp: self.clock.stamp(),
+            random: next_random(&mut self.random),
+            peers: &self.peers,
+            wants_frontiers: volume_of(group.id()).is_none(),
+            nonsense_count: &mut self.counters.nonsense,
+        };
+        let effects = &mut self.effects;
+        let stepped = isolate(|| {
+            if panics {
+                panic_as_planned();
+            }
+            group.step(&mut cx, event, effects);
+        });
+        match stepped {
+            Ok(()) => {
+                self.perform(index);
+                self.note_waking(index);
+                self.note_role(index);
+                self.note_quiet(index);
+            }
+            Err(words) => {
+                self.effects.clear();
+                self.quarantine(index, "taking a step", words);
+            }
+        }
+    }
+}
+
+/// A step of splitmix64.
+pub(super) fn next_random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut mixed = *state;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}
