@@ -140,6 +140,13 @@ struct Row {
     errors: u64,
 }
 
+/// Why a column is empty, to whoever looks at it.
+fn tell_if_unknown(processes: &Processes, options: &Options) {
+    if processes.is_empty() && !options.json && std::io::stdout().is_terminal() {
+        say("CPU: the server processes are not known; name them with --pids.");
+    }
+}
+
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let done = match &options.command {
         Some(Command::Changes(changes)) => Some(changes::run(&options.endpoint, changes)),
@@ -154,7 +161,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let targets = targets(options, status.as_ref())?;
     let processes = processes(&options.endpoint, &options.pids, status.as_ref())?;
     if options.pairs.is_some() || !options.against.is_empty() {
-        return pairs::run(options, &targets, &processes).map(|()| ExitCode::SUCCESS);
+        pairs::run(options, &targets, &processes)?;
+        tell_if_unknown(&processes, options);
+        return Ok(ExitCode::SUCCESS);
     }
     let mut rows = Vec::new();
     let mut refusal = None;
@@ -174,9 +183,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     if options.json {
         let json = serde_json::to_string_pretty(&rows).context("cannot print the measurements")?;
         say(json);
-    } else if processes.is_empty() && std::io::stdout().is_terminal() {
-        say("CPU: the server processes are not known; name them with --pids.");
     }
+    tell_if_unknown(&processes, options);
     match refusal {
         Some(refusal) => Err(Failure(format!("some requests were refused, the first with: {refusal}"))),
         None => Ok(ExitCode::SUCCESS),
