@@ -48,6 +48,7 @@ const ONCE_FAILED: [(u64, &str); 28] = [
     (73, "a group that was paused was said to be silent because its volume's replica was"),
     (267, "a checkpoint that released nothing ended the search for who holds on to the oldest segment"),
     (396, "a member of a chain that was saved before it had heard its predecessor waited for it to speak"),
+    (611, "a snapshot of a volume was stored after the volume had been dropped, and brought it back"),
     (284, "a read behind one that was asked anew took an answer that was on its way, from a group that had been left"),
     (133, "a member born late that was stopped then did not ask the others for what they had executed"),
     (

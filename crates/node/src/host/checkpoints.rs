@@ -172,7 +172,13 @@ impl Host {
     /// One batch of snapshots at a time, beside the checkpoints.
     fn store_snapshots(&mut self) {
         let is_snapshots = |(_, stored): &(u64, Stored)| matches!(stored, Stored::Snapshots(_));
-        if !self.storing.snapshots.1.is_empty() && !self.storing.under_way.iter().any(is_snapshots) {
+        if !self.storing.under_way.iter().any(is_snapshots) {
+            self.store_waiting_snapshots();
+        }
+    }
+
+    pub(super) fn store_waiting_snapshots(&mut self) {
+        if !self.storing.snapshots.1.is_empty() {
             let (batch, installing) = std::mem::take(&mut self.storing.snapshots);
             self.store(batch, Stored::Snapshots(installing));
         }

@@ -378,6 +378,8 @@ impl Host {
     pub(super) fn drop_group(&mut self, group: GroupId, batch: &mut quorate_checkpoint::Batch) -> Vec<GroupId> {
         let Some(index) = self.index.remove(&group) else { return Vec::new() };
         let removed = self.groups.remove(index as usize);
+        // A snapshot of it that is still to be stored is so before it is deleted, not after.
+        self.store_waiting_snapshots();
         self.forget_dropped(group, batch);
         self.swapping.forget(group);
         self.forget_saving(group);
