@@ -28,6 +28,9 @@ fn main() -> Result<(), Error> {
     let mut numbers = std::env::args().skip(1).map(|argument| argument.parse::<u64>());
     let mut next = |usual: u64| numbers.next().unwrap_or(Ok(usual));
     let (volumes, clients, writes, between_kb) = (next(64)?, next(40)?, next(1_000_000)?, next(0)?);
+    if volumes == 0 || clients == 0 || writes == 0 {
+        return Err("give at least one volume, one client and one write".into());
+    }
     let mut nodes = Nodes::new(volumes as u32)?;
     nodes.write(NAMES.max(writes / 10), clients)?;
     nodes.between = vec![1; between_kb as usize * 1024 / 8];
