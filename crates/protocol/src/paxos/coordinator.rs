@@ -10,7 +10,7 @@ use super::acceptor::Following;
 use super::ledger::Ledger;
 use super::reads::Reads;
 use super::replica::{Active, Duty, Life, proposal_of, refuse};
-use super::{Message, Paxos, Record, WAITING_BYTES_MAX, WAITING_READS_MAX, WINDOW_BYTES, WINDOW_SLOTS};
+use super::{MEMBERS_MAX, Message, Paxos, Record, WAITING_BYTES_MAX, WAITING_READS_MAX, WINDOW_BYTES, WINDOW_SLOTS};
 use crate::effect::{Cx, Effects, Proposal, ReadMode, Refusal};
 use crate::id::{Ballot, Configuration, Content, Instant, NodeId, Slot, Stamp, Value};
 use crate::peers::GrantNumber;
@@ -121,33 +121,21 @@ impl Members {
         self.list[position].grant
     }
 
-    /// The highest slot below which a write quorum has executed everything. It was `known` before somebody was heard to have come
-    /// to `heard`; this member has come to `mine`.
-    fn executed_by_quorum(
-        &self,
-        known: Slot,
-        configuration: &Configuration,
-        mine: (NodeId, Slot),
-        heard: Slot,
-    ) -> Slot {
-        if heard <= known {
-            return known;
-        }
+    /// The highest slot below which a write quorum has executed everything, where this member has come to `mine`.
+    fn executed_by_quorum(&self, configuration: &Configuration, mine: (NodeId, Slot)) -> Slot {
         let (me, next_slot) = mine;
         let count = self.list.len();
-        let frontier = |position: usize| match configuration.members[position] == me {
-            true => next_slot,
-            false => self.list[position].frontier.unwrap_or_default(),
-        };
-        let reached_by_quorum = |&slot: &Slot| {
-            let has_reached = (0..count).filter(|&position| frontier(position) >= slot);
-            configuration.quorum.is_write_quorum(count, has_reached.fold(0, |set, position| set | 1 << position))
-        };
-        if reached_by_quorum(&heard) {
-            return heard;
+        let mut frontiers = [Slot(0); MEMBERS_MAX];
+        for (frontier, (&node, member)) in frontiers.iter_mut().zip(configuration.members.iter().zip(&self.list)) {
+            *frontier = if node == me { next_slot } else { member.frontier.unwrap_or_default() };
         }
-        let below = (0..count).map(frontier).filter(|slot| *slot < heard);
-        below.filter(reached_by_quorum).max().unwrap_or_default().max(known)
+        let frontiers = &frontiers[..count];
+        let is_reached = |slot: Slot| {
+            let has_reached = |set, (position, &frontier)| set | u64::from(frontier >= slot) << position;
+            configuration.quorum.is_write_quorum(count, frontiers.iter().enumerate().fold(0, has_reached))
+        };
+        let better = |highest, &slot| if slot > highest && is_reached(slot) { slot } else { highest };
+        frontiers.iter().fold(Slot(0), better)
     }
 }
 
@@ -377,6 +365,7 @@ impl Paxos {
         if !planted::is(Planted::AcceptNotPersisted) {
             out.persist(Record::Accepted { ballot, slot, value: value.clone(), frontier });
         }
+        self.frontier_majority = self.majority_frontier(&coordination.members);
         let frontier_majority = self.frontier_majority;
         self.send_to_others(&Message::Accept { ballot, slot, frontier, frontier_majority, value }, out);
         out.send_once_durable(self.me, Message::Accepted { ballot, slot, next_slot: frontier, grant: 0 });
@@ -443,8 +432,6 @@ impl Paxos {
         }
         coordination.members.note(position, next_slot, grant);
         coordination.members.note_accepted(position, slot);
-        let (known, mine) = (self.frontier_majority, (self.me, self.next_slot));
-        self.frontier_majority = coordination.members.executed_by_quorum(known, &self.configuration, mine, next_slot);
         true
     }
 
@@ -455,8 +442,12 @@ impl Paxos {
             return;
         };
         coordination.members.note(position, next_slot, grant);
-        let (known, mine) = (self.frontier_majority, (self.me, self.next_slot));
-        self.frontier_majority = coordination.members.executed_by_quorum(known, &self.configuration, mine, next_slot);
+    }
+
+    /// Up to where a write quorum has executed everything, as far as this replica knows.
+    pub(super) fn majority_frontier(&self, members: &Members) -> Slot {
+        let mine = (self.me, self.next_slot);
+        self.frontier_majority.max(members.executed_by_quorum(&self.configuration, mine))
     }
 
     pub(super) fn handle_frontier(&mut self, active: &mut Active, from: NodeId, next_slot: Slot) {
@@ -575,7 +566,8 @@ impl Paxos {
         if cx.now < at {
             return;
         }
-        let (ballot, frontier, frontier_majority) = (self.promised, self.next_slot, self.frontier_majority);
+        let (ballot, frontier) = (self.promised, self.next_slot);
+        let frontier_majority = self.majority_frontier(&coordination.members);
         let undecided = active.ledger.from(frontier).take_while(|(slot, _)| *slot < below);
         for (slot, entry) in undecided.filter(|(_, entry)| !entry.decided).take(RETRANSMIT_SLOTS_MAX) {
             for &member in self.configuration.members.iter() {
@@ -632,7 +624,8 @@ impl Paxos {
         let Some(Decide { again_us, .. }) = coordination.decide.filter(|decide| decide.at <= cx.now) else {
             return;
         };
-        let (ballot, frontier, frontier_majority) = (self.promised, self.next_slot, self.frontier_majority);
+        let (ballot, frontier) = (self.promised, self.next_slot);
+        let frontier_majority = self.majority_frontier(&coordination.members);
         let (mut told, mut lacking) = (false, false);
         for member in self.laggards(&coordination.members) {
             lacking = true;

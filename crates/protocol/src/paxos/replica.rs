@@ -23,7 +23,7 @@ pub struct Paxos {
     pub(super) configuration: Arc<Configuration>,
     /// The first slot that is not executed.
     pub(super) next_slot: Slot,
-    /// Every slot below is executed by a write quorum.
+    /// Every slot below is executed by a write quorum. At a coordinator: as it was known when somebody was last told of it.
     pub(super) frontier_majority: Slot,
     /// The largest stamp of any slot executed.
     pub(super) time: Stamp,
@@ -244,21 +244,19 @@ impl Paxos {
             Life::Idle { .. } => None,
             Life::Working(active) => Some(active),
         };
-        let frontiers = match (&self.life, active.map(|active| &active.duty)) {
+        let known = match (&self.life, active.map(|active| &active.duty)) {
             // One that had been away may be back, and nobody has told it of anything yet.
-            (Life::Idle { known: Some(known), .. }, _) if self.laggards(known).next().is_none() => {
-                self.member_frontiers(known)
-            }
-            (_, Some(Duty::Coordinating(coordination))) => self.member_frontiers(&coordination.members),
-            _ => Vec::new(),
+            (Life::Idle { known: Some(known), .. }, _) if self.laggards(known).next().is_none() => Some(known),
+            (_, Some(Duty::Coordinating(coordination))) => Some(&coordination.members),
+            _ => None,
         };
         Status {
             role: self.role(),
             ballot: self.promised,
             next_slot: self.next_slot,
-            frontier_majority: self.frontier_majority,
+            frontier_majority: known.map_or(self.frontier_majority, |known| self.majority_frontier(known)),
             in_flight: active.map_or(0, |active| active.ledger.from(self.next_slot).count() as u64),
-            frontiers,
+            frontiers: known.map(|known| self.member_frontiers(known)).unwrap_or_default(),
             stopped: self.stopped,
         }
     }
@@ -523,6 +521,7 @@ impl Paxos {
         if let Life::Working(active) = mem::replace(&mut self.life, Life::FOLLOWING)
             && let Duty::Coordinating(coordination) = active.duty
         {
+            self.frontier_majority = self.majority_frontier(&coordination.members);
             self.life = Life::Idle { coordinating: true, known: Some(coordination.members) };
         }
     }
