@@ -268,9 +268,16 @@ impl Host {
             group.checkpoint.urgent = true;
             // Batches are stored in order: one more behind one that is under way is as good as the only one.
             group.checkpoint.under_way = false;
-            if let Some(Saving { batch, covered, .. }) = self.make_checkpoint(index, &mut { usize::MAX }) {
-                self.store(batch, Stored::Checkpoints { checkpointed: vec![covered], forgotten: Vec::new() });
+            match self.make_checkpoint(index, &mut { usize::MAX }) {
+                Some(Saving { batch, covered, .. }) => {
+                    self.store(batch, Stored::Checkpoints { checkpointed: vec![covered], forgotten: Vec::new() });
+                }
+                // It lacks names that are in the store only, beside an older state, which must not count as this one.
+                None => self.groups[index as usize].state = GroupState::Quarantined,
             }
+        }
+        if self.groups().any(|group| group.state == GroupState::Quarantined) {
+            self.remember_given_up();
         }
     }
 

@@ -213,7 +213,7 @@ impl Host {
     }
 
     /// A clean stop stores nothing of a replica that was given up, so it must not count as clean for it.
-    fn remember_given_up(&mut self) {
+    pub(super) fn remember_given_up(&mut self) {
         let given_up =
             |group: &&Group| group.state == GroupState::Quarantined && group.durability == Durability::Memory;
         let ids = self.groups().filter(given_up).flat_map(|group| group.id().0.to_le_bytes()).collect();

@@ -150,6 +150,34 @@ fn what_only_memory_held_is_not_trusted_after_a_clean_stop() {
     }
 }
 
+#[test]
+fn what_a_clean_stop_cannot_store_as_a_whole_is_not_trusted_afterwards() {
+    let mut node = Node::open(MemoryStorage::default(), MemoryStore::default(), Durability::Memory, 1);
+    assert!(is_done(&node.write(0)) && is_done(&node.write(1)));
+    let (bad, good) = (node.volume(0), node.volume(1));
+    for start in 2..=3 {
+        node.host.close();
+        node.store_batches();
+        node = Node::open(node.storage, node.store, Durability::Memory, start);
+        assert_eq!((node.state(bad), node.state(good)), (GroupState::Alive, GroupState::Alive));
+        assert!(is_done(&node.write(0)));
+    }
+    let index = node.host.find(bad).expect("it is here");
+    let group = &mut node.host.groups[index as usize];
+    group.checkpoint.whole = true;
+    let objects = group.machine.objects_mut().expect("of a volume");
+    objects.send_away(b"has its own group", b"7");
+    objects.forget_changes();
+    objects.swap_out(0, |_| true);
+    assert!(group.has_swapped());
+    for start in 4..=5 {
+        node.host.close();
+        node.store_batches();
+        node = Node::open(node.storage, node.store, Durability::Memory, start);
+        assert_eq!((node.state(bad), node.state(good)), (GroupState::Forgetful, GroupState::Alive));
+    }
+}
+
 /// What is wrong with the bytes of a group, and how it is put right.
 type Spoil = fn(GroupId, &Node) -> (Batch, Batch);
 
