@@ -44,6 +44,8 @@ const EXAMPLES: &str = "Examples:
   quorate bench --tls --cacert ca.pem --password-file pw   an encrypted port, with a password
   quorate bench --ops set --seconds 1 --against redis+wait=127.0.0.1:6380,127.0.0.1:6381,127.0.0.1:6382
                                                            both in turns: 20 pairs, ratios with intervals
+  quorate bench --ops set --seconds 1 --against-namespace 1
+                                                           two namespaces in turns: what their settings cost
   quorate bench protocols --help                           volumes of each protocol in turns: CPU, messages, load of members
   quorate bench changes --help                             quorum sizes and members of registers change under load
   quorate bench groups --help                              what very many groups of their own cost";
@@ -101,7 +103,10 @@ pub(crate) struct Options {
     /// them is counted
     #[arg(long, value_name = "KIND=HOST:PORT,...")]
     against: Vec<Peer>,
-    /// How often each measurement is made, medians are told; six or more give intervals [default: 1, or 20 --against others]
+    /// Measure the same in this namespace of the cluster too, in turns with the other
+    #[arg(long, value_name = "N")]
+    against_namespace: Vec<u32>,
+    /// How often each measurement is made, medians are told; six or more give intervals [default: 1, or 20 against others]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pairs: Option<u32>,
     /// Print a JSON array of all measurements
@@ -160,7 +165,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let status = cluster_status(&options.endpoint)?;
     let targets = targets(options, status.as_ref())?;
     let processes = processes(&options.endpoint, &options.pids, status.as_ref())?;
-    if options.pairs.is_some() || !options.against.is_empty() {
+    if options.pairs.is_some() || !options.against.is_empty() || !options.against_namespace.is_empty() {
         pairs::run(options, &targets, &processes)?;
         tell_if_unknown(&processes, options);
         return Ok(ExitCode::SUCCESS);

@@ -56,11 +56,15 @@ pub(super) fn run(options: &Options, targets: &[Endpoint], processes: &Processes
             peer.check(load.operation, if *is_measured { load.pipeline } else { 1 })?;
         }
         let ours = Contender { name: "this".to_owned(), measure: Box::new(|| load.run(targets, processes)) };
+        let elsewhere = options.against_namespace.iter().map(|&namespace| Contender {
+            name: format!("namespace {namespace}"),
+            measure: Box::new(move || load.clone().in_namespace(namespace).run(targets, processes)),
+        });
         let theirs = peers.iter().map(|(peer, processes)| Contender {
             name: peer.name.clone(),
             measure: Box::new(|| peer.measure(load, processes)),
         });
-        let mut contenders: Vec<Contender<'_>> = [ours].into_iter().chain(theirs).collect();
+        let mut contenders: Vec<Contender<'_>> = [ours].into_iter().chain(elsewhere).chain(theirs).collect();
         let pairs = if *is_measured { options.pairs.unwrap_or(PAIRS) } else { 1 };
         let compared = in_turns(pairs, &mut contenders)?;
         if *is_measured {
