@@ -120,9 +120,15 @@ impl Objects {
         }
         let is_over = saving.next.is_none() && saving.gone.len() == 0;
         if is_over {
-            self.saving = None;
+            self.end_saving();
         }
         is_over
+    }
+
+    fn end_saving(&mut self) {
+        if let Some(table) = self.saving.take().and_then(|saving| saving.table) {
+            self.discard_table(table);
+        }
     }
 
     /// A saving in one go.
@@ -133,7 +139,7 @@ impl Objects {
 
     /// Nothing counts as changed: whoever says so has stored everything, or stores nothing. A saving under way is given up.
     pub fn forget_changes(&mut self) {
-        self.saving = None;
+        self.end_saving();
         self.unsaved = Unsaved::new();
         self.table.unmark_all();
     }
@@ -158,10 +164,9 @@ impl Objects {
     /// All objects go at once. Those that are to be saved are kept until they are.
     pub(crate) fn replace_table(&mut self) {
         let table = std::mem::replace(&mut self.table, Table::new());
-        if let Some(saving) = &mut self.saving
-            && saving.table.is_none()
-        {
-            saving.table = Some(table);
+        match &mut self.saving {
+            Some(saving) if saving.table.is_none() => saving.table = Some(table),
+            _ => self.discard_table(table),
         }
     }
 

@@ -14,6 +14,7 @@ use siphasher::sip::SipHasher13;
 use crate::change::Change;
 use crate::checkpoint::{Saving, Unsaved};
 use crate::command::{Access, Command};
+use crate::discarded::Discarded;
 use crate::expiries::Expiries;
 use crate::object::Object;
 use crate::outcome::Outcome;
@@ -49,6 +50,7 @@ pub struct Objects {
     /// Part of `object_bytes`: what those of them take that are in the table.
     pub(crate) away_bytes: usize,
     pub(crate) swapped: Swapped,
+    pub(crate) discarded: Option<Box<Discarded>>,
 }
 
 /// Where a name's object is, or would be.
@@ -73,6 +75,7 @@ impl Objects {
             away_count: 0,
             away_bytes: 0,
             swapped: Swapped::default(),
+            discarded: None,
         }
     }
 
@@ -264,7 +267,8 @@ impl Objects {
         }
         let kept = if self.away_count == 0 { Vec::new() } else { self.take_all_away() };
         self.replace_table();
-        self.expiries = Expiries::new();
+        let expiries = std::mem::replace(&mut self.expiries, Expiries::new());
+        self.discard_expiries(expiries);
         self.unsaved.note_flush();
         self.object_bytes = 0;
         self.away_bytes = 0;

@@ -383,6 +383,7 @@ impl Host {
         self.forget_dropped(group, batch);
         self.swapping.forget(group);
         self.forget_saving(group);
+        self.discard(removed.machine);
         let dead: Vec<GroupId> = removed.dead.into_iter().map(|(_, group)| group).collect();
         dead.iter().for_each(|group| batch.delete_group(group.0));
         dead

@@ -7,7 +7,7 @@
 //! host.begin(moment)                    the clocks are read after the requests were taken: see the leases
 //! host.receive / submit / linked / stored ...
 //! host.end(&storage)                    timers; gathered commands become slots
-//! send host.take_frames(..), answer host.take_answers(), store host.take_batches()
+//! send host.take_frames(..), answer host.take_answers(), store host.take_batches(), drop host.take_discarded()
 //! perform host.log_mut().submit(), then host.flushed(lsn), then send and answer again
 //! ```
 //!
@@ -25,6 +25,7 @@ mod copies;
 mod counters;
 mod digests;
 mod directory;
+mod discarded;
 mod dispatch;
 mod flush;
 mod grid;
@@ -77,6 +78,7 @@ use slab::Slab;
 pub use counters::Counters;
 pub use digests::DigestCounts;
 pub use directory::ObjectCount;
+pub use discarded::Discarded;
 pub use group::{Group, GroupState, ROOT_NAMESPACE};
 pub use lookups::{Found, Lookup};
 pub use open::{OpenError, OpenReport};
@@ -261,6 +263,7 @@ pub struct Host {
     questions: status::Questions,
     lookups: Vec<Lookup>,
     swapping: swapped::Swapping,
+    discarded: Vec<Discarded>,
     reads: Slab<requests::Read>,
     read_buffers: Vec<Vec<u8>>,
     outbox: Outbox,
@@ -324,6 +327,7 @@ pub struct Host {
 impl Host {
     /// Starts a turn. The clocks were read after everything handed over in this turn was taken from the outside.
     pub fn begin(&mut self, moment: Moment) {
+        self.discarded.clear();
         self.clock.advance(moment);
         self.walls.read(moment);
         self.judge_clock();

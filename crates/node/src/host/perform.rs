@@ -185,6 +185,7 @@ impl Host {
         }
         debug_assert!(slot < group.replica.next_slot(), "{group_id:?} applies {slot:?} before it is passed");
         let is_object_gone = group.is_object_gone();
+        self.discard_deleted(index);
         self.follow_changes(index, slot);
         self.watch_children(index);
         if !is_object_gone {

@@ -69,6 +69,7 @@ impl Host {
             Ok(false) => self.storing.saving = Some(saving),
             Err(words) => self.quarantine(index, "making a checkpoint", words),
         }
+        self.discard_deleted(index);
         left
     }
 

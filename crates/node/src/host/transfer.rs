@@ -411,7 +411,7 @@ impl Host {
             group.checkpoint.whole = true;
             return self.want_checkpoint_now(index);
         }
-        group.machine = installing.machine;
+        let old = std::mem::replace(&mut group.machine, installing.machine);
         // What was promised meanwhile, it does not hold.
         group.checkpoint.changed = true;
         group.checkpoint.whole = group.own.is_some();
@@ -419,6 +419,7 @@ impl Host {
         group.checkpoint.next_slot = next_slot;
         group.replica.restore(installing.position);
         group.ahead = None;
+        self.discard(old);
         self.counters.snapshots_installed += 1;
         self.wal.release(installing.group.0, next_slot.0, quorate_wal::Lsn(0));
         self.plan(index, Event::Woken);

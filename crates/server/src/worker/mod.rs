@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use mio::{Events, Poll};
 use quorate_front::{Access, Front, Histogram, OperationId};
-use quorate_node::host::ROOT_NAMESPACE;
+use quorate_node::host::{Discarded, ROOT_NAMESPACE};
 use quorate_node::root::{Durability, INTERVAL_US};
 use quorate_node::{Answer, Carrier, Fault, Host};
 use quorate_protocol::{Instant, NodeId};
@@ -39,6 +39,7 @@ use crate::admin::{self, Pulse};
 use crate::auth::Gate;
 use crate::directory::Directory;
 use crate::links::Links;
+use crate::priority::step_back;
 use crate::supervisor::Supervisor;
 use crate::tls::Watch;
 use backend::{Counters, Entry};
@@ -250,6 +251,7 @@ impl Worker {
         self.host.end(self.disk.storage());
         self.follow_directory();
         self.checkpointer.hand_over(self.host.take_batches());
+        free_elsewhere(self.host.take_discarded());
         self.lookups.ask(self.host.take_lookups());
         if self.state.writes_before_speaking {
             self.flush(now)?;
@@ -596,6 +598,19 @@ impl Worker {
         info!("stopped");
         Ok(())
     }
+}
+
+/// Frees the memory of what is of no use any more in a thread that nobody waits for.
+fn free_elsewhere(discarded: Vec<Discarded>) {
+    if discarded.is_empty() {
+        return;
+    }
+    let work = move || {
+        step_back();
+        drop(discarded);
+    };
+    // Without a thread it is freed here, with what it would have run.
+    drop(std::thread::Builder::new().name("free".into()).spawn(work));
 }
 
 fn tell_fault(fault: &Fault) {
