@@ -1,5 +1,6 @@
-//! Machines and objects that are of no use any more. To free the memory of millions of objects takes a good part of a second, in
-//! which other nodes would come to suspect this one; so the environment has that done where nobody waits for it.
+//! Machines and objects that are of no use any more. To free the memory of a million objects takes some 20 ms, in which nobody
+//! would be answered, and of very many so long that other nodes would come to suspect this one; so the environment has that
+//! done where nobody waits for it.
 
 use super::Host;
 use crate::machine::Machine;
