@@ -177,7 +177,8 @@ impl Client {
     pub(crate) fn connect_to_namespace(endpoint: &Endpoint, namespace: u32) -> Result<Client, Failure> {
         let mut client = Client::connect(endpoint)?;
         if namespace != 0 {
-            client.ask(&["SELECT", &namespace.to_string()])?;
+            let told = |Failure(why): Failure| Failure(format!("namespace {namespace} of {endpoint}: {why}"));
+            client.ask(&["SELECT", &namespace.to_string()]).map_err(told)?;
         }
         Ok(client)
     }
