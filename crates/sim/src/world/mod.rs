@@ -133,11 +133,12 @@ pub struct Sometimes {
     pub references_held: u64,
     pub references_in_full: u64,
     pub bodies_unused: u64,
+    pub guests_dropped: u64,
 }
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 42] {
+    pub fn counts(&self) -> [(&'static str, u64); 43] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -181,6 +182,7 @@ impl Sometimes {
             ("a message waited for what it refers to", self.references_held),
             ("a message whose bodies did not come was sent in full", self.references_in_full),
             ("a body was not referred to in time", self.bodies_unused),
+            ("a namespace with own groups was dropped", self.guests_dropped),
         ]
     }
 
@@ -227,6 +229,7 @@ impl Sometimes {
         self.references_held += more.references_held;
         self.references_in_full += more.references_in_full;
         self.bodies_unused += more.bodies_unused;
+        self.guests_dropped += more.guests_dropped;
     }
 }
 

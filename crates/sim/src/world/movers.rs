@@ -1,6 +1,8 @@
 //! Operators who give objects groups of their own, and take them away again, while clients use them.
 
+use quorate_node::host::Group;
 use quorate_node::replica::Protocol;
+use quorate_node::volume::volume_of;
 
 use super::{Event, World};
 use crate::history::Object;
@@ -29,25 +31,19 @@ impl World {
         let node = self.random.below(self.nodes.len() as u64) as usize;
         if self.settings.led_groups && self.random.chance(400) {
             let line = self.led_wish();
-            if self.nodes[node].is_up() {
-                self.call_admin(node, 0, line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect());
-            }
+            self.call_admin(node, 0, &line);
             let next_us = self.random.delay(mean_ms * 1000);
             return self.plan(next_us.max(1), Event::Move);
         }
         let action = if self.random.chance(550) { "PROMOTE" } else { "DEMOTE" };
         let name = Object(self.random.below(u64::from(self.settings.shape.objects)) as u16).to_string();
-        let mut words = vec!["GROUP", action, &name];
-        let members = match action {
-            "PROMOTE" => self.members_wished(),
-            _ => None,
-        };
-        if let Some(members) = &members {
-            words.extend(["MEMBERS", members]);
+        let mut line = format!("GROUP {action} {name}");
+        if action == "PROMOTE"
+            && let Some(members) = self.members_wished()
+        {
+            line = format!("{line} MEMBERS {members}");
         }
-        if self.nodes[node].is_up() {
-            self.call_admin(node, 0, words.iter().map(|word| word.as_bytes().to_vec()).collect());
-        }
+        self.call_admin(node, 0, &line);
         let next_us = self.random.delay(mean_ms * 1000);
         self.plan(next_us.max(1), Event::Move);
     }
@@ -102,9 +98,7 @@ impl World {
             false => format!("NAMESPACE MOVE 0 MEMBERS {} {quorum}", members.join(",")),
         };
         let node = self.random.below(count) as usize;
-        if self.nodes[node].is_up() {
-            self.call_admin(node, 0, line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect());
-        }
+        self.call_admin(node, 0, &line);
     }
 
     /// Some nodes, in some order.
@@ -140,9 +134,7 @@ impl World {
             false => format!("GROUP MOVE {name} MEMBERS {} {quorum}", members.join(",")),
         };
         let node = self.random.below(count) as usize;
-        if self.nodes[node].is_up() {
-            self.call_admin(node, 0, line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect());
-        }
+        self.call_admin(node, 0, &line);
     }
 }
 
@@ -170,11 +162,9 @@ impl World {
             2 => "PROMOTE",
             _ => "DEMOTE",
         };
-        let names = (part * CROWD_PART..(part + 1) * CROWD_PART).map(|number| format!("crowd-{number}"));
-        let head = ["GROUP", action, "KEYS", &CROWD_PART.to_string()].map(|word| word.as_bytes().to_vec());
-        if self.nodes[node].is_up() {
-            self.call_admin(node, 0, head.into_iter().chain(names.map(String::into_bytes)).collect());
-        }
+        let names = part * CROWD_PART..(part + 1) * CROWD_PART;
+        let names: String = names.map(|number| format!(" crowd-{number}")).collect();
+        self.call_admin(node, 0, &format!("GROUP {action} KEYS {CROWD_PART}{names}"));
         let next_us = if self.healing { 300_000 } else { self.random.delay(CROWD_MEAN_US) };
         self.plan(next_us.max(1), Event::Crowd);
     }
@@ -193,9 +183,11 @@ impl World {
             _ => format!("GROUP CREATE KEYS 10{}", groups()),
         };
         let node = self.guests.below(self.nodes.len() as u64) as usize;
-        if self.nodes[node].is_up() {
-            self.call_admin(node, GUESTS, line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect());
+        let is_own = |group: &Group| group.namespace == GUESTS && volume_of(group.id()).is_some();
+        if line.starts_with("NAMESPACE DROP") && self.nodes[node].host().is_some_and(|host| host.groups().any(is_own)) {
+            self.sometimes.guests_dropped += 1;
         }
+        self.call_admin(node, GUESTS, &line);
         let next_us = self.guests.delay(GUESTS_MEAN_US);
         self.plan(next_us.max(1), Event::Guests);
     }

@@ -332,8 +332,12 @@ impl World {
         self.plan_turn(at, delay_us);
     }
 
-    /// Nobody waits for the answer.
-    pub(super) fn call_admin(&mut self, at: usize, namespace: u32, words: Vec<Vec<u8>>) {
+    /// Nobody waits for the answer. A node that is down hears nothing of it.
+    pub(super) fn call_admin(&mut self, at: usize, namespace: u32, line: &str) {
+        if !self.nodes[at].is_up() {
+            return;
+        }
+        let words = line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect();
         self.put_numbered(at, |number| Input::Admin { number, namespace, words });
     }
 
