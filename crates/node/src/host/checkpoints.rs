@@ -250,9 +250,11 @@ impl Host {
     }
 
     /// For a clean stop: hands over batches of what only memory holds. The replicas that this concerns say nothing from
-    /// now on. One that has accepted what is not decided yet cannot be kept so: it is stored as one that forgets.
-    pub fn close(&mut self) {
+    /// now on. One that has accepted what is not decided yet cannot be kept so: it is stored as one that forgets. Says which
+    /// cannot be stored at all, nor are trusted at the next start.
+    pub fn close(&mut self) -> Vec<GroupId> {
         self.complete_saving();
+        let mut unstored = Vec::new();
         let in_memory: Vec<u32> = self
             .groups
             .iter()
@@ -273,12 +275,19 @@ impl Host {
                     self.store(batch, Stored::Checkpoints { checkpointed: vec![covered], forgotten: Vec::new() });
                 }
                 // It lacks names that are in the store only, beside an older state, which must not count as this one.
-                None => self.groups[index as usize].state = GroupState::Quarantined,
+                None => {
+                    let state = &mut self.groups[index as usize].state;
+                    // Of one that panicked, a fault tells.
+                    if std::mem::replace(state, GroupState::Quarantined) != GroupState::Quarantined {
+                        unstored.push(id);
+                    }
+                }
             }
         }
         if self.groups().any(|group| group.state == GroupState::Quarantined) {
             self.remember_given_up();
         }
+        unstored
     }
 
     /// Whether enough has been logged for a group since its last checkpoint; asked after a step.

@@ -110,7 +110,8 @@ impl Members {
         member.grant = member.grant.max(grant);
     }
 
-    fn note_accepted(&mut self, position: usize, slot: Slot) {
+    fn note_vote(&mut self, position: usize, slot: Slot, next_slot: Slot, grant: GrantNumber) {
+        self.note(position, next_slot, grant);
         let member = &mut self.list[position];
         if member.holds_below == slot {
             member.holds_below = slot.next();
@@ -382,22 +383,17 @@ impl Paxos {
         grant: GrantNumber,
         out: &mut Effects<Paxos>,
     ) {
-        let Duty::Coordinating(coordination) = &active.duty else {
+        let position = self.configuration.position(from).expect("only members are heard");
+        let Duty::Coordinating(coordination) = &mut active.duty else {
             return;
         };
         if slot >= coordination.next_proposal {
             *cx.nonsense_count += 1;
             return;
         }
-        self.note_answer(active, from, next_slot, grant);
-        if let (Duty::Coordinating(coordination), Some(position)) =
-            (&mut active.duty, self.configuration.position(from))
-        {
-            coordination.members.note_accepted(position, slot);
-        }
-        let bit = self.bit(from);
+        coordination.members.note_vote(position, slot, next_slot, grant);
         if let Some(entry) = active.ledger.find_mut(slot) {
-            entry.acknowledgers |= bit;
+            entry.acknowledgers |= 1 << position;
             if self.is_write_quorum(entry.acknowledgers) || planted::is(Planted::DecideOnMinority) {
                 entry.decided = true;
                 self.advance(active, cx, out);
@@ -430,8 +426,7 @@ impl Paxos {
             }
             entry.acknowledgers = acknowledgers;
         }
-        coordination.members.note(position, next_slot, grant);
-        coordination.members.note_accepted(position, slot);
+        coordination.members.note_vote(position, slot, next_slot, grant);
         true
     }
 

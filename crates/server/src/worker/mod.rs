@@ -586,7 +586,14 @@ impl Worker {
                 self.host.flushed(durable);
             }
         }
-        self.host.close();
+        for group in self.host.close() {
+            warn!(
+                "group {}, which only memory held, cannot be stored: names in it that are on the disk could not be read. After \
+                 the next start it neither votes nor serves here until the other members have taken it in anew",
+                group.0
+            );
+        }
+        self.host.take_faults().iter().for_each(tell_fault);
         self.checkpointer.hand_over(self.host.take_batches());
         self.lookups.end();
         self.checkpointer.end()?;

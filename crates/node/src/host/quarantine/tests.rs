@@ -142,7 +142,7 @@ fn what_only_memory_held_is_not_trusted_after_a_clean_stop() {
     node.host.plan_panic(bad, PanicIn::Step);
     node.write(0);
     for start in 2..=3 {
-        node.host.close();
+        assert_eq!(node.host.close(), []);
         node.store_batches();
         node = Node::open(node.storage, node.store, Durability::Memory, start);
         assert_eq!((node.state(bad), node.state(good)), (GroupState::Forgetful, GroupState::Alive));
@@ -156,7 +156,7 @@ fn what_a_clean_stop_cannot_store_as_a_whole_is_not_trusted_afterwards() {
     assert!(is_done(&node.write(0)) && is_done(&node.write(1)));
     let (bad, good) = (node.volume(0), node.volume(1));
     for start in 2..=3 {
-        node.host.close();
+        assert_eq!(node.host.close(), []);
         node.store_batches();
         node = Node::open(node.storage, node.store, Durability::Memory, start);
         assert_eq!((node.state(bad), node.state(good)), (GroupState::Alive, GroupState::Alive));
@@ -171,7 +171,7 @@ fn what_a_clean_stop_cannot_store_as_a_whole_is_not_trusted_afterwards() {
     objects.swap_out(0, |_| true);
     assert!(group.has_swapped());
     for start in 4..=5 {
-        node.host.close();
+        assert_eq!(node.host.close(), if start == 4 { vec![bad] } else { vec![] });
         node.store_batches();
         node = Node::open(node.storage, node.store, Durability::Memory, start);
         assert_eq!((node.state(bad), node.state(good)), (GroupState::Forgetful, GroupState::Alive));
