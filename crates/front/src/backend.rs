@@ -32,7 +32,7 @@ pub trait Backend {
     fn volumes(&self, namespace: u32) -> Option<u32>;
 
     /// What `INFO` prints.
-    fn server_info(&self) -> ServerInfo;
+    fn server_info(&mut self) -> ServerInfo;
 
     /// What `CONFIG GET` prints: parameters by Redis's lower-case names (`save`, `appendonly`, `maxmemory`, `databases`,
     /// `timeout`, `proto-max-bulk-len`, `port`, `bind`, ...) and their values, in the order to be printed.

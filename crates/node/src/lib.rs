@@ -43,7 +43,7 @@ pub use clock::Moment;
 pub use entry::Target;
 pub use envelope::Ticket;
 pub use host::{
-    Answer, Counters, DigestCounts, Failure, Fault, Forgotten, Found, Group, GroupState, Host, HostSettings, Lookup,
-    ObjectCount, OpenError, OpenReport, OwnCounts, PanicIn, Submission,
+    Answer, Census, Counters, DigestCounts, Failure, Fault, Forgotten, Found, Group, GroupState, Host, HostSettings,
+    Lookup, ObjectCount, OpenError, OpenReport, OwnCounts, PanicIn, Submission,
 };
 pub use outbox::Carrier;

@@ -134,7 +134,7 @@ impl Backend for MemoryBackend {
         (!self.is_loading).then_some(count)
     }
 
-    fn server_info(&self) -> ServerInfo {
+    fn server_info(&mut self) -> ServerInfo {
         let count = ObjectCount::default();
         ServerInfo {
             quorate_version: "0.1.0".into(),

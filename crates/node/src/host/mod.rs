@@ -18,6 +18,7 @@ mod admin;
 mod at_once;
 mod batches;
 mod behind;
+mod census;
 mod chains;
 pub(crate) mod checkpoints;
 mod coordination;
@@ -75,6 +76,7 @@ use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId, Stamp};
 use quorate_wal::{Lsn, Storage, Wal};
 use slab::Slab;
 
+pub use census::Census;
 pub use counters::Counters;
 pub use digests::DigestCounts;
 pub use directory::ObjectCount;
@@ -322,6 +324,7 @@ pub struct Host {
     damage: Vec<String>,
     alarms: Vec<String>,
     counters: Counters,
+    counting: census::Counting,
 }
 
 impl Host {
@@ -397,6 +400,7 @@ impl Host {
         self.swap_some();
         self.end_orphans();
         self.start_checkpoints();
+        self.count_some();
     }
 
     /// The log is durable up to `lsn`: what waited for it goes on.

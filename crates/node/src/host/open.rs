@@ -165,6 +165,7 @@ impl Host {
             flushes: super::flush::Flushes::default(),
             lookups: Vec::new(),
             swapping: super::swapped::Swapping::default(),
+            counting: super::census::Counting::default(),
             discarded: Vec::new(),
             questions: super::status::Questions::default(),
             reads: Slab::new(),

@@ -13,6 +13,7 @@ use crate::status::{
     GroupReport, LogStatus, MemberStatus, NamespaceStatus, NodeOwnStatus, NodeState, NodeStatus, OwnGroupsStatus,
     Report, Status, VolumeStatus,
 };
+use crate::volume::volume_of;
 
 /// How long a status waits for nodes that are not suspected.
 const PATIENCE_US: u64 = 500_000;
@@ -97,9 +98,13 @@ impl Host {
             own_groups: self.own_groups_status(),
             alarms: self.damage.iter().chain(&self.alarms).cloned().collect(),
         };
-        let groups = self
-            .groups()
-            .filter(|group| group.own().is_none())
+        // In the order of their places. To look at each of very many own groups would take long.
+        let mut volumes: Vec<u32> =
+            self.index.iter().filter(|(group, _)| volume_of(**group).is_none()).map(|(_, index)| *index).collect();
+        volumes.sort_unstable();
+        let groups = volumes
+            .into_iter()
+            .filter_map(|index| self.groups.get(index as usize))
             .map(|group| GroupReport {
                 group: group.id().0,
                 next_slot: group.replica.next_slot().0,

@@ -147,7 +147,7 @@ impl Backend for Entry<'_> {
         Some(namespaces.get(&namespace).map_or(0, |namespace| namespace.volumes.len() as u32))
     }
 
-    fn server_info(&self) -> ServerInfo {
+    fn server_info(&mut self) -> ServerInfo {
         let usage = Usage::read();
         ServerInfo {
             quorate_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -219,10 +219,10 @@ fn config_memory(value: &[u8]) -> Result<u64, String> {
 }
 
 impl Entry<'_> {
-    fn section(&self) -> InfoSection {
+    fn section(&mut self) -> InfoSection {
         let (host, worker) = (self.host.counters(), self.counters);
-        let groups = self.host.groups().count() as u64;
-        let coordinated = self.host.groups().filter(|group| group.replica.is_coordinating()).count() as u64;
+        let groups = self.host.group_count() as u64;
+        let coordinated = self.host.census().coordinating();
         let own = self.host.own_counts();
         let fields = [
             ("groups", groups),

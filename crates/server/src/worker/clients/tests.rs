@@ -41,7 +41,7 @@ impl Backend for Silent {
         Some(1)
     }
 
-    fn server_info(&self) -> ServerInfo {
+    fn server_info(&mut self) -> ServerInfo {
         ServerInfo::default()
     }
 
