@@ -251,7 +251,7 @@ impl Host {
 
     /// For a clean stop: hands over batches of what only memory holds. The replicas that this concerns say nothing from
     /// now on. One that has accepted what is not decided yet cannot be kept so: it is stored as one that forgets. Says which
-    /// cannot be stored at all, nor are trusted at the next start.
+    /// cannot be stored at all: those are not trusted at the next start.
     pub fn close(&mut self) -> Vec<GroupId> {
         self.complete_saving();
         let mut unstored = Vec::new();

@@ -143,8 +143,8 @@ impl Figures {
     fn render_replication(&self, text: &mut Text) {
         text.gauges(
             "quorate_replicas",
-            "Replicas of groups awake at this node, by what they do, or why they neither vote nor serve. Of more than 16,384, as \
-             counted after this was asked the last time.",
+            "Replicas of groups awake at this node, by what they do, or why they neither vote nor serve. Of more than 16,384, what \
+             was counted since this was last asked for.",
             "state",
             self.replicas.iter().copied(),
         );
