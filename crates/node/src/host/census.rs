@@ -1,10 +1,10 @@
 //! What a node's replicas do, counted for whoever watches.
 //!
 //! To look at a million groups takes longer than other nodes wait for a word of this one. So very many are counted a few a turn,
-//! beginning when somebody asks, and what is told is the count before.
+//! again and again, and what is told is the last count.
 
-use quorate_protocol::NodeId;
 use quorate_protocol::paxos::Role;
+use quorate_protocol::{Instant, NodeId};
 
 use super::{Group, GroupState, Host};
 
@@ -12,6 +12,8 @@ use super::{Group, GroupState, Host};
 const AT_ONCE: usize = 16_384;
 /// Places of groups looked at in a turn otherwise.
 const PLACES_PER_TURN: usize = 1_024;
+/// From the beginning of one such count to that of the next.
+const COUNT_US: u64 = 30_000_000;
 
 /// What replicas do, or why they do nothing.
 const STATES: [&str; 8] =
@@ -71,6 +73,7 @@ pub(super) struct Counting {
     /// The next place to be looked at, and what those before it came to.
     under_way: Option<(usize, Census)>,
     last: Option<Census>,
+    begun_at: Option<Instant>,
 }
 
 impl Host {
@@ -78,15 +81,12 @@ impl Host {
         self.groups.len()
     }
 
-    /// Of more than 16,384 groups what was counted when somebody asked before, or all of them if nobody has.
+    /// Of more than 16,384 groups what was counted last, half a minute ago or as long as so many turns take.
     pub fn census(&mut self) -> Census {
         if self.groups.len() <= AT_ONCE {
             let census = self.count_all();
-            self.counting = Counting { under_way: None, last: Some(census.clone()) };
+            self.counting.last = Some(census.clone());
             return census;
-        }
-        if self.counting.under_way.is_none() {
-            self.counting.under_way = Some(Default::default());
         }
         if self.counting.last.is_none() {
             self.counting.last = Some(self.count_all());
@@ -98,6 +98,16 @@ impl Host {
         let mut census = Census::default();
         self.groups().for_each(|group| census.add(group));
         census
+    }
+
+    /// Begins a count of very many groups, if it is time.
+    pub(super) fn count_again(&mut self, now: Instant) {
+        let counting = &mut self.counting;
+        let is_time = counting.begun_at.is_none_or(|at| at.after_us(COUNT_US) <= now);
+        if self.groups.len() > AT_ONCE && counting.under_way.is_none() && is_time {
+            counting.under_way = Some(Default::default());
+            counting.begun_at = Some(now);
+        }
     }
 
     pub(super) fn count_some(&mut self) {
@@ -135,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn very_many_groups_are_counted_in_turns_once_somebody_asks() {
+    fn very_many_groups_are_counted_in_turns_again_and_again() {
         let mut host = first_of(1);
         settle(&mut host);
         let few = host.census();
@@ -145,19 +155,24 @@ mod tests {
         };
         let many = AT_ONCE as u64;
         let places: Vec<usize> = (0..many).map(|number| host.groups.insert(unborn(1 << 40 | number))).collect();
-        assert_eq!(host.census(), few, "as it was when somebody asked before");
+        assert_eq!(host.census(), few, "as it was counted last");
+        host.count_again(Instant(9_000_000));
         count_in_turns(&mut host);
         assert_eq!(unborn_count(&host.census()), many);
         places[..places.len() / 2].iter().for_each(|&place| drop(host.groups.remove(place)));
         for number in 0..many {
             host.groups.insert(unborn(1 << 41 | number));
         }
+        host.count_again(Instant(9_000_000 + COUNT_US - 1));
+        count_in_turns(&mut host);
+        assert_eq!(unborn_count(&host.census()), many, "it is too early for another count");
+        host.count_again(Instant(9_000_000 + COUNT_US));
         assert_eq!(unborn_count(&host.census()), many, "the count is under way");
         count_in_turns(&mut host);
         let now = host.census();
         assert_eq!((now.coordinating(), unborn_count(&now)), (2, many + many / 2));
         host.counting = Counting::default();
-        assert_eq!(host.census(), now, "nobody has asked before");
+        assert_eq!(host.census(), now, "nothing has been counted before");
         host.groups.retain(|_, group| group.is_alive());
         assert_eq!(host.census(), few, "few again, they are counted at once");
     }

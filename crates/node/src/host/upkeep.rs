@@ -67,6 +67,7 @@ impl Host {
                 Timer::Balance => {
                     self.balance();
                     self.store_unused();
+                    self.count_again(now);
                     self.timers.set(now.after_us(BALANCE_US), Timer::Balance);
                 }
             }

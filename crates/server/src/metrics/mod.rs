@@ -143,14 +143,15 @@ impl Figures {
     fn render_replication(&self, text: &mut Text) {
         text.gauges(
             "quorate_replicas",
-            "Replicas of groups awake at this node, by what they do, or why they neither vote nor serve. Of more than 16,384, what \
-             was counted since this was last asked for.",
+            "Replicas of groups awake at this node, by what they do, or why they neither vote nor serve. More than 16,384 \
+             are counted every half minute.",
             "state",
             self.replicas.iter().copied(),
         );
         text.gauge(
             "quorate_lag_slots_max",
-            "Over the groups that this node coordinates: how far the last member is behind, in slots.",
+            "Over the groups that this node coordinates: how far the last member is behind, in slots. Counted with \
+             quorate_replicas.",
             self.lag_slots_max,
         );
         let host = &self.host;
