@@ -9,6 +9,7 @@
 
 mod bounce;
 mod digests;
+mod replica;
 
 use quorate_object::Outcome;
 use quorate_protocol::wire::{Malformed, Reader, Wire};
@@ -17,6 +18,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 pub use bounce::Bounce;
 pub use digests::DigestMessage;
+pub use replica::{Place, encode_replica, places};
 
 use crate::host::{ChainRest, ChainView};
 use crate::members::{Reconfigured, Told, Wanted};
@@ -347,19 +349,12 @@ pub fn decode_frame(bytes: &[u8]) -> Result<(Header, &[u8]), FrameError> {
 
 impl Message<'_> {
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.extend_from_slice(&[0; 5]);
-        out[start] = self.encode_body(out);
-        let length = (out.len() - start - 5) as u32;
-        out[start + 1..start + 5].copy_from_slice(&length.to_le_bytes());
+        encode_with(out, |out| self.encode_body(out));
     }
 
     /// The kind of the message whose body was appended.
     fn encode_body(&self, out: &mut Vec<u8>) -> u8 {
-        let head = |group: &GroupId, epoch: &Epoch, out: &mut Vec<u8>| {
-            out.extend_from_slice(&group.0.to_le_bytes());
-            out.extend_from_slice(&epoch.0.to_le_bytes());
-        };
+        let head = |group: &GroupId, epoch: &Epoch, out: &mut Vec<u8>| replica::put_head(*group, *epoch, out);
         match self {
             Message::Peers(peers::Message::Heartbeat { sent_at }) => {
                 out.extend_from_slice(&sent_at.0.to_le_bytes());
@@ -387,23 +382,7 @@ impl Message<'_> {
                 why.encode(out);
                 kind::BOUNCED
             }
-            Message::Replica { group, epoch, message } => {
-                head(group, epoch, out);
-                match message {
-                    AnyMessage::Paxos(message) => {
-                        message.encode(out);
-                        kind::REPLICA
-                    }
-                    AnyMessage::Chain(message) => {
-                        message.encode(out);
-                        kind::CHAIN
-                    }
-                    AnyMessage::Register(message) => {
-                        message.encode(out);
-                        kind::REGISTER
-                    }
-                }
-            }
+            Message::Replica { group, epoch, message } => replica::encode_body(*group, *epoch, message.as_ref(), out),
             Message::TermQuestion { parent, asked_at, confirm, extended, absent } => {
                 out.extend_from_slice(&parent.0.to_le_bytes());
                 out.extend_from_slice(&asked_at.0.to_le_bytes());
@@ -511,14 +490,22 @@ impl Message<'_> {
     }
 }
 
+/// Appends a message whose body, and what kind that is, comes from `body`.
+fn encode_with(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>) -> u8) {
+    let start = out.len();
+    out.extend_from_slice(&[0; 5]);
+    out[start] = body(out);
+    let length = (out.len() - start - 5) as u32;
+    out[start + 1..start + 5].copy_from_slice(&length.to_le_bytes());
+}
+
 /// Appends a reply without an intermediate copy of its outcome.
 pub fn encode_reply(start: u32, number: u64, position: Position, outcome: &Outcome, out: &mut Vec<u8>) {
-    let at = out.len();
-    out.extend_from_slice(&[kind::REPLY, 0, 0, 0, 0]);
-    position.encode_reply_head(start, number, out);
-    outcome.encode(out);
-    let length = (out.len() - at - 5) as u32;
-    out[at + 1..at + 5].copy_from_slice(&length.to_le_bytes());
+    encode_with(out, |out| {
+        position.encode_reply_head(start, number, out);
+        outcome.encode(out);
+        kind::REPLY
+    });
 }
 
 /// The length of the whole messages at the beginning of `bytes`, the first one and as many more as fit into `size`.
@@ -534,26 +521,9 @@ pub fn whole_messages(bytes: &[u8], size: usize) -> usize {
     length.min(bytes.len())
 }
 
-/// The messages of a frame, in order. Ends early, with an error, at bytes that are none.
-pub fn messages<'a>(mut bytes: &'a [u8]) -> impl Iterator<Item = Result<Message<'a>, FrameError>> {
-    std::iter::from_fn(move || {
-        while !bytes.is_empty() {
-            let taken = take_body(bytes).and_then(|(kind, body, rest)| {
-                bytes = rest;
-                decode_body(kind, body)
-            });
-            match taken {
-                Ok(Some(message)) => return Some(Ok(message)),
-                // One of a newer release.
-                Ok(None) => {}
-                Err(_) => {
-                    bytes = &[];
-                    return Some(Err(FrameError::Malformed));
-                }
-            }
-        }
-        None
-    })
+/// The messages of a frame, in order, up to an error at bytes that are none.
+pub fn messages(bytes: &[u8]) -> impl Iterator<Item = Result<Message<'_>, FrameError>> {
+    places(bytes).filter_map(|place| place.and_then(|place| place.message(bytes)).transpose())
 }
 
 /// The kind and the body of the first message, and what is behind it.
@@ -562,20 +532,6 @@ fn take_body(bytes: &[u8]) -> Result<(u8, &[u8], &[u8]), Malformed> {
     let [kind, length @ ..] = *head;
     let (body, rest) = rest.split_at_checked(u32::from_le_bytes(length) as usize).ok_or(Malformed::Truncated)?;
     Ok((kind, body, rest))
-}
-
-/// The groups that requests and messages between replicas are for, without taking them apart. Ends early at bytes that are
-/// no messages.
-pub fn groups_named(mut bytes: &[u8]) -> impl Iterator<Item = GroupId> {
-    std::iter::from_fn(move || {
-        loop {
-            let (kind, body, rest) = take_body(bytes).ok()?;
-            bytes = rest;
-            if let (kind::REPLICA | kind::REQUEST, Some(group)) = (kind, body.first_chunk()) {
-                return Some(GroupId(u64::from_le_bytes(*group)));
-            }
-        }
-    })
 }
 
 fn decode_body(kind: u8, body: &[u8]) -> Result<Option<Message<'_>>, Malformed> {

@@ -116,7 +116,7 @@ impl Machine {
             && Envelope::is_followed(envelopes)
         {
             let commands = std::iter::from_fn(|| Envelope::take(&mut envelopes));
-            objects.look_ahead(commands.filter_map(|envelope| Command::decode(envelope.command).ok()?.key()));
+            objects.look_ahead(commands.filter_map(|envelope| Command::key_of(envelope.command)));
         }
     }
 
@@ -134,8 +134,8 @@ impl Machine {
             }
             if let Verdict::Executed(outcome) = &verdict {
                 debug_assert!(!self.results.contains(ticket), "{ticket:?} is executed twice");
-                self.results.keep(ticket, deadline, tag, outcome);
                 self.results.settle(ticket, settled);
+                self.results.keep(ticket, deadline, tag, outcome);
             }
             each(ticket, verdict);
         }
@@ -299,8 +299,8 @@ impl Machine {
                 None => (malformed(), None),
             },
         };
-        self.results.keep(ticket, envelope.deadline, name_tag(name), &outcome);
         self.results.settle(ticket, envelope.settled_below());
+        self.results.keep(ticket, envelope.deadline, name_tag(name), &outcome);
         if self.owns
             && let Some(name) = name
         {

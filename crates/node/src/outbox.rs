@@ -85,19 +85,17 @@ impl Outbox {
         }
     }
 
-    /// A message that waits until the log is durable up to `lsn`.
-    pub fn send_once_durable(&mut self, node: NodeId, lsn: Lsn, message: &Message<'_>) {
-        let Some(lane) = self.lanes.iter_mut().find(|lane| lane.node == node) else { return };
+    /// Where to append a message that waits until the log is durable up to `lsn`. `None` as for [`Outbox::lane`].
+    pub fn lane_once_durable(&mut self, node: NodeId, lsn: Lsn) -> Option<&mut Vec<u8>> {
+        let lane = self.lanes.iter_mut().find(|lane| lane.node == node)?;
         if lane.held_bytes() > LANE_BYTES_MAX {
             self.dropped_count += 1;
-            return;
+            return None;
         }
         if lane.held.back().is_none_or(|(last, _)| *last != lsn) {
             lane.held.push_back((lsn, self.spare.pop().unwrap_or_default()));
         }
-        if let Some((_, bytes)) = lane.held.back_mut() {
-            message.encode(bytes);
-        }
+        lane.held.back_mut().map(|(_, bytes)| bytes)
     }
 
     pub fn release(&mut self, durable: Lsn) {
@@ -181,12 +179,18 @@ mod tests {
         assert!(received.windows(2).all(|pair| pair[0].0 < pair[1].0), "{received:?}");
     }
 
+    fn send_once_durable(outbox: &mut Outbox, node: NodeId, lsn: Lsn, message: &Message<'_>) {
+        if let Some(lane) = outbox.lane_once_durable(node, lsn) {
+            message.encode(lane);
+        }
+    }
+
     #[test]
     fn what_waits_for_the_disk_does_not_hold_up_what_does_not() {
         let mut outbox = Outbox::default();
         outbox.add(NodeId(2));
-        outbox.send_once_durable(NodeId(2), Lsn(5), &Message::StatusQuestion { nonce: 1 });
-        outbox.send_once_durable(NodeId(2), Lsn(6), &Message::StatusQuestion { nonce: 2 });
+        send_once_durable(&mut outbox, NodeId(2), Lsn(5), &Message::StatusQuestion { nonce: 1 });
+        send_once_durable(&mut outbox, NodeId(2), Lsn(6), &Message::StatusQuestion { nonce: 2 });
         outbox.send(NodeId(2), &Message::StatusQuestion { nonce: 3 });
         assert_eq!(nonces(&mut outbox), [3]);
         outbox.release(Lsn(5));
@@ -222,7 +226,7 @@ mod tests {
         for nonce in 0..200 {
             for node in [stalled, other] {
                 outbox.send(node, &Message::StatusAnswer { nonce, bytes: &bytes });
-                outbox.send_once_durable(node, Lsn(nonce), &Message::StatusAnswer { nonce, bytes: &bytes });
+                send_once_durable(&mut outbox, node, Lsn(nonce), &Message::StatusAnswer { nonce, bytes: &bytes });
             }
             outbox.release(Lsn(nonce.saturating_sub(100)));
             outbox.take_frames(&header, &mut carrier);

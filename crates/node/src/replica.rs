@@ -67,6 +67,34 @@ pub enum AnyMessage {
     Register(register::Message),
 }
 
+/// A message that is about to be said.
+#[derive(Clone, Copy, Debug)]
+pub enum AnyMessageRef<'a> {
+    Paxos(&'a paxos::Message),
+    Chain(&'a chain::Message),
+    Register(&'a register::Message),
+}
+
+impl AnyMessage {
+    pub fn as_ref(&self) -> AnyMessageRef<'_> {
+        match self {
+            AnyMessage::Paxos(message) => AnyMessageRef::Paxos(message),
+            AnyMessage::Chain(message) => AnyMessageRef::Chain(message),
+            AnyMessage::Register(message) => AnyMessageRef::Register(message),
+        }
+    }
+}
+
+impl AnyMessageRef<'_> {
+    pub(crate) fn to_owned(self) -> AnyMessage {
+        match self {
+            AnyMessageRef::Paxos(message) => AnyMessage::Paxos(message.clone()),
+            AnyMessageRef::Chain(message) => AnyMessage::Chain(message.clone()),
+            AnyMessageRef::Register(message) => AnyMessage::Register(message.clone()),
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum AnyRequest {
     Chain(chain::Request),
@@ -94,7 +122,7 @@ impl AnyEffects {
 /// A protocol that the host performs effects of.
 pub(crate) trait Hosted: Replica<Record: Wire> {
     fn effects_of(effects: &mut AnyEffects) -> &mut Effects<Self>;
-    fn any(message: Self::Message) -> AnyMessage;
+    fn any(message: &Self::Message) -> AnyMessageRef<'_>;
     /// What a record is to the log, of the replica that has just made it.
     fn kind_of(record: &Self::Record, replica: &mut AnyReplica) -> Kind;
     fn answer(answer: Self::Answer) -> register::Answer;
@@ -113,8 +141,8 @@ impl Hosted for Paxos {
         &mut effects.paxos
     }
 
-    fn any(message: paxos::Message) -> AnyMessage {
-        AnyMessage::Paxos(message)
+    fn any(message: &paxos::Message) -> AnyMessageRef<'_> {
+        AnyMessageRef::Paxos(message)
     }
 
     fn kind_of(record: &paxos::Record, _: &mut AnyReplica) -> Kind {
@@ -131,8 +159,8 @@ impl Hosted for Chain {
         &mut effects.chain
     }
 
-    fn any(message: chain::Message) -> AnyMessage {
-        AnyMessage::Chain(message)
+    fn any(message: &chain::Message) -> AnyMessageRef<'_> {
+        AnyMessageRef::Chain(message)
     }
 
     fn kind_of(record: &chain::Record, _: &mut AnyReplica) -> Kind {
@@ -149,8 +177,8 @@ impl Hosted for Register {
         &mut effects.register
     }
 
-    fn any(message: register::Message) -> AnyMessage {
-        AnyMessage::Register(message)
+    fn any(message: &register::Message) -> AnyMessageRef<'_> {
+        AnyMessageRef::Register(message)
     }
 
     /// Each record is one of its own to the log: none makes up for another before a checkpoint does.

@@ -222,6 +222,7 @@ impl Results {
 
     fn forget_oldest(&mut self) {
         let Some(kept) = self.kept.pop_front() else { return };
+        begin_again_if_empty(&mut self.kept);
         self.base += 1;
         self.outcome_bytes -= kept.outcome.bytes();
         if let Some(origin) = self.origins.iter_mut().find(|origin| origin.is_of(kept.ticket)) {
@@ -360,6 +361,14 @@ impl Results {
     }
 }
 
+/// What comes next lies where the last one lay, which is in a cache, and not behind it, once around all the memory that most
+/// of them ever took.
+fn begin_again_if_empty<T>(queue: &mut VecDeque<T>) {
+    if queue.is_empty() {
+        queue.clear();
+    }
+}
+
 fn take_space(reader: &mut Reader<'_>) -> Result<u8, Malformed> {
     match reader.u8()? {
         space @ 0..=3 => Ok(space),
@@ -399,6 +408,7 @@ impl Origin {
     fn remove(&mut self, number: u64) {
         if self.tickets.front().is_some_and(|&(first, _)| first == number) {
             self.tickets.pop_front();
+            begin_again_if_empty(&mut self.tickets);
         } else if let Some(at) = self.find(number) {
             self.tickets.remove(at);
         }

@@ -372,6 +372,19 @@ impl<'a> Command<'a> {
         reader.end()?;
         Ok(command)
     }
+
+    /// The key of an encoded command, if it has one, without taking all of it apart.
+    pub fn key_of(bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let mut reader = Reader::new(bytes);
+        match reader.u8().ok()? {
+            op::COUNT | op::SCAN | op::KEYS | op::FLUSH => return None,
+            op::SET | op::GET_EX => {
+                reader.u8().ok()?;
+            }
+            _ => {}
+        }
+        reader.bytes().ok()
+    }
 }
 
 mod op {

@@ -84,9 +84,9 @@ impl Objects {
         self.hasher.hash(key) & self.hash_mask
     }
 
-    /// Looks at one of the objects, so that the only one is in a cache when it is asked for.
+    /// Looks at the object if there is only one, so that it is in a cache when it is asked for.
     pub fn look(&self) -> u8 {
-        self.table.look()
+        if self.count() == 1 { self.table.look() } else { 0 }
     }
 
     /// How many objects there are, the due ones that no [`Objects::advance`] has removed yet included.

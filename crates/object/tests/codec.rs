@@ -117,6 +117,7 @@ fn golden_bytes_stay() {
     for (command, golden) in golden_commands() {
         let bytes = command_bytes(&command);
         assert_eq!(hex(&bytes), golden, "{command:?}");
+        assert_eq!(Command::key_of(&bytes), command.key(), "{command:?}");
         assert_eq!(Command::decode(&bytes), Ok(command));
     }
     for (change, golden) in golden_changes() {
@@ -147,6 +148,7 @@ fn random_commands_changes_and_outcomes_survive() {
         let command = any_command(&mut random, time_ms);
         let bytes = command_bytes(&command);
         assert_eq!(Command::decode(&bytes).as_ref(), Ok(&command));
+        assert_eq!(Command::key_of(&bytes), command.key());
         let (change, outcome) = objects.execute(&command, time_ms, 0);
         assert_eq!(Outcome::decode(&outcome_bytes(&outcome)).as_ref(), Ok(&outcome));
         if let Some(change) = change {

@@ -116,12 +116,33 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Numbers of 64 bits, all or none.
+    #[inline]
+    fn words<const N: usize>(&mut self) -> Result<[u64; N], Malformed> {
+        let (words, _) = self.bytes(size_of::<[u64; N]>())?.as_chunks();
+        let words: [[u8; 8]; N] = words.try_into().map_err(|_| Malformed::Truncated)?;
+        Ok(words.map(u64::from_le_bytes))
+    }
+
     #[inline]
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let (taken, rest) = self.bytes.split_first_chunk().ok_or(Malformed::Truncated)?;
         self.bytes = rest;
         Ok(*taken)
     }
+}
+
+/// What fits into 64 bits.
+trait Word {
+    fn to_word(&self) -> u64;
+    fn from_word(word: u64) -> Self;
+}
+
+/// A tag and numbers of 64 bits, appended at once: most of what is said and logged begins with some.
+#[inline]
+fn put_words<const N: usize>(out: &mut Vec<u8>, tag: u8, words: [u64; N]) {
+    put_u8(out, tag);
+    out.extend_from_slice(words.map(u64::to_le_bytes).as_flattened());
 }
 
 pub fn put_u8(out: &mut Vec<u8>, number: u8) {
@@ -167,10 +188,47 @@ macro_rules! number {
     };
 }
 
+macro_rules! word {
+    ($name:ident) => {
+        number!($name, put_u64, u64);
+
+        impl Word for $name {
+            fn to_word(&self) -> u64 {
+                self.0
+            }
+
+            fn from_word(word: u64) -> $name {
+                $name(word)
+            }
+        }
+    };
+}
+
 number!(NodeId, put_u32, u32);
-number!(Slot, put_u64, u64);
-number!(Stamp, put_u64, u64);
-number!(Instant, put_u64, u64);
+word!(Slot);
+word!(Stamp);
+word!(Instant);
+
+impl Word for u64 {
+    fn to_word(&self) -> u64 {
+        *self
+    }
+
+    fn from_word(word: u64) -> u64 {
+        word
+    }
+}
+
+/// As its fields, one after the other.
+impl Word for Ballot {
+    fn to_word(&self) -> u64 {
+        u64::from(self.number) | u64::from(self.node.0) << 32
+    }
+
+    fn from_word(word: u64) -> Ballot {
+        Ballot { number: word as u32, node: NodeId((word >> 32) as u32) }
+    }
+}
 
 impl Wire for u64 {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -197,31 +255,30 @@ impl Wire for Ballot {
 /// Stamp, seed, tag, then a length and bytes unless it is a mark.
 impl Wire for Value {
     fn encode(&self, out: &mut Vec<u8>) {
-        self.stamp.encode(out);
-        put_u64(out, self.seed);
-        match &self.content {
-            Content::Mark => put_u8(out, 0),
-            Content::Commands(bytes) => {
-                put_u8(out, 1);
-                put_prefixed(out, bytes);
-            }
-            Content::Stop(bytes) => {
-                put_u8(out, 2);
-                put_prefixed(out, bytes);
-            }
+        let (tag, bytes) = match &self.content {
+            Content::Mark => (0, None),
+            Content::Commands(bytes) => (1, Some(bytes)),
+            Content::Stop(bytes) => (2, Some(bytes)),
+        };
+        let mut head = [0; VALUE_SIZE_MIN];
+        head[..8].copy_from_slice(&self.stamp.0.to_le_bytes());
+        head[8..16].copy_from_slice(&self.seed.to_le_bytes());
+        head[16] = tag;
+        out.extend_from_slice(&head);
+        if let Some(bytes) = bytes {
+            put_prefixed(out, bytes);
         }
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let stamp = Stamp::decode(reader)?;
-        let seed = reader.u64()?;
+        let [stamp, seed] = reader.words()?;
         let content = match reader.u8()? {
             0 => Content::Mark,
             1 => Content::Commands(payload(reader)?),
             2 => Content::Stop(payload(reader)?),
             tag => return Err(Malformed::UnknownTag { of: "content", tag }),
         };
-        Ok(Value { stamp, seed, content })
+        Ok(Value { stamp: Stamp(stamp), seed, content })
     }
 }
 
@@ -315,13 +372,16 @@ impl Wire for Position {
     }
 }
 
+/// A tag, then the fields as they are written: first, in brackets, those of 64 bits.
 macro_rules! tagged {
-    ($name:ident, $of:literal, { $($tag:literal => $variant:ident { $($field:ident),* $(,)? }),* $(,)? }) => {
+    ($name:ident, $of:literal, {
+        $($tag:literal => $variant:ident { $([$($word:ident),*])? $($field:ident),* $(,)? }),* $(,)?
+    }) => {
         impl Wire for $name {
             fn encode(&self, out: &mut Vec<u8>) {
                 match self {
-                    $($name::$variant { $($field),* } => {
-                        put_u8(out, $tag);
+                    $($name::$variant { $($($word,)*)? $($field),* } => {
+                        put_words(out, $tag, [$($($word.to_word()),*)?]);
                         $($field.encode(out);)*
                     })*
                 }
@@ -329,7 +389,13 @@ macro_rules! tagged {
 
             fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
                 match reader.u8()? {
-                    $($tag => Ok($name::$variant { $($field: Wire::decode(reader)?),* }),)*
+                    $($tag => {
+                        $(let [$($word),*] = reader.words()?;)?
+                        Ok($name::$variant {
+                            $($($word: Word::from_word($word),)*)?
+                            $($field: Wire::decode(reader)?),*
+                        })
+                    })*
                     tag => Err(Malformed::UnknownTag { of: $of, tag }),
                 }
             }
@@ -362,21 +428,28 @@ impl Wire for Vec<(Slot, Value)> {
 
 // Fields are written in this order. Tags are never used again for anything else.
 tagged!(Message, "message", {
-    1 => Prepare { ballot, from, released },
-    2 => Promise { ballot, next_slot, grant, accepted },
-    3 => Busy { ballot, promised, wait_us },
-    4 => Rejected { ballot, promised },
-    5 => Accept { ballot, slot, frontier, frontier_majority, value },
-    6 => Accepted { ballot, slot, next_slot, grant },
-    7 => Decide { ballot, frontier, frontier_majority },
-    8 => Frontier { ballot, next_slot },
-    9 => Confirm { ballot, round },
-    10 => Confirmed { ballot, round, next_slot, grant },
-    11 => Fetch { from },
+    1 => Prepare { [ballot, from] released },
+    2 => Promise { [ballot, next_slot, grant] accepted },
+    3 => Busy { [ballot, promised, wait_us] },
+    4 => Rejected { [ballot, promised] },
+    5 => Accept { [ballot, slot, frontier, frontier_majority] value },
+    6 => Accepted { [ballot, slot, next_slot, grant] },
+    7 => Decide { [ballot, frontier, frontier_majority] },
+    8 => Frontier { [ballot, next_slot] },
+    9 => Confirm { [ballot, round] },
+    10 => Confirmed { [ballot, round, next_slot, grant] },
+    11 => Fetch { [from] },
     12 => Learn { slots, next_slot },
-    13 => HandOver { ballot, next_slot },
-    14 => Execute { ballot, frontier },
+    13 => HandOver { [ballot, next_slot] },
+    14 => Execute { [ballot, frontier] },
 });
+
+impl Message {
+    /// Whether these are the bytes of an `Accept`.
+    pub fn is_accept(bytes: &[u8]) -> bool {
+        bytes.first() == Some(&5)
+    }
+}
 
 impl Wire for Record {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -386,10 +459,7 @@ impl Wire for Record {
                 ballot.encode(out);
             }
             Record::Accepted { ballot, slot, value, frontier } => {
-                put_u8(out, 2);
-                ballot.encode(out);
-                slot.encode(out);
-                frontier.encode(out);
+                put_words(out, 2, [ballot.to_word(), slot.0, frontier.0]);
                 value.encode(out);
             }
             Record::Decided { slot, value } => {
@@ -419,6 +489,6 @@ impl Wire for Record {
 }
 
 tagged!(PeerMessage, "peer message", {
-    1 => Heartbeat { sent_at },
-    2 => Grant { sent_at, number },
+    1 => Heartbeat { [sent_at] },
+    2 => Grant { [sent_at, number] },
 });

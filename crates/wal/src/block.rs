@@ -115,12 +115,17 @@ pub(crate) fn is_whole(block: &[u8]) -> bool {
     block.len() >= HEADER_BYTES && u64_at(block, 0) == xxh3_64(&block[8..])
 }
 
-/// Completes the record that begins at `start`, where room for its header is followed by its bytes.
-pub(crate) fn seal_record(record: &mut [u8], group: u64, kind: Kind) {
-    let length = (record.len() - RECORD_HEADER_BYTES) as u32;
-    record[4..8].copy_from_slice(&length.to_le_bytes());
-    record[8..16].copy_from_slice(&group.to_le_bytes());
-    record[16..24].copy_from_slice(&slot_of(kind).to_le_bytes());
+/// The header of a record, but for its checksum.
+pub(crate) fn record_header(group: u64, kind: Kind, length: usize) -> [u8; RECORD_HEADER_BYTES] {
+    let mut header = [0; RECORD_HEADER_BYTES];
+    header[4..8].copy_from_slice(&(length as u32).to_le_bytes());
+    header[8..16].copy_from_slice(&group.to_le_bytes());
+    header[16..24].copy_from_slice(&slot_of(kind).to_le_bytes());
+    header
+}
+
+/// Completes a record, which is its header and its bytes.
+pub(crate) fn seal_record(record: &mut [u8]) {
     let checksum = xxh3_64(&record[4..]) as u32;
     record[..4].copy_from_slice(&checksum.to_le_bytes());
 }

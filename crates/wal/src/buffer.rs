@@ -40,14 +40,21 @@ impl Buffer {
     }
 
     /// Makes room for `more` bytes: a vector that grew by itself would lose its alignment.
+    #[inline]
     pub(crate) fn reserve(&mut self, more: usize) {
         if self.memory.capacity() - self.memory.len() < more {
-            let mut grown = Buffer::with_capacity((self.len() + more).next_power_of_two());
-            grown.memory.extend_from_slice(self.bytes());
-            *self = grown;
+            self.grow(more);
         }
     }
 
+    #[cold]
+    fn grow(&mut self, more: usize) {
+        let mut grown = Buffer::with_capacity((self.len() + more).next_power_of_two());
+        grown.memory.extend_from_slice(self.bytes());
+        *self = grown;
+    }
+
+    #[inline]
     pub(crate) fn extend(&mut self, bytes: &[u8]) {
         self.reserve(bytes.len());
         self.memory.extend_from_slice(bytes);

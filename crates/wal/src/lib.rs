@@ -275,9 +275,9 @@ impl Wal {
         let block = self.gathering.as_mut().expect("one was begun above");
         let at = block.buffer.len();
         block.buffer.reserve(needed);
-        block.buffer.extend(&[0; RECORD_HEADER_BYTES]);
+        block.buffer.extend(&block::record_header(group, kind, bytes.len()));
         block.buffer.extend(bytes);
-        block::seal_record(&mut block.buffer.bytes_mut()[at..], group, kind);
+        block::seal_record(&mut block.buffer.bytes_mut()[at..]);
         block.record_count += 1;
         self.counted.record_bytes += needed as u64;
         (Position::new(block.lsn.segment(), block.lsn.offset() + at as u64, needed), block.lsn)

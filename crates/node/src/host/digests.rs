@@ -210,24 +210,20 @@ impl Host {
         self.outbox.send(route.coordinator, &Message::Digest(DigestMessage::Spread { start, number }));
     }
 
-    /// What this node says to another's replica, with references where that is possible.
-    pub(super) fn with_references(
+    /// What this node says to another's replica with references in place of commands, where that is possible.
+    pub(super) fn refer(
         &mut self,
         group: GroupId,
         epoch: Epoch,
         to: NodeId,
-        message: AnyMessage,
-    ) -> Message<'static> {
-        if let AnyMessage::Paxos(full) = &message
-            && let Some((accept, count)) = self.digests.refer(group, epoch, to, full, self.clock.now())
-        {
-            let bytes = |message: &paxos::Message| commands_of(message).map_or(0, |payload| payload.len() as u64);
-            self.counters.digests.references_sent += count;
-            self.counters.digests.bytes_saved += bytes(full).saturating_sub(bytes(&accept));
-            self.arm_digests();
-            return Message::Digest(DigestMessage::Referring { group, epoch, accept });
-        }
-        Message::Replica { group, epoch, message }
+        full: &paxos::Message,
+    ) -> Option<paxos::Message> {
+        let (accept, count) = self.digests.refer(group, epoch, to, full, self.clock.now())?;
+        let bytes = |message: &paxos::Message| commands_of(message).map_or(0, |payload| payload.len() as u64);
+        self.counters.digests.references_sent += count;
+        self.counters.digests.bytes_saved += bytes(full).saturating_sub(bytes(&accept));
+        self.arm_digests();
+        Some(accept)
     }
 
     pub(super) fn handle_digest(&mut self, from: NodeId, message: DigestMessage<'_>) {

@@ -1,6 +1,5 @@
 //! One replica of one group, with what it holds.
 
-use std::hint::black_box;
 use std::sync::Arc;
 
 use quorate_object::{Command, Objects, Sought};
@@ -116,25 +115,33 @@ impl Own {
 
 /// What a step will need is looked at beforehand: nothing comes of it but that it is in a cache then.
 impl Group {
-    pub(super) fn look(&self) {
-        black_box((self.state, self.used_at, self.lsn, self.gathered.len(), self.due_reads.len(), self.is_quiet));
-        black_box((self.machine.time, self.checkpoint.bytes, self.checkpoint.covered_below, self.own.is_some()));
-        black_box((self.replica.protocol(), self.machine.results.len(), self.births_lsn));
+    pub(super) fn look(&self) -> u64 {
+        let own = usize::from(self.own.is_some());
+        let lengths = own ^ self.gathered.len() ^ self.due_reads.len() ^ self.machine.results.len();
+        let logged = self.lsn.0 ^ self.births_lsn.0 ^ self.checkpoint.bytes ^ self.checkpoint.covered_below.0;
+        let small = u64::from(self.is_quiet) ^ self.state as u64;
+        lengths as u64 ^ logged ^ small ^ self.used_at.0 ^ self.machine.time.0 ^ self.replica.next_slot().0
     }
 
-    pub(super) fn look_deeper(&self) {
-        black_box((self.replica.paxos().map(Paxos::look), self.configuration.epoch, self.machine.results.look()));
-        black_box(self.machine.objects().map(Objects::count));
+    pub(super) fn look_deeper(&self) -> u64 {
+        let replica = self.replica.paxos().map_or(0, Paxos::look);
+        let results = self.machine.results.look().unwrap_or_default();
+        let objects = self.machine.objects().map_or(0, Objects::count);
+        replica ^ u64::from(self.configuration.epoch.0) ^ u64::from(results) ^ objects as u64
     }
 
-    pub(super) fn look_deepest(&self) {
-        black_box((self.next_value().map(|value| value.stamp), self.configuration.members[0]));
-        black_box(self.machine.objects().map(Objects::look));
+    pub(super) fn look_deepest(&self) -> u64 {
+        let value = self.next_value().map_or(0, |value| value.stamp.0);
+        let object = self.machine.objects().map_or(0, Objects::look);
+        value ^ u64::from(self.configuration.members[0].0) ^ u64::from(object)
     }
 
-    pub(super) fn look_at_next(&self) {
-        if let Some(ValueContent::Commands(payload)) = self.next_value().map(|value| &value.content) {
-            black_box((payload.first(), payload.last()));
+    pub(super) fn look_at_next(&self) -> u64 {
+        match self.next_value().map(|value| &value.content) {
+            Some(ValueContent::Commands(payload)) => {
+                payload.first().zip(payload.last()).map_or(0, |(first, last)| (first ^ last).into())
+            }
+            _ => 0,
         }
     }
 
@@ -147,7 +154,7 @@ impl Group {
         let (objects, value) = (self.machine.objects()?, self.next_value()?);
         let ValueContent::Commands(payload) = &value.content else { return None };
         let envelope = Envelope::take(&mut &payload[..]).filter(|_| !Envelope::is_followed(payload))?;
-        let sought = objects.seek(Command::decode(envelope.command).ok()?.key()?)?;
+        let sought = objects.seek(Command::key_of(envelope.command)?)?;
         Some((objects, sought))
     }
 }

@@ -6,10 +6,12 @@
 //! for many groups, the waits overlap. Of few dozen groups the same holds: what other processes and the kernel do between two
 //! turns takes their place in the nearer caches.
 
+use std::hint::black_box;
+
 use quorate_protocol::Event;
 
-use super::Host;
-use crate::frame::groups_named;
+use super::{Group, Host};
+use crate::frame::{FrameError, Header, Place, places};
 
 /// With fewer groups awake, what a frame needs is mostly in the nearest caches.
 const AWAKE_MIN: usize = 32;
@@ -18,38 +20,75 @@ const GROUPS_MIN: usize = 4;
 /// At once. With more, what was looked at first would be gone again.
 const GROUPS_MAX: usize = 512;
 
+/// A message of a frame, and where its group is, if it names one that is awake.
+pub(super) type Staged = (Place, Option<u32>);
+
 impl Host {
-    pub(super) fn look_ahead(&mut self, messages: &[u8]) {
-        if self.groups.len() < AWAKE_MIN {
+    /// Handles the messages of a frame.
+    pub(super) fn handle_messages(&mut self, header: &Header, bytes: &[u8]) -> Result<(), FrameError> {
+        let mut staged = std::mem::take(&mut self.staged);
+        let mut places = places(bytes);
+        let mut outcome = Ok(());
+        while outcome.is_ok() {
+            staged.clear();
+            for place in places.by_ref().take(GROUPS_MAX) {
+                match place {
+                    Ok(place) => staged.push((place, place.group.and_then(|group| self.find(group)))),
+                    Err(error) => outcome = Err(error),
+                }
+            }
+            if staged.is_empty() {
+                break;
+            }
+            self.look_ahead(bytes, &staged);
+            let handled = staged.iter().try_for_each(|&(place, index)| self.handle_place(header, bytes, place, index));
+            outcome = handled.and(outcome);
+        }
+        self.staged = staged;
+        outcome
+    }
+
+    fn handle_place(
+        &mut self,
+        header: &Header,
+        bytes: &[u8],
+        place: Place,
+        index: Option<u32>,
+    ) -> Result<(), FrameError> {
+        // Before it others were handled, which may have ended the group.
+        let found = index.and_then(|index| Some((index, self.groups.get(index as usize)?)));
+        let found = found.filter(|(_, group)| group.is_alive() && Some(group.id()) == place.group);
+        if let Some((index, group)) = found
+            && let Some((epoch, message)) = place.said(bytes)
+            && epoch == group.configuration.epoch
+        {
+            self.hear(index, header.node, message);
+        } else if let Some(message) = place.message(bytes)? {
+            self.handle_message(header, message);
+        }
+        self.run();
+        Ok(())
+    }
+
+    fn look_ahead(&self, bytes: &[u8], staged: &[Staged]) {
+        if self.groups.len() < AWAKE_MIN || staged.len() < GROUPS_MIN {
             return;
         }
-        let mut ahead = std::mem::take(&mut self.ahead);
-        ahead.clear();
-        let named = groups_named(messages).take(GROUPS_MAX);
-        ahead.extend(named.filter_map(|group| Some((group, self.index.get(&group).copied()?))));
-        if ahead.len() < GROUPS_MIN {
-            self.ahead = ahead;
-            return;
-        }
-        let indices = || ahead.iter().map(|&(_, index)| index);
-        self.look(indices());
-        self.wal.look_ahead(ahead.iter().map(|(group, _)| group.0));
-        self.look_deepest(indices());
-        let groups = || indices().filter_map(|index| self.groups.get(index as usize));
-        groups().for_each(|group| group.look_at_next());
-        let sought: Vec<_> = groups().filter_map(|group| group.seek_next()).collect();
+        let groups = self.look(staged.iter().filter_map(|&(_, index)| index), staged.len());
+        let logged = staged.iter().filter(|(place, index)| index.is_some() && place.is_accept(bytes));
+        self.wal.look_ahead(logged.filter_map(|(place, _)| Some(place.group?.0)));
+        look_at(&groups, |group| group.look_at_next());
+        let mut sought = Vec::with_capacity(groups.len());
+        sought.extend(groups.iter().filter_map(|group| group.seek_next()));
         sought.iter().for_each(|(objects, sought)| objects.look_at_entry(sought));
         sought.iter().for_each(|(objects, sought)| objects.look_at_name(sought));
-        drop(sought);
-        self.ahead = ahead;
     }
 
     /// Wakes the groups at these places.
     pub(super) fn wake(&mut self, due: &[u32]) {
         for due in due.chunks(GROUPS_MAX) {
             if due.len() > 1 && self.groups.len() >= AWAKE_MIN {
-                self.look(due.iter().copied());
-                self.look_deepest(due.iter().copied());
+                self.look(due.iter().copied(), due.len());
             }
             for &index in due {
                 if self.groups.get(index as usize).is_some_and(|group| group.is_alive()) {
@@ -60,14 +99,16 @@ impl Host {
         }
     }
 
-    fn look(&self, indices: impl Iterator<Item = u32> + Clone) {
-        let groups = |index: u32| self.groups.get(index as usize);
-        indices.clone().filter_map(groups).for_each(|group| group.look());
-        indices.filter_map(groups).for_each(|group| group.look_deeper());
+    fn look(&self, indices: impl Iterator<Item = u32>, count: usize) -> Vec<&Group> {
+        let mut groups = Vec::with_capacity(count);
+        groups.extend(indices.filter_map(|index| self.groups.get(index as usize)).map(|group| &**group));
+        look_at(&groups, Group::look);
+        look_at(&groups, Group::look_deeper);
+        look_at(&groups, Group::look_deepest);
+        groups
     }
+}
 
-    fn look_deepest(&self, indices: impl Iterator<Item = u32>) {
-        let groups = indices.filter_map(|index| self.groups.get(index as usize));
-        groups.for_each(|group| group.look_deepest());
-    }
+fn look_at(groups: &[&Group], look: impl Fn(&Group) -> u64) {
+    black_box(groups.iter().fold(0, |seen, group| seen ^ look(group)));
 }

@@ -94,7 +94,7 @@ pub use transfer::check_snapshot;
 use crate::admin_reply::AdminReply;
 use crate::clock::{HybridClock, Moment, WallClocks};
 use crate::entry::Operations;
-use crate::frame::{Access, Bounce, FrameError, Header, Message, decode_frame, messages};
+use crate::frame::{Access, Bounce, FrameError, Header, Message, decode_frame};
 use crate::hash::FixedState;
 use crate::outbox::{Carrier, Outbox};
 use crate::planted::{self, Planted};
@@ -250,8 +250,8 @@ pub struct Host {
     /// In boxes, so that places which are free cost little.
     groups: Slab<Box<Group>>,
     index: HashMap<GroupId, u32, FixedState>,
-    /// The groups of the frame that is being taken; kept for its memory.
-    ahead: Vec<(GroupId, u32)>,
+    /// Messages of the frame that is being taken; kept for its memory.
+    staged: Vec<look_ahead::Staged>,
     directory: directory::Directory,
     clients: Operations,
     internals: Operations,
@@ -377,11 +377,7 @@ impl Host {
         if header.directory > self.directory.version() {
             self.ask_for_directory();
         }
-        self.look_ahead(bytes);
-        for message in messages(bytes) {
-            self.handle_message(&header, message?);
-            self.run();
-        }
+        self.handle_messages(&header, bytes)?;
         if !self.clock_off && self.walls.agrees_with(from) {
             self.clock.follow(header.stamp);
         }

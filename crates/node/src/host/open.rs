@@ -182,7 +182,7 @@ impl Host {
             catch_ups: Vec::new(),
             transfers: super::transfer::Transfers::default(),
             digests: super::digests::Digests::default(),
-            ahead: Vec::new(),
+            staged: Vec::new(),
             own: super::own::OwnGroups::default(),
             terms: super::chains::Terms::default(),
             registers: super::registers::Registers::default(),

@@ -5,7 +5,7 @@ use quorate_protocol::chain::Chain;
 use quorate_protocol::paxos::{self, Paxos};
 use quorate_protocol::register::Register;
 use quorate_protocol::wire::Wire;
-use quorate_protocol::{After, Effect, Event, GroupId, Proposal, Refusal, Value};
+use quorate_protocol::{After, Effect, Event, GroupId, NodeId, Proposal, Refusal, Value};
 use quorate_wal::Kind;
 
 use super::held::HeldAnswer;
@@ -13,10 +13,10 @@ use super::quarantine::{PanicIn, isolate, panic_as_planned};
 use super::{GroupState, Host};
 use crate::changes::Done;
 use crate::envelope::{Envelope, Ticket};
-use crate::frame::{Bounce, Message, Position, encode_reply};
+use crate::frame::{Bounce, DigestMessage, Message, Position, encode_replica, encode_reply};
 use crate::machine::Verdict;
 use crate::planted::{self, Planted};
-use crate::replica::{AnyMessage, Hosted, Protocol};
+use crate::replica::{AnyMessage, AnyMessageRef, Hosted, Protocol};
 use crate::root::{Durability, ROOT};
 
 impl Host {
@@ -37,31 +37,32 @@ impl Host {
             return;
         }
         let mut effects = std::mem::take(R::effects_of(&mut self.effects));
-        for effect in effects.list.drain(..) {
+        for effect in &effects.list {
             match effect {
-                Effect::Persist(record) => self.persist::<R>(index, &record),
-                Effect::Send { to, message, after } => self.send(index, to, R::any(message), after),
+                Effect::Persist(record) => self.persist::<R>(index, record),
+                Effect::Send { to, message, after } => self.send(index, *to, R::any(message), *after),
                 Effect::Decided { slot, value, acknowledgers } => {
-                    let position = Position { slot, acknowledgers: acknowledgers as u16 };
-                    self.apply(index, position, &value);
+                    let position = Position { slot: *slot, acknowledgers: *acknowledgers as u16 };
+                    self.apply(index, position, value);
                     if self.is_given_up(index) {
                         break;
                     }
                 }
                 Effect::Readable { token } => {
-                    self.answer_read(index, token as u32);
+                    self.answer_read(index, *token as u32);
                     if self.is_given_up(index) {
                         break;
                     }
                 }
-                Effect::Refused { proposal, why } => self.refuse(index, &proposal, why),
-                Effect::Answered(answer) => self.take_register_answer(index, R::answer(answer)),
+                Effect::Refused { proposal, why } => self.refuse(index, proposal, *why),
+                Effect::Answered(answer) => self.take_register_answer(index, R::answer(answer.clone())),
                 Effect::CatchUp { peer, from } => {
                     let group = self.groups[index as usize].id();
-                    self.catch_ups.push((group, peer, from));
+                    self.catch_ups.push((group, *peer, *from));
                 }
             }
         }
+        effects.list.clear();
         *R::effects_of(&mut self.effects) = effects;
     }
 
@@ -98,11 +99,11 @@ impl Host {
         kept && group.births_lsn <= durable || planted::is(Planted::DurableSentAtOnce)
     }
 
-    fn send(&mut self, index: u32, to: quorate_protocol::NodeId, message: AnyMessage, after: After) {
+    fn send(&mut self, index: u32, to: NodeId, message: AnyMessageRef<'_>, after: After) {
         match message {
-            AnyMessage::Paxos(paxos::Message::Busy { .. }) => self.counters.busy_sent += 1,
-            AnyMessage::Paxos(paxos::Message::Confirm { .. }) => self.counters.confirm_rounds += 1,
-            AnyMessage::Paxos(paxos::Message::HandOver { .. }) => self.note_handed_over(index, to),
+            AnyMessageRef::Paxos(paxos::Message::Busy { .. }) => self.counters.busy_sent += 1,
+            AnyMessageRef::Paxos(paxos::Message::Confirm { .. }) => self.counters.confirm_rounds += 1,
+            AnyMessageRef::Paxos(paxos::Message::HandOver { .. }) => self.note_handed_over(index, to),
             _ => {}
         }
         let wait = match after {
@@ -115,25 +116,29 @@ impl Host {
         if !group.is_alive() {
             return;
         }
+        let (id, epoch, lsn) = (group.id(), group.configuration.epoch, group.lsn.max(group.births_lsn));
         if to == self.settings.node {
             if wait {
-                self.held.push_back((group.lsn.max(group.births_lsn), index, group.id(), message));
+                self.held.push_back((lsn, index, id, message.to_owned()));
             } else {
-                self.plan(index, Event::Received { from: to, message });
+                self.plan(index, Event::Received { from: to, message: message.to_owned() });
             }
             return;
         }
         self.counters.messages_sent += 1;
-        if let AnyMessage::Register(message) = &message {
-            self.counters.register_messages.note(&message.body);
-        }
-        let lsn = group.lsn.max(group.births_lsn);
-        let (group, epoch) = (group.id(), group.configuration.epoch);
-        let message = self.with_references(group, epoch, to, message);
-        if wait {
-            self.outbox.send_once_durable(to, lsn, &message);
-        } else {
-            self.outbox.send(to, &message);
+        let referring = match message {
+            AnyMessageRef::Paxos(full) => self.refer(id, epoch, to, full),
+            AnyMessageRef::Chain(_) => None,
+            AnyMessageRef::Register(message) => {
+                self.counters.register_messages.note(&message.body);
+                None
+            }
+        };
+        let lane = if wait { self.outbox.lane_once_durable(to, lsn) } else { self.outbox.lane(to) };
+        let Some(lane) = lane else { return };
+        match referring {
+            Some(accept) => Message::Digest(DigestMessage::Referring { group: id, epoch, accept }).encode(lane),
+            None => encode_replica(id, epoch, message, lane),
         }
     }
 
@@ -145,7 +150,11 @@ impl Host {
         while self.held.front().is_some_and(|(lsn, ..)| *lsn <= durable) {
             let Some((_, index, group, message)) = self.held.pop_front() else { break };
             if self.groups.get(index as usize).is_some_and(|found| found.id() == group) {
-                self.step_next(index, Event::Received { from: self.settings.node, message });
+                let from = self.settings.node;
+                match message {
+                    AnyMessage::Paxos(message) => self.hear(index, from, message),
+                    message => self.step_next(index, Event::Received { from, message }),
+                }
             }
         }
     }

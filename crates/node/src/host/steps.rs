@@ -1,10 +1,10 @@
 //! Steps of replicas, one after the other: the effects of one are all performed before the next.
 
-use quorate_protocol::Cx;
+use quorate_protocol::{Cx, Event, NodeId, Replica, paxos};
 
 use super::quarantine::{PanicIn, isolate, panic_as_planned};
-use super::{GroupState, Host};
-use crate::replica::AnyEvent;
+use super::{Group, GroupState, Host};
+use crate::replica::{AnyEffects, AnyEvent, AnyMessage};
 use crate::volume::volume_of;
 
 impl Host {
@@ -39,6 +39,49 @@ impl Host {
     }
 
     fn step(&mut self, index: u32, event: AnyEvent) {
+        self.step_with(index, |group, cx, effects| group.step(cx, event, effects));
+    }
+
+    /// What a peer's Paxos replica, or this node's own disk, tells a replica: most of what is heard, and most of that votes that
+    /// decide nothing, after which there is nothing more to be done.
+    pub(super) fn hear(&mut self, index: u32, from: NodeId, message: paxos::Message) {
+        if self.running || !self.todo.is_empty() {
+            return self.plan(index, Event::Received { from, message: AnyMessage::Paxos(message) });
+        }
+        self.running = true;
+        if !self.hear_idle_vote(index, from, &message) {
+            // Lent, since it is copied each time it is given on.
+            let mut event = Some(Event::Received { from, message });
+            self.step_with(index, |group, cx, effects| {
+                if let Some(replica) = group.replica.paxos_mut()
+                    && let Some(event) = event.take()
+                {
+                    replica.step(cx, event, &mut effects.paxos);
+                }
+            });
+        }
+        self.running = false;
+    }
+
+    fn hear_idle_vote(&mut self, index: u32, from: NodeId, message: &paxos::Message) -> bool {
+        if !matches!(message, paxos::Message::Accepted { .. }) {
+            return false;
+        }
+        let Some(group) = self.groups.get_mut(index as usize).filter(|group| group.is_alive()) else { return false };
+        let wants_frontiers = volume_of(group.id()).is_none();
+        let Some(replica) = group.replica.paxos_mut() else { return false };
+        let now = self.clock.now();
+        match isolate(|| replica.hear_idle_vote(now, wants_frontiers, from, message)) {
+            Ok(is_heard) => is_heard,
+            Err(words) => {
+                self.quarantine(index, "taking a vote", words);
+                true
+            }
+        }
+    }
+
+    #[inline]
+    fn step_with(&mut self, index: u32, work: impl FnOnce(&mut Group, &mut Cx<'_>, &mut AnyEffects)) {
         let panics = self.take_planned_panic(index, PanicIn::Step);
         let Some(group) = self.groups.get_mut(index as usize) else { return };
         if group.state == GroupState::Quarantined {
@@ -58,7 +101,7 @@ impl Host {
             if panics {
                 panic_as_planned();
             }
-            group.step(&mut cx, event, effects);
+            work(group, &mut cx, effects);
         });
         match stepped {
             Ok(()) => {

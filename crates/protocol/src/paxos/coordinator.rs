@@ -10,7 +10,7 @@ use super::acceptor::Following;
 use super::ledger::Ledger;
 use super::reads::Reads;
 use super::replica::{Active, Duty, Life, proposal_of, refuse};
-use super::{MEMBERS_MAX, Message, Paxos, Record, WAITING_BYTES_MAX, WAITING_READS_MAX, WINDOW_BYTES, WINDOW_SLOTS};
+use super::{Message, Paxos, Record, WAITING_BYTES_MAX, WAITING_READS_MAX, WINDOW_BYTES, WINDOW_SLOTS};
 use crate::effect::{Cx, Effects, Proposal, ReadMode, Refusal};
 use crate::id::{Ballot, Configuration, Content, Instant, NodeId, Slot, Stamp, Value};
 use crate::peers::GrantNumber;
@@ -122,21 +122,20 @@ impl Members {
         self.list[position].grant
     }
 
-    /// The highest slot below which a write quorum has executed everything, where this member has come to `mine`.
-    fn executed_by_quorum(&self, configuration: &Configuration, mine: (NodeId, Slot)) -> Slot {
+    /// The highest slot below which a write quorum has executed everything, where this member has come to `mine`, and that is
+    /// `known` of an earlier one.
+    fn executed_by_quorum(&self, configuration: &Configuration, mine: (NodeId, Slot), known: Slot) -> Slot {
         let (me, next_slot) = mine;
-        let count = self.list.len();
-        let mut frontiers = [Slot(0); MEMBERS_MAX];
-        for (frontier, (&node, member)) in frontiers.iter_mut().zip(configuration.members.iter().zip(&self.list)) {
-            *frontier = if node == me { next_slot } else { member.frontier.unwrap_or_default() };
-        }
-        let frontiers = &frontiers[..count];
-        let is_reached = |slot: Slot| {
-            let has_reached = |set, (position, &frontier)| set | u64::from(frontier >= slot) << position;
-            configuration.quorum.is_write_quorum(count, frontiers.iter().enumerate().fold(0, has_reached))
+        let frontiers = || {
+            let members = configuration.members.iter().zip(&self.list);
+            members.map(|(&node, member)| if node == me { next_slot } else { member.frontier.unwrap_or_default() })
         };
-        let better = |highest, &slot| if slot > highest && is_reached(slot) { slot } else { highest };
-        frontiers.iter().fold(Slot(0), better)
+        let is_reached = |slot: Slot| {
+            let has_reached = |set, (position, frontier)| set | u64::from(frontier >= slot) << position;
+            let set = frontiers().enumerate().fold(0, has_reached);
+            configuration.quorum.is_write_quorum(self.list.len(), set)
+        };
+        frontiers().fold(known, |highest, slot| if slot > highest && is_reached(slot) { slot } else { highest })
     }
 }
 
@@ -227,6 +226,14 @@ impl Coordination {
         self.next_proposal > next_slot || !self.adopted.is_empty()
     }
 
+    /// Whether anything waits for slots to be executed, or for room among those in flight.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.reads.is_empty()
+            || !self.queue.proposals.is_empty()
+            || !self.adopted.is_empty()
+            || self.handing_over.is_some()
+    }
+
     pub(super) fn is_handing_over(&self) -> bool {
         self.handing_over.is_some()
     }
@@ -234,6 +241,12 @@ impl Coordination {
     /// Whoever is silent would coordinate nothing: what was kept back for it goes on here.
     pub(super) fn keep_from(&mut self, node: NodeId) {
         self.handing_over = self.handing_over.filter(|handing_over| handing_over.to != node);
+    }
+
+    /// Looks at both ends of it, and at what the first member has said.
+    pub(super) fn look(&self) -> u64 {
+        let member = self.members.list.first().map_or(0, |member| member.holds_below.0);
+        member ^ self.next_proposal.0 ^ self.elected_at.0 ^ self.queue.bytes as u64
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
@@ -399,19 +412,20 @@ impl Paxos {
                 self.advance(active, cx, out);
             }
         }
-        if tells_at_once(active, cx) {
+        if tells_at_once(active, cx.wants_frontiers) {
             self.tell_holders(active, cx, out);
         }
     }
 
     /// Takes note of a vote that decides nothing, because it is too few or comes too late: a slot of three members has two of
-    /// these. False if the vote is to be handled as any message.
-    pub(super) fn take_idle_vote(&mut self, cx: &Cx<'_>, from: NodeId, message: &Message) -> bool {
+    /// these. False if the vote is to be handled as any message is, by a step.
+    pub fn hear_idle_vote(&mut self, now: Instant, wants_frontiers: bool, from: NodeId, message: &Message) -> bool {
         let &Message::Accepted { ballot, slot, next_slot, grant } = message else { return false };
         let (Life::Working(active), Some(position)) = (&mut self.life, self.configuration.position(from)) else {
             return false;
         };
-        if tells_at_once(active, cx) || !active.overtaken.is_empty() || self.stopped {
+        let may_have_more = self.silent != 0 || self.stopped || !active.overtaken.is_empty();
+        if may_have_more || tells_at_once(active, wants_frontiers) {
             return false;
         }
         let Duty::Coordinating(coordination) = &mut active.duty else { return false };
@@ -427,6 +441,7 @@ impl Paxos {
             entry.acknowledgers = acknowledgers;
         }
         coordination.members.note_vote(position, slot, next_slot, grant);
+        self.used_at = now;
         true
     }
 
@@ -441,8 +456,7 @@ impl Paxos {
 
     /// Up to where a write quorum has executed everything, as far as this replica knows.
     pub(super) fn majority_frontier(&self, members: &Members) -> Slot {
-        let mine = (self.me, self.next_slot);
-        self.frontier_majority.max(members.executed_by_quorum(&self.configuration, mine))
+        members.executed_by_quorum(&self.configuration, (self.me, self.next_slot), self.frontier_majority)
     }
 
     pub(super) fn handle_frontier(&mut self, active: &mut Active, from: NodeId, next_slot: Slot) {
@@ -457,7 +471,7 @@ impl Paxos {
         advanced: bool,
         out: &mut Effects<Paxos>,
     ) {
-        let tells_at_once = tells_at_once(active, cx);
+        let tells_at_once = tells_at_once(active, cx.wants_frontiers);
         let Duty::Coordinating(coordination) = &mut active.duty else {
             return;
         };
@@ -637,16 +651,14 @@ impl Paxos {
     /// Whether nothing is lost by forgetting all but that this replica coordinates, and what its members have said.
     pub(super) fn is_quiet(&self, coordination: &Coordination, cx: &Cx<'_>) -> bool {
         !coordination.is_in_flight(self.next_slot)
-            && coordination.queue.proposals.is_empty()
-            && coordination.reads.is_empty()
-            && coordination.handing_over.is_none()
+            && !coordination.has_waiting()
             && self.laggards(&coordination.members).all(|member| self.is_absent(member, cx))
     }
 }
 
 /// In a group that is seldom used nothing follows soon that would say what is decided.
-pub(super) fn tells_at_once(active: &Active, cx: &Cx<'_>) -> bool {
-    active.is_rare && !cx.wants_frontiers
+pub(super) fn tells_at_once(active: &Active, wants_frontiers: bool) -> bool {
+    active.is_rare && !wants_frontiers
 }
 
 impl Coordination {

@@ -119,6 +119,10 @@ impl Ledger {
             return None;
         }
         let entry = self.entries.pop_front()??;
+        if self.entries.is_empty() {
+            // The next one lies where this one lay, which is in a cache, and not behind it.
+            self.entries.clear();
+        }
         self.bytes -= weight(&entry.value);
         self.base = self.base.next();
         Some(entry)

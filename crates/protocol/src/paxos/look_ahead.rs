@@ -10,11 +10,11 @@ impl Paxos {
     pub fn look(&self) -> u64 {
         let Life::Working(active) = &self.life else { return 0 };
         let duty = match &active.duty {
-            Duty::Following(following) => following.deadline(),
-            Duty::Preparing(candidacy) => Some(candidacy.retry_at),
-            Duty::Coordinating(coordination) => coordination.deadline(),
+            Duty::Following(following) => u64::from(following.is_quiet()),
+            Duty::Preparing(candidacy) => candidacy.retry_at.0,
+            Duty::Coordinating(coordination) => coordination.look(),
         };
-        active.wake_at.max(duty).map_or(0, |at| at.0) ^ active.ledger.bytes() as u64
+        active.wake_at.map_or(0, |at| at.0) ^ duty ^ active.ledger.bytes() as u64
     }
 
     /// What the next slot will hold, as far as known.

@@ -34,7 +34,7 @@ pub struct Paxos {
     /// Members that have said that they are silent, and nothing since.
     pub(super) silent: u16,
     /// When a message or a proposal last came.
-    used_at: Instant,
+    pub(super) used_at: Instant,
     /// False while the records of an earlier run are restored.
     running: bool,
     pub(super) life: Life,
@@ -462,16 +462,18 @@ impl Paxos {
         }
     }
 
-    /// Executes what is decided and next in order.
+    /// Executes what is decided and next in order, and does what may be done then.
+    #[inline]
     pub(super) fn advance(&mut self, active: &mut Active, cx: &mut Cx<'_>, out: &mut Effects<Paxos>) {
+        let has_news = active.ledger.is_next_decided() || self.stopped;
         match &mut active.duty {
-            Duty::Following(following) if !active.ledger.is_next_decided() && !self.stopped => {
-                following.note_progress(self.next_slot, false);
-            }
+            Duty::Following(following) if !has_news => following.note_progress(self.next_slot, false),
+            Duty::Coordinating(coordination) if !has_news && !coordination.has_waiting() => {}
             _ => self.execute(active, cx, out),
         }
     }
 
+    #[inline(never)]
     fn execute(&mut self, active: &mut Active, cx: &mut Cx<'_>, out: &mut Effects<Paxos>) {
         let before = self.next_slot;
         while !self.stopped {
@@ -536,7 +538,8 @@ impl Paxos {
         let at_once = match &active.duty {
             // What wakes a level one and leaves it level is a word that comes late.
             Duty::Coordinating(coordination) => {
-                (tells_at_once(&active, cx) || fresh && !cx.wants_frontiers) && self.is_level(coordination)
+                (tells_at_once(&active, cx.wants_frontiers) || fresh && !cx.wants_frontiers)
+                    && self.is_level(coordination)
             }
             _ => active.is_rare || fresh,
         };
@@ -608,8 +611,7 @@ impl Replica for Paxos {
         self.running = true;
         match event {
             Event::Received { from, .. } if self.silent != 0 => self.forget_silence(from),
-            Event::Received { from, ref message } if self.take_idle_vote(cx, from, message) => {
-                self.used_at = cx.now;
+            Event::Received { from, ref message } if self.hear_idle_vote(cx.now, cx.wants_frontiers, from, message) => {
                 return;
             }
             Event::Silenced(node) if node != self.me => self.silent |= self.bit(node) as u16,

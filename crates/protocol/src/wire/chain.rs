@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{Malformed, Reader, Wire, put_list, put_u8, put_u32, take_list};
+use super::{Malformed, Reader, Wire, Word, put_list, put_u8, put_u32, put_words, take_list};
 use crate::chain::{Body, Membership, Message, Position, Record};
 use crate::id::{Epoch, NodeId, Slot, Stamp, Value};
 
@@ -63,9 +63,9 @@ impl Wire for Message {
 
 // Fields are written in this order. Tags are never used again for anything else.
 tagged!(Body, "message of a chain", {
-    1 => Forward { slot, frontier, value },
+    1 => Forward { [slot, frontier] value },
     2 => Suffix { slots, frontier },
-    3 => Acknowledge { frontier },
+    3 => Acknowledge { [frontier] },
     4 => Connect { membership, next_slot },
     5 => Held { next_slot },
     6 => Newest { membership },

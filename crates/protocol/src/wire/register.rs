@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{Malformed, Reader, Wire, put_list, put_prefixed, put_u8, put_u32, put_u64, take_list};
+use super::{Malformed, Reader, Wire, put_list, put_prefixed, put_u8, put_u32, put_u64, put_words, take_list};
 use crate::id::{Configuration, Epoch, GroupId, NodeId, Stamp};
 use crate::quorum::QuorumSystem;
 use crate::register::{Body, Choice, Content, Entry, Key, Message, Outline, Record, Round, Stage, Tag, Version, View};

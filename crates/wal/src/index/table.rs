@@ -3,6 +3,8 @@
 //! A hash table of whole entries would be half empty when it has just grown; a table of places is, and a place takes
 //! four bytes. There are several tables, so that one that grows is small and no turn waits long for it.
 
+use std::cell::Cell;
+
 use hashbrown::HashTable;
 
 use super::records::Records;
@@ -14,16 +16,25 @@ pub(super) struct Entry {
 
 const PIECE: usize = 1024;
 const TABLES: usize = 64;
+/// Groups whose places are remembered, as long as no other one of the same last bits is looked for: those of a busy node's
+/// volumes, whose ids follow one another.
+const REMEMBERED: usize = 256;
 
 pub(super) struct Table {
     /// All full but the last.
     pieces: Vec<Vec<Entry>>,
     places: Vec<HashTable<u32>>,
+    /// Where groups of these last bits were found last. They may have moved.
+    remembered: Box<[Cell<u32>]>,
 }
 
 impl Default for Table {
     fn default() -> Table {
-        Table { pieces: Vec::new(), places: (0..TABLES).map(|_| HashTable::new()).collect() }
+        Table {
+            pieces: Vec::new(),
+            places: (0..TABLES).map(|_| HashTable::new()).collect(),
+            remembered: vec![Cell::new(0); REMEMBERED].into_boxed_slice(),
+        }
     }
 }
 
@@ -37,10 +48,21 @@ impl Table {
         self.pieces.get(place / PIECE)?.get(place % PIECE)
     }
 
+    #[inline]
     pub(super) fn find(&self, group: u64) -> Option<usize> {
+        let remembered = &self.remembered[group as usize % REMEMBERED];
+        let place = remembered.get() as usize;
+        if self.at(place).is_some_and(|entry| entry.group == group) {
+            return Some(place);
+        }
+        let place = self.search(group)?;
+        remembered.set(place);
+        Some(place as usize)
+    }
+
+    fn search(&self, group: u64) -> Option<u32> {
         let hash = hash(group);
-        let found = self.places[table_of(hash)].find(hash, |place| group_at(&self.pieces, *place) == group);
-        found.map(|place| *place as usize)
+        self.places[table_of(hash)].find(hash, |place| group_at(&self.pieces, *place) == group).copied()
     }
 
     pub(super) fn get(&self, group: u64) -> Option<&Records> {
