@@ -84,9 +84,15 @@ enum Short {
 }
 
 impl Results {
-    /// Looks at the newest, so that it is in a cache when another one follows.
-    pub fn look(&self) -> Option<u32> {
-        Some(self.kept.back()?.tag)
+    /// Looks at the newest and at where it came from, so that they are in a cache when another one follows.
+    pub fn look(&self) -> u64 {
+        let newest = self.kept.back().map_or(0, |kept| kept.tag);
+        u64::from(newest) ^ self.origins.last().map_or(0, |origin| origin.settled ^ origin.until.0)
+    }
+
+    pub fn look_deeper(&self) -> u64 {
+        let newest = self.origins.last().and_then(|origin| origin.tickets.back());
+        newest.map_or(0, |(number, _)| *number)
     }
 
     pub fn len(&self) -> usize {

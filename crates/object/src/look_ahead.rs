@@ -14,30 +14,29 @@ const OBJECTS_MIN: usize = 32;
 /// Objects that are looked at together.
 const TOGETHER: usize = 8;
 
-/// Where an object may well be, for whoever looks at objects of many groups.
+/// An object that is sought, for whoever looks at objects of many groups: in three looks, each at all of them before the next.
 pub struct Sought {
     hash: u64,
-    slot: Slot,
+    /// Where it may well be.
+    slot: Option<Slot>,
 }
 
 impl Objects {
-    /// The first of three looks: at the index. Nothing if there are few objects here, or none of this name.
+    /// Before the first look. Nothing if there are few objects here.
     pub fn seek(&self, name: &[u8]) -> Option<Sought> {
-        if self.count() < OBJECTS_MIN {
-            return None;
-        }
-        let hash = self.hash(name);
-        Some(Sought { hash, slot: self.table.guess(hash)? })
+        (self.count() >= OBJECTS_MIN).then(|| Sought { hash: self.hash(name), slot: None })
     }
 
-    /// The second: at the entry.
-    pub fn look_at_entry(&self, sought: &Sought) {
-        black_box(self.table.hash_at(sought.hash, sought.slot));
+    pub fn look_at_index(&self, sought: &mut Sought) {
+        sought.slot = self.table.guess(sought.hash);
     }
 
-    /// The third: at the name.
-    pub fn look_at_name(&self, sought: &Sought) {
-        black_box(self.table.at(sought.hash, sought.slot).look());
+    pub fn look_at_entry(&self, sought: &Sought) -> u64 {
+        sought.slot.map_or(0, |slot| self.table.hash_at(sought.hash, slot))
+    }
+
+    pub fn look_at_name(&self, sought: &Sought) -> u8 {
+        sought.slot.map_or(0, |slot| self.table.at(sought.hash, slot).look())
     }
 
     /// Looks at the objects of these names. It changes nothing, and says nothing of what there is.
@@ -76,7 +75,8 @@ mod tests {
         let name = |number: u32| number.to_le_bytes();
         for number in 0..10_000 {
             objects.look_ahead([&name(number)[..], &name(number + 1)].into_iter());
-            if let Some(sought) = objects.seek(&name(number / 2)) {
+            if let Some(mut sought) = objects.seek(&name(number / 2)) {
+                objects.look_at_index(&mut sought);
                 objects.look_at_entry(&sought);
                 objects.look_at_name(&sought);
             }

@@ -125,15 +125,16 @@ impl Group {
 
     pub(super) fn look_deeper(&self) -> u64 {
         let replica = self.replica.paxos().map_or(0, Paxos::look);
-        let results = self.machine.results.look().unwrap_or_default();
+        let results = self.machine.results.look();
         let objects = self.machine.objects().map_or(0, Objects::count);
-        replica ^ u64::from(self.configuration.epoch.0) ^ u64::from(results) ^ objects as u64
+        replica ^ u64::from(self.configuration.epoch.0) ^ results ^ objects as u64
     }
 
     pub(super) fn look_deepest(&self) -> u64 {
         let value = self.next_value().map_or(0, |value| value.stamp.0);
         let object = self.machine.objects().map_or(0, Objects::look);
-        value ^ u64::from(self.configuration.members[0].0) ^ u64::from(object)
+        let results = self.machine.results.look_deeper();
+        value ^ u64::from(self.configuration.members[0].0) ^ u64::from(object) ^ results
     }
 
     pub(super) fn look_at_next(&self) -> u64 {

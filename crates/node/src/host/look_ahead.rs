@@ -74,21 +74,38 @@ impl Host {
         if self.groups.len() < AWAKE_MIN || staged.len() < GROUPS_MIN {
             return;
         }
-        let groups = self.look(staged.iter().filter_map(|&(_, index)| index), staged.len());
+        let groups = self.groups_at(staged.iter().filter_map(|&(_, index)| index), staged.len());
+        look_at(&groups, Group::look);
+        look_at(&groups, Group::look_deeper);
         let logged = staged.iter().filter(|(place, index)| index.is_some() && place.is_accept(bytes));
         self.wal.look_ahead(logged.filter_map(|(place, _)| Some(place.group?.0)));
-        look_at(&groups, |group| group.look_at_next());
+        look_at(&groups, Group::look_deepest);
+        look_at(&groups, Group::look_at_next);
         let mut sought = Vec::with_capacity(groups.len());
         sought.extend(groups.iter().filter_map(|group| group.seek_next()));
-        sought.iter().for_each(|(objects, sought)| objects.look_at_entry(sought));
-        sought.iter().for_each(|(objects, sought)| objects.look_at_name(sought));
+        sought.iter_mut().for_each(|(objects, sought)| objects.look_at_index(sought));
+        black_box(sought.iter().fold(0, |seen, (objects, sought)| seen ^ objects.look_at_entry(sought)));
+        black_box(sought.iter().fold(0, |seen, (objects, sought)| seen ^ objects.look_at_name(sought)));
+    }
+
+    /// Looks at what a proposal needs of each of these groups, which have just been given commands.
+    pub(super) fn look_before_proposals(&self, gathered: &[u32]) {
+        if self.groups.len() < AWAKE_MIN || gathered.len() < GROUPS_MIN {
+            return;
+        }
+        let groups = self.groups_at(gathered.iter().copied(), gathered.len());
+        look_at(&groups, Group::look_deeper);
+        self.wal.look_ahead(groups.iter().map(|group| group.id().0));
     }
 
     /// Wakes the groups at these places.
     pub(super) fn wake(&mut self, due: &[u32]) {
         for due in due.chunks(GROUPS_MAX) {
             if due.len() > 1 && self.groups.len() >= AWAKE_MIN {
-                self.look(due.iter().copied(), due.len());
+                let groups = self.groups_at(due.iter().copied(), due.len());
+                look_at(&groups, Group::look);
+                look_at(&groups, Group::look_deeper);
+                look_at(&groups, Group::look_deepest);
             }
             for &index in due {
                 if self.groups.get(index as usize).is_some_and(|group| group.is_alive()) {
@@ -99,12 +116,9 @@ impl Host {
         }
     }
 
-    fn look(&self, indices: impl Iterator<Item = u32>, count: usize) -> Vec<&Group> {
+    fn groups_at(&self, indices: impl Iterator<Item = u32>, count: usize) -> Vec<&Group> {
         let mut groups = Vec::with_capacity(count);
         groups.extend(indices.filter_map(|index| self.groups.get(index as usize)).map(|group| &**group));
-        look_at(&groups, Group::look);
-        look_at(&groups, Group::look_deeper);
-        look_at(&groups, Group::look_deepest);
         groups
     }
 }

@@ -159,7 +159,9 @@ impl Host {
 
     pub(super) fn propose_gathered(&mut self) {
         while !self.gathered.is_empty() {
-            for index in std::mem::take(&mut self.gathered) {
+            let gathered = std::mem::take(&mut self.gathered);
+            self.look_before_proposals(&gathered);
+            for index in gathered {
                 let Some(group) = self.groups.get_mut(index as usize) else { continue };
                 if group.gathered.is_empty() {
                     continue;
