@@ -280,6 +280,12 @@ impl Group {
         self.configuration.group
     }
 
+    /// Whether its coordinator asks each member how far it has executed. A volume's births are complete once all say that they
+    /// have executed them.
+    pub(super) fn wants_frontiers(&self) -> bool {
+        volume_of(self.id()).is_none()
+    }
+
     pub fn is_alive(&self) -> bool {
         self.state == GroupState::Alive
     }

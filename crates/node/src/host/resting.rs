@@ -391,7 +391,7 @@ impl Host {
             stamp: self.clock.stamp(),
             random: next_random(&mut self.random),
             peers: &self.peers,
-            wants_frontiers: volume_of(self.groups[index as usize].id()).is_none(),
+            wants_frontiers: self.groups[index as usize].wants_frontiers(),
             nonsense_count: &mut self.counters.nonsense,
         };
         match &mut self.groups[index as usize].replica {

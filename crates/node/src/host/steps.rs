@@ -5,7 +5,6 @@ use quorate_protocol::{Cx, Event, NodeId, Replica, paxos};
 use super::quarantine::{PanicIn, isolate, panic_as_planned};
 use super::{Group, GroupState, Host};
 use crate::replica::{AnyEffects, AnyEvent, AnyMessage};
-use crate::volume::volume_of;
 
 impl Host {
     /// Steps replicas until nothing is left that one of them told itself or another here. Called from within a step it
@@ -68,7 +67,7 @@ impl Host {
             return false;
         }
         let Some(group) = self.groups.get_mut(index as usize).filter(|group| group.is_alive()) else { return false };
-        let wants_frontiers = volume_of(group.id()).is_none();
+        let wants_frontiers = group.wants_frontiers();
         let Some(replica) = group.replica.paxos_mut() else { return false };
         let now = self.clock.now();
         match isolate(|| replica.hear_idle_vote(now, wants_frontiers, from, message)) {
@@ -93,7 +92,7 @@ impl Host {
             stamp: self.clock.stamp(),
             random: next_random(&mut self.random),
             peers: &self.peers,
-            wants_frontiers: volume_of(group.id()).is_none(),
+            wants_frontiers: group.wants_frontiers(),
             nonsense_count: &mut self.counters.nonsense,
         };
         let effects = &mut self.effects;
