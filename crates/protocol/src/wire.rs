@@ -444,13 +444,6 @@ tagged!(Message, "message", {
     14 => Execute { [ballot, frontier] },
 });
 
-impl Message {
-    /// Whether these are the bytes of an `Accept`.
-    pub fn is_accept(bytes: &[u8]) -> bool {
-        bytes.first() == Some(&5)
-    }
-}
-
 impl Wire for Record {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {

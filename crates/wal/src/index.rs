@@ -21,10 +21,17 @@ use table::{Entry, Table};
 
 /// Entries that one search for groups which pin the oldest segment looks at: some tens of microseconds.
 const STEPS_MAX: usize = 4096;
+/// Records noted before they are sorted into their groups, at most: likewise.
+const WAITING_MAX: usize = 512;
+/// With fewer groups, what is sorted into one is in a cache when the next record of it is.
+const LOOK_AHEAD_MIN: usize = 1024;
 
 #[derive(Default)]
 pub(crate) struct Index {
     groups: Table,
+    /// The newest records, which are not in `groups` yet. Of a few dozen groups in use each has several of them, and what memory
+    /// holds of it is fetched once for all.
+    waiting: Vec<Waiting>,
     segments: BTreeMap<u64, Segment>,
     size_bytes: u64,
     live_bytes: u64,
@@ -33,10 +40,17 @@ pub(crate) struct Index {
     sweep: Sweep,
 }
 
+struct Waiting {
+    group: u64,
+    kind: Kind,
+    position: Position,
+    lsn: Lsn,
+}
+
 #[derive(Default)]
 pub(crate) struct Segment {
     pub(crate) length: u64,
-    /// Records that somebody still needs, and what they take.
+    /// Records that somebody still needs, and what they take, of those that are sorted in.
     pub(crate) live_count: u64,
     pub(crate) live_bytes: u64,
     /// The newest block with a record that took the place of one in here. Until it is durable, that one is needed too.
@@ -68,6 +82,7 @@ impl Index {
         self.segments.len()
     }
 
+    /// Of what is sorted in.
     pub(crate) fn group_count(&self) -> usize {
         self.groups.len()
     }
@@ -77,63 +92,80 @@ impl Index {
         self.size_bytes
     }
 
-    /// What records that somebody needs take.
+    /// What records that somebody needs take. Those whose successors wait to be sorted in are among them.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.live_bytes
     }
 
     /// What the index takes in memory.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.groups.bytes() + self.heap_bytes
+        self.groups.bytes() + self.heap_bytes + self.waiting.capacity() * size_of::<Waiting>()
     }
 
     /// Takes note of a record in the block `lsn`; it takes the place of an earlier one of its kind.
     pub(crate) fn insert(&mut self, group: u64, kind: Kind, position: Position, lsn: Lsn) {
-        let superseded = match self.groups.find(group) {
-            Some(place) => {
-                let records = self.groups.records_mut(place);
-                let before = records.heap_bytes();
-                let superseded = records.insert(kind, position);
-                self.heap_bytes = self.heap_bytes + records.heap_bytes() - before;
-                superseded
-            }
-            None => {
-                self.groups.push(Entry { group, records: Records::new(kind, position) });
-                None
-            }
-        };
-        let segment = self.segments.entry(position.segment()).or_default();
-        segment.live_count += 1;
-        segment.live_bytes += position.bytes();
         self.live_bytes += position.bytes();
-        if let Some(before) = superseded {
-            self.sweep.has_news = true;
-            discount(&mut self.segments, &mut self.live_bytes, before);
-            if let Some(segment) = self.segments.get_mut(&before.segment()) {
-                segment.superseded = lsn;
-            }
+        self.waiting.push(Waiting { group, kind, position, lsn });
+        if self.waiting.len() == WAITING_MAX {
+            self.settle();
         }
     }
 
-    /// See [`crate::Wal::look_ahead`].
-    pub(crate) fn look_ahead(&self, groups: impl Iterator<Item = u64>) {
-        let places: Vec<_> = groups.filter_map(|group| self.groups.find(group)).collect();
+    /// Sorts the newest records into their groups.
+    pub(crate) fn settle(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let mut waiting = std::mem::take(&mut self.waiting);
+        if self.groups.len() >= LOOK_AHEAD_MIN {
+            self.look_ahead(&waiting);
+        }
+        for Waiting { group, kind, position, lsn } in waiting.drain(..) {
+            let segment = self.segments.entry(position.segment()).or_default();
+            segment.live_count += 1;
+            segment.live_bytes += position.bytes();
+            let Some(place) = self.groups.find(group) else {
+                self.groups.push(Entry { group, records: Records::new(kind, position) });
+                continue;
+            };
+            let records = self.groups.records_mut(place);
+            let before = records.heap_bytes();
+            let superseded = records.insert(kind, position);
+            self.heap_bytes = self.heap_bytes + records.heap_bytes() - before;
+            if let Some(before) = superseded {
+                self.sweep.has_news = true;
+                discount(&mut self.segments, &mut self.live_bytes, before);
+                if let Some(segment) = self.segments.get_mut(&before.segment()) {
+                    segment.superseded = lsn;
+                }
+            }
+        }
+        self.waiting = waiting;
+    }
+
+    /// Looks at what these records need of their groups, so that it is in a cache when they are sorted in. Looked at level by level,
+    /// the waits for memory overlap.
+    fn look_ahead(&self, waiting: &[Waiting]) {
+        let places: Vec<_> = waiting.iter().filter_map(|waiting| self.groups.find(waiting.group)).collect();
         let records = || places.iter().filter_map(|&place| self.groups.at(place)).map(|entry| &entry.records);
         black_box(records().map(Records::look).sum::<u64>());
         black_box(records().map(Records::look_deeper).sum::<u64>());
         black_box(records().map(Records::look_deepest).sum::<u64>());
     }
 
-    pub(crate) fn position(&self, group: u64, kind: Kind) -> Option<Position> {
+    pub(crate) fn position(&mut self, group: u64, kind: Kind) -> Option<Position> {
+        self.settle();
         self.groups.get(group)?.position(kind)
     }
 
-    pub(crate) fn slots(&self, group: u64) -> Option<Range<u64>> {
+    pub(crate) fn slots(&mut self, group: u64) -> Option<Range<u64>> {
+        self.settle();
         self.groups.get(group)?.slots()
     }
 
     /// Whether anything was let go.
     pub(crate) fn release(&mut self, group: u64, slot_below: u64, appended_before: Lsn) -> bool {
+        self.settle();
         let Some(place) = self.groups.find(group) else { return false };
         let records = self.groups.records_mut(place);
         let (segments, live_bytes) = (&mut self.segments, &mut self.live_bytes);
@@ -161,6 +193,10 @@ impl Index {
             && oldest.get().live_count == 0
             && oldest.get().superseded <= durable
         {
+            if !self.waiting.is_empty() {
+                self.settle();
+                continue;
+            }
             removable.push(*oldest.key());
             self.size_bytes -= oldest.remove().length;
         }
@@ -176,6 +212,7 @@ impl Index {
     /// At most `most`; each is named again in every search from end to end, of which one begins only when the last one has
     /// ended and something was released since.
     pub(crate) fn pinning(&mut self, below: u64, most: usize) -> Vec<u64> {
+        self.settle();
         let Some(oldest) = self.oldest_needed(below) else { return Vec::new() };
         if self.sweep.segment != oldest {
             self.sweep = Sweep { segment: oldest, place: 0, has_news: true };
@@ -199,7 +236,8 @@ impl Index {
     }
 
     /// What a group needs of the segments before `segment`, in the order of the log.
-    pub(crate) fn needed_before(&self, group: u64, segment: u64) -> Vec<(Position, Kind)> {
+    pub(crate) fn needed_before(&mut self, group: u64, segment: u64) -> Vec<(Position, Kind)> {
+        self.settle();
         let mut needed = Vec::new();
         if let Some(records) = self.groups.get(group) {
             records.for_each_before(segment, |kind, position| needed.push((position, kind)));
@@ -258,6 +296,32 @@ mod tests {
     }
 
     #[test]
+    fn what_waits_to_be_sorted_in_is_counted_and_found() {
+        let mut index = index();
+        for count in 1..=WAITING_MAX as u64 + 10 {
+            insert(&mut index, count % 3, Kind::Slot(count), 1, 72 + 100 * count);
+            let waiting: u64 = index.waiting.iter().map(|waiting| waiting.position.bytes()).sum();
+            assert_eq!(index.live_bytes(), index.segments[&1].live_bytes + waiting);
+        }
+        assert_eq!((index.waiting.len(), index.group_count()), (10, 3));
+        let newest = WAITING_MAX as u64 + 10;
+        assert_eq!(index.slots(newest % 3).map(|slots| slots.end), Some(newest + 1));
+        assert!(index.waiting.is_empty());
+        insert(&mut index, 1, Kind::State, 2, 72);
+        assert!(index.position(1, Kind::State).is_some());
+        insert(&mut index, 9, Kind::State, 2, 372);
+        assert_eq!(index.needed_before(9, 3).len(), 1);
+        insert(&mut index, 8, Kind::Slot(1), 2, 672);
+        assert!(index.release(8, 2, Lsn(0)));
+        assert_eq!(index.take_removable(4, Lsn::at(4, 0)), []);
+        (0..3).for_each(|group| assert!(index.release(group, u64::MAX, Lsn::at(4, 0))));
+        insert(&mut index, 7, Kind::Slot(1), 1, 60_000);
+        assert_eq!(index.take_removable(4, Lsn::at(4, 0)), [], "what waits is needed");
+        assert!(index.release(7, 2, Lsn(0)));
+        assert_eq!(index.take_removable(4, Lsn::at(4, 0)), [1]);
+    }
+
+    #[test]
     fn one_rare_group_is_named_as_the_one_that_pins() {
         let mut index = index();
         insert(&mut index, 1, Kind::Slot(0), 1, 72);
@@ -307,7 +371,7 @@ mod tests {
         insert(&mut index, 7, Kind::Slot(8), 1, 500);
         insert(&mut index, 7, Kind::Slot(10), 2, 72);
         insert(&mut index, 7, Kind::Slot(9), 2, 200);
-        let kinds = |segment| index.needed_before(7, segment).into_iter().map(|(_, kind)| kind).collect::<Vec<_>>();
+        let mut kinds = |segment| index.needed_before(7, segment).into_iter().map(|(_, kind)| kind).collect::<Vec<_>>();
         assert_eq!(kinds(2), [Kind::State, Kind::Slot(8)]);
         assert_eq!(kinds(3), [Kind::State, Kind::Slot(8), Kind::Slot(10), Kind::Slot(9)]);
         assert_eq!(index.needed_before(8, 3), []);

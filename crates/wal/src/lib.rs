@@ -328,15 +328,24 @@ impl Wal {
         }
     }
 
-    /// Looks at what the index has of these groups, so that it is in a cache when records are appended. Looked at level by level,
-    /// the waits for memory overlap.
-    pub fn look_ahead(&self, groups: impl Iterator<Item = u64>) {
-        self.index.look_ahead(groups);
-    }
-
     /// The newest block known to be durable.
     pub fn durable(&self) -> Lsn {
         self.durable
+    }
+
+    /// What the segments take.
+    pub fn size_bytes(&self) -> u64 {
+        self.index.size_bytes()
+    }
+
+    /// What the index takes in memory.
+    pub fn index_bytes(&self) -> usize {
+        self.index.memory_bytes()
+    }
+
+    /// What records appended so far take, with their headers.
+    pub fn record_bytes(&self) -> u64 {
+        self.counted.record_bytes
     }
 
     /// The block that holds the newest record.
@@ -346,17 +355,23 @@ impl Wal {
 
     /// Puts the bytes of the slot's newest record into `into`, also if they are not durable yet. False if there is
     /// none.
-    pub fn read(&self, storage: &impl Storage, group: u64, slot: u64, into: &mut Vec<u8>) -> Result<bool, ReadError> {
+    pub fn read(
+        &mut self,
+        storage: &impl Storage,
+        group: u64,
+        slot: u64,
+        into: &mut Vec<u8>,
+    ) -> Result<bool, ReadError> {
         self.read_kind(storage, group, Kind::Slot(slot), into)
     }
 
     /// As [`Wal::read`], of the group's newest state record.
-    pub fn read_state(&self, storage: &impl Storage, group: u64, into: &mut Vec<u8>) -> Result<bool, ReadError> {
+    pub fn read_state(&mut self, storage: &impl Storage, group: u64, into: &mut Vec<u8>) -> Result<bool, ReadError> {
         self.read_kind(storage, group, Kind::State, into)
     }
 
     /// From the lowest slot that the index has a record of to the one after the highest. There may be gaps.
-    pub fn slots(&self, group: u64) -> Option<Range<u64>> {
+    pub fn slots(&mut self, group: u64) -> Option<Range<u64>> {
         self.index.slots(group)
     }
 
@@ -405,7 +420,13 @@ impl Wal {
         self.unsubmitted_count += 1;
     }
 
-    fn read_kind(&self, storage: &impl Storage, group: u64, kind: Kind, into: &mut Vec<u8>) -> Result<bool, ReadError> {
+    fn read_kind(
+        &mut self,
+        storage: &impl Storage,
+        group: u64,
+        kind: Kind,
+        into: &mut Vec<u8>,
+    ) -> Result<bool, ReadError> {
         let Some(position) = self.index.position(group, kind) else { return Ok(false) };
         into.clear();
         if let Some(record) = self.unflushed(position) {

@@ -59,7 +59,7 @@ impl Wal {
     }
 
     /// What the group needs of the oldest segment, in the order in which it lies there.
-    pub fn pinned(&self, group: u64) -> Vec<Kind> {
+    pub fn pinned(&mut self, group: u64) -> Vec<Kind> {
         let oldest = self.index.oldest_needed(self.durable.segment());
         let needed = oldest.map(|oldest| self.index.needed_before(group, oldest + 1)).unwrap_or_default();
         needed.into_iter().map(|(_, kind)| kind).collect()
@@ -79,7 +79,8 @@ impl Wal {
         Ok(carried)
     }
 
-    pub fn statistics(&self) -> Statistics {
+    pub fn statistics(&mut self) -> Statistics {
+        self.index.settle();
         Statistics {
             group_count: self.index.group_count() as u64,
             segment_count: self.index.segment_count() as u64,

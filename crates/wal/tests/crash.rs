@@ -203,9 +203,11 @@ impl World {
         self.check_reads();
     }
 
-    fn check_reads(&self) {
+    fn check_reads(&mut self) {
         let mut bytes = Vec::new();
-        for ((group, kind), record) in self.in_force(self.wal.appended()) {
+        let in_force = self.in_force(self.wal.appended());
+        let in_force: Vec<_> = in_force.into_iter().map(|(key, record)| (key, record.bytes.clone())).collect();
+        for ((group, kind), expected) in in_force {
             let found = match kind {
                 Kind::Slot(slot) => {
                     assert!(self.wal.slots(group).is_some_and(|slots| slots.contains(&slot)));
@@ -214,7 +216,7 @@ impl World {
                 Kind::State => self.wal.read_state(&self.storage, group, &mut bytes),
             };
             assert!(found.unwrap(), "{kind:?} of group {group}");
-            assert_eq!(bytes, record.bytes, "{kind:?} of group {group}");
+            assert_eq!(bytes, expected, "{kind:?} of group {group}");
         }
     }
 }

@@ -100,7 +100,7 @@ fn any_bytes_at_all_can_be_opened() {
 #[test]
 fn a_record_that_decays_after_opening_is_not_handed_out() {
     let (mut storage, records) = log(3);
-    let (wal, _) = open(&storage);
+    let (mut wal, _) = open(&storage);
     let mut bytes = Vec::new();
     assert!(wal.read(&storage, 1, 1, &mut bytes).unwrap());
     assert_eq!(bytes, records[1].bytes);

@@ -106,7 +106,7 @@ fn a_record_of_17_mib_fits() {
     flush(&mut wal, &mut storage, 1, Kind::Slot(0), b"before");
     flush(&mut wal, &mut storage, 1, Kind::Slot(1), &large);
     flush(&mut wal, &mut storage, 1, Kind::Slot(2), b"after");
-    let (wal, found) = open(&FileStorage::open(&directory.0).unwrap());
+    let (mut wal, found) = open(&FileStorage::open(&directory.0).unwrap());
     assert_eq!((found.len(), &found[1].bytes), (3, &large));
     let mut bytes = Vec::new();
     assert!(wal.read(&storage, 1, 1, &mut bytes).unwrap() && bytes == large);

@@ -80,7 +80,7 @@ fn version_1_is_written_as_it_always_was() {
 #[test]
 fn version_1_is_read() {
     let expected = write(&mut MemoryStorage::default());
-    let (wal, found) = open(&parse(VERSION_1));
+    let (mut wal, found) = open(&parse(VERSION_1));
     assert_eq!(found, expected);
     assert_eq!((wal.report().damage.len(), wal.report().torn_bytes, wal.durable()), (0, 0, Lsn((1 << 32) + 8192)));
     assert_eq!(wal.slots(7), Some(42..44));

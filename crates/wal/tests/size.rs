@@ -121,7 +121,7 @@ impl<S: Storage> Host<'_, S> {
 }
 
 /// Does the work; `size` is what the log takes on its medium.
-fn run<S: Storage>(work: &Work, storage: S, size: impl Fn(&S) -> u64, mut told: impl FnMut(&Host<S>, u64)) {
+fn run<S: Storage>(work: &Work, storage: S, size: impl Fn(&S) -> u64, mut told: impl FnMut(&mut Host<S>, u64)) {
     let wal = Wal::open(&storage, work.settings.clone(), |_| {}).unwrap();
     let mut host = Host {
         work,
@@ -145,7 +145,7 @@ fn run<S: Storage>(work: &Work, storage: S, size: impl Fn(&S) -> u64, mut told: 
         assert!(size <= most, "{size} bytes, at most {most}; {:?}", host.wal.statistics());
         let estimate = host.wal.statistics().live_bytes as f64 / host.live_bytes.max(1) as f64;
         assert!((0.75..1.3).contains(&estimate), "{} bytes are told as {estimate} of that", host.live_bytes);
-        told(&host, size);
+        told(&mut host, size);
     }
     assert_eq!(host.rare_next, work.rare_groups);
     let carried = host.carried.len() as u64;
@@ -160,7 +160,7 @@ fn open_again<S: Storage>(mut host: Host<'_, S>) {
     // The notes of the last releases go with a block.
     host.wal.append(HOT, Kind::Slot(host.hot_slot), &[]);
     host.flush();
-    let Host { work, storage, wal, hot_slot, hot_released, .. } = host;
+    let Host { work, storage, mut wal, hot_slot, hot_released, .. } = host;
     let statistics = wal.statistics();
     let mut needed = BTreeSet::new();
     let began = Instant::now();
@@ -169,7 +169,7 @@ fn open_again<S: Storage>(mut host: Host<'_, S>) {
             needed.insert((record.group, record.kind));
         }
     });
-    let again = again.unwrap();
+    let mut again = again.unwrap();
     let found = again.statistics();
     println!(
         "opened in {:?}: {} records, {} of them needed",
@@ -223,7 +223,7 @@ fn ten_gigabytes_while_a_million_groups_write_once() {
     let storage = FileStorage::open(&directory.0).unwrap();
     let (began, mut told_at) = (Instant::now(), Duration::ZERO);
     let mib = |bytes: u64| bytes >> 20;
-    let tell = |host: &Host<FileStorage>, size: u64| {
+    let tell = |host: &mut Host<FileStorage>, size: u64| {
         if began.elapsed() >= told_at {
             told_at += Duration::from_secs(1);
             let statistics = host.wal.statistics();

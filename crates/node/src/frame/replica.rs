@@ -75,11 +75,6 @@ impl Place {
         decode_body(self.kind, self.body(bytes)).map_err(|_| FrameError::Malformed)
     }
 
-    /// Whether it is a Paxos replica's `Accept`.
-    pub fn is_accept(self, bytes: &[u8]) -> bool {
-        self.kind == kind::REPLICA && self.body(bytes).get(HEAD_BYTES..).is_some_and(paxos::Message::is_accept)
-    }
-
     /// What a Paxos replica says, and in which epoch.
     pub fn said(self, bytes: &[u8]) -> Option<(Epoch, paxos::Message)> {
         if self.kind != kind::REPLICA {

@@ -120,9 +120,9 @@ impl Host {
     }
 
     fn log_may_grow(&self) -> bool {
-        let (log, most) = (self.wal.statistics(), &self.settings.log);
-        log.bytes <= most.size_bytes_max.saturating_mul(LOG_FACTOR)
-            && log.index_bytes <= (most.index_bytes_max as u64).saturating_mul(LOG_FACTOR)
+        let most = &self.settings.log;
+        self.wal.size_bytes() <= most.size_bytes_max.saturating_mul(LOG_FACTOR)
+            && self.wal.index_bytes() as u64 <= (most.index_bytes_max as u64).saturating_mul(LOG_FACTOR)
     }
 
     /// Begins to send what the store has, once that is more than the member has. Until then it is asked for again.

@@ -40,7 +40,7 @@ impl Host {
             if staged.is_empty() {
                 break;
             }
-            self.look_ahead(bytes, &staged);
+            self.look_ahead(&staged);
             let handled = staged.iter().try_for_each(|&(place, index)| self.handle_place(header, bytes, place, index));
             outcome = handled.and(outcome);
         }
@@ -70,15 +70,13 @@ impl Host {
         Ok(())
     }
 
-    fn look_ahead(&self, bytes: &[u8], staged: &[Staged]) {
+    fn look_ahead(&self, staged: &[Staged]) {
         if self.groups.len() < AWAKE_MIN || staged.len() < GROUPS_MIN {
             return;
         }
         let groups = self.groups_at(staged.iter().filter_map(|&(_, index)| index), staged.len());
         look_at(&groups, Group::look);
         look_at(&groups, Group::look_deeper);
-        let logged = staged.iter().filter(|(place, index)| index.is_some() && place.is_accept(bytes));
-        self.wal.look_ahead(logged.filter_map(|(place, _)| Some(place.group?.0)));
         look_at(&groups, Group::look_deepest);
         look_at(&groups, Group::look_at_next);
         let mut sought = Vec::with_capacity(groups.len());
@@ -95,7 +93,6 @@ impl Host {
         }
         let groups = self.groups_at(gathered.iter().copied(), gathered.len());
         look_at(&groups, Group::look_deeper);
-        self.wal.look_ahead(groups.iter().map(|group| group.id().0));
     }
 
     /// Wakes the groups at these places.

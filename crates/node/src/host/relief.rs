@@ -48,7 +48,7 @@ impl Host {
     }
 
     /// Whether a checkpoint covers anything of what the group needs of the oldest segment.
-    fn would_relieve(&self, index: u32) -> bool {
+    fn would_relieve(&mut self, index: u32) -> bool {
         let group = &self.groups[index as usize];
         if matches!(group.state, GroupState::Unborn | GroupState::Damaged | GroupState::Quarantined) {
             return false;

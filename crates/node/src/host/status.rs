@@ -79,7 +79,7 @@ impl Host {
         self.answers.push((question.operation, Answer::Admin(reply)));
     }
 
-    fn report(&self) -> Report {
+    fn report(&mut self) -> Report {
         let statistics = self.wal.statistics();
         let log = LogStatus {
             segments: statistics.segment_count,

@@ -123,7 +123,7 @@ impl<S: Storage> Disk<S> {
     /// Whether so much waits for space that nothing more may be appended.
     pub(crate) fn is_backed_up(&self, log: &Wal) -> bool {
         let is_waiting = self.is_writing() || !self.has_space();
-        is_waiting && log.statistics().record_bytes - self.backlog_from > BACKLOG_BYTES_MAX
+        is_waiting && log.record_bytes() - self.backlog_from > BACKLOG_BYTES_MAX
     }
 
     /// Writes what was appended since, or has it written. How far the log is durable now, if that is news.
@@ -152,7 +152,7 @@ impl<S: Storage> Disk<S> {
                 Err(StorageError::NoSpace { .. }) => {
                     if had_space {
                         error!("no space left for the log: writes are refused until there is, reads go on");
-                        self.backlog_from = log.statistics().record_bytes;
+                        self.backlog_from = log.record_bytes();
                     }
                     self.waiting = Some(submission);
                     self.retry_at = now.after_us(SPACE_RETRY_US);
@@ -160,7 +160,7 @@ impl<S: Storage> Disk<S> {
                 Err(failed) => return Err(failed),
             }
             if self.is_writing() {
-                self.backlog_from = log.statistics().record_bytes;
+                self.backlog_from = log.record_bytes();
             }
         }
         Ok(self.sync_if_due(now)?.or(finished))

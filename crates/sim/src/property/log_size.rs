@@ -10,7 +10,7 @@ const GROUPS_PER_SEGMENT: u64 = 4;
 
 /// Looks at a node's log after a turn.
 pub fn assert_bounded(host: &mut Host) {
-    let segments = host.log_mut().statistics().segment_count;
+    let segments = host.log_mut().segments().count() as u64;
     let own = host.own_counts();
     let most = SEGMENTS_MAX + (own.active + own.idle + own.paused) as u64 / GROUPS_PER_SEGMENT;
     assert!(segments <= most, "log size: the log of {} keeps {segments} segments", host.settings().node);
