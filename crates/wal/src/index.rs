@@ -194,6 +194,7 @@ impl Index {
             && oldest.get().superseded <= durable
         {
             if !self.waiting.is_empty() {
+                // Some of that may lie in it.
                 self.settle();
                 continue;
             }
@@ -203,7 +204,7 @@ impl Index {
         removable
     }
 
-    /// The oldest segment that is needed, if it lies before `below`.
+    /// The oldest segment that is needed by what is sorted in, if it lies before `below`.
     pub(crate) fn oldest_needed(&self, below: u64) -> Option<u64> {
         self.segments.range(..below).find(|(_, segment)| segment.live_count > 0).map(|(number, _)| *number)
     }

@@ -60,6 +60,7 @@ impl Wal {
 
     /// What the group needs of the oldest segment, in the order in which it lies there.
     pub fn pinned(&mut self, group: u64) -> Vec<Kind> {
+        self.index.settle();
         let oldest = self.index.oldest_needed(self.durable.segment());
         let needed = oldest.map(|oldest| self.index.needed_before(group, oldest + 1)).unwrap_or_default();
         needed.into_iter().map(|(_, kind)| kind).collect()
