@@ -120,27 +120,31 @@ impl Index {
         if self.groups.len() >= LOOK_AHEAD_MIN {
             self.look_ahead(&waiting);
         }
-        for Waiting { group, kind, position, lsn } in waiting.drain(..) {
-            let segment = self.segments.entry(position.segment()).or_default();
-            segment.live_count += 1;
-            segment.live_bytes += position.bytes();
-            let Some(place) = self.groups.find(group) else {
-                self.groups.push(Entry { group, records: Records::new(kind, position) });
-                continue;
-            };
-            let records = self.groups.records_mut(place);
-            let before = records.heap_bytes();
-            let superseded = records.insert(kind, position);
-            self.heap_bytes = self.heap_bytes + records.heap_bytes() - before;
-            if let Some(before) = superseded {
-                self.sweep.has_news = true;
-                discount(&mut self.segments, &mut self.live_bytes, before);
-                if let Some(segment) = self.segments.get_mut(&before.segment()) {
-                    segment.superseded = lsn;
-                }
+        for of_segment in waiting.chunk_by(|one, next| one.position.segment() == next.position.segment()) {
+            let segment = self.segments.entry(of_segment[0].position.segment()).or_default();
+            segment.live_count += of_segment.len() as u64;
+            segment.live_bytes += of_segment.iter().map(|waiting| waiting.position.bytes()).sum::<u64>();
+            of_segment.iter().for_each(|waiting| self.sort_in(waiting));
+        }
+        waiting.clear();
+        self.waiting = waiting;
+    }
+
+    fn sort_in(&mut self, &Waiting { group, kind, position, lsn }: &Waiting) {
+        let Some(place) = self.groups.find(group) else {
+            return self.groups.push(Entry { group, records: Records::new(kind, position) });
+        };
+        let records = self.groups.records_mut(place);
+        let before = records.heap_bytes();
+        let superseded = records.insert(kind, position);
+        self.heap_bytes = self.heap_bytes + records.heap_bytes() - before;
+        if let Some(before) = superseded {
+            self.sweep.has_news = true;
+            discount(&mut self.segments, &mut self.live_bytes, before);
+            if let Some(segment) = self.segments.get_mut(&before.segment()) {
+                segment.superseded = lsn;
             }
         }
-        self.waiting = waiting;
     }
 
     /// Looks at what these records need of their groups, so that it is in a cache when they are sorted in. Looked at level by level,

@@ -283,15 +283,14 @@ impl Host {
 
     /// After a step: a group with nothing in hand may come to rest after a while, and so may one that lacks a quorum.
     pub(super) fn note_quiet(&mut self, index: u32) {
-        let now = self.clock.now();
-        let Some(group) = self.groups.get_mut(index as usize) else { return };
+        let Some(group) = self.groups.get_mut(index as usize).filter(|group| group.rests()) else { return };
         let is_idle =
             group.replica.is_idle() || planted::is(Planted::ChainRestsInFlight) && group.replica.protocol().is_chain();
         if !is_idle {
             return self.note_stranded(index);
         }
-        if group.rests() && !std::mem::replace(&mut group.is_quiet, true) {
-            self.here.quiet.push_back((now, index, group.configuration.group));
+        if !std::mem::replace(&mut group.is_quiet, true) {
+            self.here.quiet.push_back((self.clock.now(), index, group.configuration.group));
         }
     }
 

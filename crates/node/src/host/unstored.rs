@@ -29,13 +29,15 @@ pub(super) struct Unstored {
 impl Host {
     /// After a slot was applied, or a start.
     pub(super) fn note_unstored(&mut self, index: u32) {
-        let now = self.clock.now();
         let group = &mut self.groups[index as usize];
+        if group.is_unstored || group.own.is_some() {
+            return;
+        }
         let next_slot = group.replica.next_slot();
-        let has_news = group.own.is_none() && next_slot > group.checkpoint.next_slot;
-        if has_news && !std::mem::replace(&mut group.is_unstored, true) {
-            let group = group.id();
-            self.unstored.push_back(Unstored { index, group, next_slot, since: now });
+        if next_slot > group.checkpoint.next_slot {
+            group.is_unstored = true;
+            let (group, since) = (group.id(), self.clock.now());
+            self.unstored.push_back(Unstored { index, group, next_slot, since });
         }
     }
 
