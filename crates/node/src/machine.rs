@@ -22,7 +22,7 @@ pub struct Machine {
     /// Whether each name of this volume is given a group of its own when it is first written.
     pub(crate) owns: bool,
     /// What slots meant for own groups that nobody has taken note of yet.
-    pub(crate) changes: Changes,
+    pub(crate) changes: Option<Box<Changes>>,
 }
 
 pub enum Content {
@@ -190,7 +190,7 @@ impl Machine {
 
     /// A machine at this time that has executed what `results` keeps.
     pub fn restored(time: Stamp, results: Results, content: Content) -> Machine {
-        Machine { time, results, content, children: None, owns: false, changes: Changes::default() }
+        Machine { time, results, content, children: None, owns: false, changes: None }
     }
 
     /// The part of the state that is neither objects nor the protocol's.

@@ -20,8 +20,8 @@ const DONE: &str = "OK";
 
 impl Machine {
     /// What the slots executed since the last call mean for own groups.
-    pub fn take_changes(&mut self) -> Option<Changes> {
-        (!self.changes.is_empty()).then(|| std::mem::take(&mut self.changes))
+    pub fn take_changes(&mut self) -> Option<Box<Changes>> {
+        self.changes.take()
     }
 
     pub fn children(&self) -> Option<&Children> {
@@ -238,7 +238,7 @@ impl Machine {
         let number = record.number;
         self.write_record(name, Record { stopping: true, ..record });
         self.children.get_or_insert_default().stopping.insert(number, name.to_vec());
-        self.changes.stopping.push(number);
+        self.changes.get_or_insert_default().stopping.push(number);
     }
 
     /// An own group's record is another one.
@@ -246,7 +246,7 @@ impl Machine {
         if let Content::Objects(objects) = &mut self.content {
             objects.send_away(name, &record.encode());
             if record.led().is_some() {
-                self.changes.changed.push((name.to_vec(), record));
+                self.changes.get_or_insert_default().changed.push((name.to_vec(), record));
             }
         }
     }
@@ -327,7 +327,7 @@ impl Machine {
             children.led.remove(&number);
             children.named.as_mut().and_then(|named| named.remove(&number));
         }
-        self.changes.deaths.push(Death { number, last });
+        self.changes.get_or_insert_default().deaths.push(Death { number, last });
         if self.owns {
             self.give_own_group(slot, &name);
         }
@@ -355,7 +355,7 @@ impl Machine {
             let state = Frozen { time_ms: self.time.0, object: Some(object), results };
             let birth = Birth { name: name.to_vec(), record, state };
             children.begin(slot, &birth);
-            self.changes.births.push(birth);
+            self.changes.get_or_insert_default().births.push(birth);
         }
     }
 }

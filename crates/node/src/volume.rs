@@ -311,12 +311,6 @@ pub struct Death {
     pub last: Vec<u8>,
 }
 
-impl Changes {
-    pub fn is_empty(&self) -> bool {
-        self.births.is_empty() && self.changed.is_empty() && self.stopping.is_empty() && self.deaths.is_empty()
-    }
-}
-
 /// Replicated: what a volume keeps of its own groups besides their records.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Children {
