@@ -93,7 +93,8 @@ impl Wal {
     }
 
     /// Every segment, oldest first.
-    pub fn segments(&self) -> impl Iterator<Item = SegmentStatistics> {
+    pub fn segments(&mut self) -> impl Iterator<Item = SegmentStatistics> {
+        self.index.settle();
         self.index.segments().map(|(segment, found)| SegmentStatistics {
             segment,
             bytes: found.length,

@@ -207,6 +207,26 @@ fn the_log_stays_small_however_rare_the_groups_are_that_pin_it() {
     run(&work, MemoryStorage::default(), size, |_, _| {});
 }
 
+/// Nobody reads, releases or asks for statistics meanwhile.
+#[test]
+fn what_supersedes_itself_calls_for_relief() {
+    let segment_bytes = 4 * SEGMENT_BYTES_MIN;
+    let settings = Settings { segment_bytes, slack_bytes: 2 * segment_bytes, ..Settings::new(LOG_ID) };
+    let mut storage = MemoryStorage::default();
+    let mut wal = Wal::open(&storage, settings, |_| {}).unwrap();
+    let mut append = |group, bytes: &[u8]| {
+        wal.append(group, Kind::State, bytes);
+        let submission = wal.submit().unwrap();
+        submission.perform(&mut storage).unwrap();
+        wal.completed(submission.lsn);
+        wal.needs_relief()
+    };
+    append(0, b"pins the first segment");
+    let state = vec![7; SEGMENT_BYTES_MIN as usize / 2];
+    let calls = (0..100).position(|_| append(HOT, &state)).expect("more than what is needed, doubled, and the slack");
+    assert!(calls >= 8, "after {calls}, before the slack is used up");
+}
+
 /// By `cargo xtask long log`: 10 GB of one group while each of a million others writes once, on a real disk.
 #[test]
 #[ignore = "writes as much as a disk takes in minutes"]
