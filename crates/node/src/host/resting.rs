@@ -308,10 +308,12 @@ impl Host {
             }
         }
         self.pause_stranded(&mut left);
-        while left > 0
-            && let Some(&(since, index, group)) = self.here.quiet.front()
-            && (since.after_us(self.settings.rest_after_us) <= now || self.is_crowded())
-        {
+        // Who may not rest goes to the end of its list: each is looked at once in a turn.
+        for _ in 0..self.here.quiet.len().min(left) {
+            let Some(&(since, index, group)) = self.here.quiet.front() else { break };
+            if since.after_us(self.settings.rest_after_us) > now && !self.is_crowded() {
+                break;
+            }
             self.here.quiet.pop_front();
             left -= 1;
             if self.find(group) == Some(index) {
@@ -319,8 +321,10 @@ impl Host {
                 self.try_rest(index);
             }
         }
-        while left > 0 && self.is_crowded() {
-            left -= 1;
+        for _ in 0..self.here.awake.len().min(left) {
+            if !self.is_crowded() {
+                break;
+            }
             let Some((index, group)) = self.here.awake.pop_front() else { break };
             if self.find(group) != Some(index) {
                 continue;

@@ -29,7 +29,7 @@ pub struct Node {
     follow_clients_at: u32,
     turn_after_us: u64,
     random: Random,
-    host: Option<Host>,
+    host: Option<Box<Host>>,
     /// Counts starts in the simulation, so that events of an earlier start are known.
     pub(super) life: u32,
     /// The durable count of starts.
@@ -139,7 +139,7 @@ impl Node {
     }
 
     pub fn host(&self) -> Option<&Host> {
-        self.host.as_ref()
+        self.host.as_deref()
     }
 
     pub(super) fn plan_panic(&mut self, group: GroupId, place: PanicIn) {
@@ -272,7 +272,7 @@ impl World {
             .unwrap_or_else(|error| panic!("{} does not open: {error}", node.id));
         assert!(report.damage.is_empty(), "a crash alone damages no log: {:?}", report.damage);
         node.lost.torn_tail += u64::from(report.torn_bytes > 0);
-        node.host = Some(host);
+        node.host = Some(Box::new(host));
         let id = node.id;
         for other in 0..self.nodes.len() {
             if other != at {
@@ -478,7 +478,7 @@ impl World {
         }
     }
 
-    fn finish_turn(&mut self, at: usize, mut host: Host) {
+    fn finish_turn(&mut self, at: usize, mut host: Box<Host>) {
         let mut frames = Vec::new();
         host.take_frames(|to, bytes: &[u8]| frames.push((to, bytes.to_vec())));
         let mut answers = Vec::new();
