@@ -22,7 +22,7 @@ impl Wal {
     }
 
     /// The group is deleted, durably: nothing of it is needed. Should it be made anew its slots must be higher, since they may
-    /// stand in the same block as the note of this, before it.
+    /// stand in the same block as the note of this, before it; or the note goes first ([`Wal::note_releases`]).
     pub fn forget(&mut self, group: u64) {
         let slot_below = self.index.slots(group).map_or(0, |slots| slots.end);
         if self.index.release(group, u64::MAX, Lsn(u64::MAX)) {
@@ -110,8 +110,8 @@ impl Wal {
         }
     }
 
-    /// Adds what was released to the block being gathered.
-    pub(crate) fn note_releases(&mut self) {
+    /// Adds what was released to the block being gathered: what is appended from now on lies behind it.
+    pub fn note_releases(&mut self) {
         if !self.unnoted.is_empty() {
             let bytes = releases::encode(&std::mem::take(&mut self.unnoted));
             self.write_record(releases::GROUP, Kind::State, &bytes);

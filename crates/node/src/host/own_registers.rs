@@ -132,6 +132,8 @@ impl Host {
                 continue;
             }
             self.counters.registers_left += 1;
+            // Births are always logged at the same slot: one from now on is not what was just forgotten.
+            self.wal.note_releases();
             let (Some(led), Some((volume, number))) = (self.own.led.get(group), volume_of(*group)) else { continue };
             let record = Record { number, stopping: false, place: led.place() };
             let birth = Birth { name: led.name.clone(), record, state: Frozen::default() };
@@ -139,5 +141,65 @@ impl Host {
                 self.bear_own(index, &birth, false);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quorate_protocol::GroupId;
+
+    use crate::host::Host;
+    use crate::host::batches::{GroupAction, GroupRequest};
+    use crate::host::three_nodes::{Cluster, arrives};
+    use crate::replica::Protocol;
+    use crate::volume::own_group;
+
+    fn ask(cluster: &mut Cluster, action: GroupAction, members: &[&str]) {
+        let number = cluster.next_number();
+        let mut request = GroupRequest::of(action);
+        request.names = vec![b"key".to_vec()];
+        request.protocol = Protocol::Register;
+        request.members = members.iter().map(|&name| name.to_owned()).collect();
+        cluster.node(1).host.submit_group_request(number, 0, request);
+    }
+
+    /// Of a replica that is there: how many versions it holds.
+    fn versions_held(host: &Host, group: GroupId) -> Option<usize> {
+        let replica = host.groups[host.find(group)? as usize].replica.register()?;
+        Some(replica.core().status().key_count)
+    }
+
+    #[test]
+    fn who_left_a_register_and_came_back_has_after_a_crash_what_it_voted_for() {
+        let mut cluster = Cluster::new(|_| {});
+        let group = own_group(cluster.volume(), 1);
+        let first = cluster.write(1, b"one");
+        cluster.pass(200, arrives);
+        ask(&mut cluster, GroupAction::Promote, &[]);
+        cluster.pass(500, arrives);
+        assert!(cluster.is_done(1, first) && versions_held(&cluster.node(3).host, group) == Some(1));
+
+        // It is named again before the checkpoint is stored that forgets it.
+        cluster.node(3).is_store_slow = true;
+        ask(&mut cluster, GroupAction::Move, &["n1", "n2"]);
+        cluster.pass(1_000, arrives);
+        assert!(cluster.node(3).host.own.leaving.contains(&group));
+        ask(&mut cluster, GroupAction::Move, &["n1", "n2", "n3"]);
+        cluster.pass(50, arrives);
+        cluster.node(3).is_store_slow = false;
+        for _ in 0..100 {
+            cluster.pass(1, arrives);
+            if cluster.node(3).host.find(group).is_some() {
+                break;
+            }
+        }
+        cluster.node(3).is_store_slow = true;
+        cluster.pass(500, arrives);
+        let second = cluster.write(1, b"two");
+        cluster.pass(500, arrives);
+        assert!(cluster.is_done(1, second));
+        assert_eq!(versions_held(&cluster.node(3).host, group), Some(1));
+        cluster.restart(3);
+        assert_eq!(versions_held(&cluster.node(3).host, group), Some(1));
     }
 }

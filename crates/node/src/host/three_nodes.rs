@@ -1,6 +1,6 @@
 //! Three hosts and the links between them, for tests that decide about every message.
 
-use quorate_checkpoint::MemoryStore;
+use quorate_checkpoint::{Batch, MemoryStore, Store};
 use quorate_object::{Command, Condition, Expiry, Outcome, SetAnswer};
 use quorate_protocol::peers::Timing;
 use quorate_protocol::{GroupId, Instant, NodeId, Slot, Stamp};
@@ -24,7 +24,11 @@ pub(super) enum Fate {
 
 pub(super) struct Node {
     pub(super) host: Host,
-    storage: MemoryStorage,
+    pub(super) storage: MemoryStorage,
+    pub(super) store: MemoryStore,
+    /// What is to be stored waits.
+    pub(super) is_store_slow: bool,
+    unstored: Vec<(u64, Batch)>,
     pub(super) answers: Vec<(u64, Answer)>,
     pub(super) is_down: bool,
     frames_sent: u64,
@@ -89,7 +93,17 @@ impl Cluster {
             set(&mut settings);
             let (host, _) =
                 Host::open(settings, &storage, &MemoryStore::default(), moment(1_000_000)).expect("nothing is stored");
-            Node { host, storage, answers: Vec::new(), is_down: false, frames_sent: 0, executed: Vec::new() }
+            Node {
+                host,
+                storage,
+                store: MemoryStore::default(),
+                is_store_slow: false,
+                unstored: Vec::new(),
+                answers: Vec::new(),
+                is_down: false,
+                frames_sent: 0,
+                executed: Vec::new(),
+            }
         };
         let mut cluster =
             Cluster { nodes: (1..=3).map(open).collect(), now_us: 1_000_000, under_way: Vec::new(), number: 0 };
@@ -137,8 +151,12 @@ impl Cluster {
             node.host.receive(from, &frame).expect("it is whole");
         }
         node.host.end(&node.storage);
-        for (number, _) in node.host.take_batches() {
-            node.host.stored(number);
+        node.unstored.extend(node.host.take_batches());
+        if !node.is_store_slow {
+            for (number, batch) in std::mem::take(&mut node.unstored) {
+                node.store.apply(batch).expect("it has room");
+                node.host.stored(number);
+            }
         }
         if let Some(submission) = node.host.log_mut().submit() {
             submission.perform(&mut node.storage).expect("it has room");
@@ -169,6 +187,17 @@ impl Cluster {
                 self.under_way.push((arrives_us, me, to, frame));
             }
         }
+    }
+
+    /// The node's process dies between two turns, and another one opens what it had stored.
+    pub(super) fn restart(&mut self, id: u32) {
+        let node = &mut self.nodes[id as usize - 1];
+        let settings = HostSettings { start: node.host.settings().start + 1, ..node.host.settings().clone() };
+        let (host, report) =
+            Host::open(settings, &node.storage, &node.store, moment(self.now_us)).expect("it was stored whole");
+        assert!(report.damage.is_empty(), "{:?}", report.damage);
+        node.host = host;
+        node.unstored.clear();
     }
 
     pub(super) fn next_number(&mut self) -> u64 {
