@@ -53,7 +53,9 @@ pub(super) struct Terms {
     held: HashMap<GroupId, Held, FixedState>,
     /// By this node, where it coordinates parents.
     given: HashMap<(GroupId, NodeId), Given, FixedState>,
-    /// Chains of which another configuration is proposed: the epoch that it ends, and where.
+    /// Parents that this node coordinates.
+    coordinated: BTreeMap<GroupId, Coordinated>,
+    /// Chains of which another configuration is proposed, and the epoch that it ends.
     changing: BTreeMap<GroupId, Changing>,
     /// Members that have no replica, as they have said, and the epochs of which they said so.
     absent: BTreeMap<(GroupId, NodeId), Epoch>,
@@ -101,8 +103,15 @@ struct Turning {
 
 struct Changing {
     epoch: Epoch,
-    ballot: Ballot,
     number: u64,
+    /// Of the command, in group time.
+    deadline: Stamp,
+}
+
+/// A parent that this node coordinates.
+struct Coordinated {
+    ballot: Ballot,
+    since: Instant,
 }
 
 /// What a coordinator of a parent answers.
@@ -115,7 +124,8 @@ pub(super) struct TermAnswer {
 }
 
 impl Terms {
-    /// A proposal of this number was not taken, or is executed.
+    /// A proposal of this number was not taken, or is executed. Or it was in flight and has lost its coordinator: if it is to be
+    /// executed that happens before the next one has a lease, and so before it gives any term.
     pub(super) fn settle(&mut self, number: u64) {
         self.changing.retain(|_, changing| changing.number != number);
     }
@@ -135,6 +145,21 @@ impl Terms {
         given.is_some_and(|given| {
             given.confirmed.contains_key(&group) || given.ending.get(&group).is_some_and(|until| now < *until)
         })
+    }
+
+    fn note_coordinated(&mut self, parent: GroupId, ballot: Option<Ballot>, now: Instant) {
+        match ballot {
+            Some(ballot) if self.coordinated.get(&parent).is_some_and(|known| known.ballot == ballot) => {}
+            Some(ballot) => drop(self.coordinated.insert(parent, Coordinated { ballot, since: now })),
+            None => drop(self.coordinated.remove(&parent)),
+        }
+    }
+
+    /// Whether terms may bind that another coordinator of this parent has given, or an earlier start of this node. Where a
+    /// coordinator's replica falls silent the next one is elected at once, long before its terms end.
+    fn may_bind_from_before(&self, parent: GroupId, now: Instant, lease_given_us: u64) -> bool {
+        let since = self.coordinated.get(&parent).map(|coordinated| coordinated.since);
+        since.is_none_or(|since| now < since.after_us(lease_given_us))
     }
 
     /// With its next term a node has nothing confirmed, and this chain is not confirmed to it again.
@@ -401,22 +426,21 @@ impl Host {
     fn look_after_chains(&mut self, parent: GroupId) {
         let Some(index) = self.find(parent) else { return };
         let Some(replica) = self.groups[index as usize].replica.paxos() else { return };
-        let (ballot, is_coordinating) = (replica.status().ballot, replica.is_coordinating());
-        let now = self.clock.now();
+        let ballot = Some(replica.status().ballot).filter(|_| replica.is_coordinating());
+        let (now, stamp) = (self.clock.now(), self.clock.stamp());
         let mut terms = std::mem::take(&mut self.terms);
         let is_present = |group: &GroupId, epoch: &Epoch| {
             parent_of(*group) != parent
                 || self.chain_as_executed(*group).is_some_and(|record| Epoch(record.epoch) == *epoch)
         };
-        // Another ballot has settled what was proposed at the one before it.
-        terms.changing.retain(|group, changing| {
-            is_present(group, &changing.epoch) && (parent_of(*group) != parent || changing.ballot == ballot)
-        });
+        // Also at another ballot: what had no slot yet is proposed there.
+        terms.changing.retain(|group, changing| is_present(group, &changing.epoch) && stamp <= changing.deadline);
         terms.extended.retain(|group, epoch| is_present(group, epoch));
         terms.absent.retain(|(group, _), epoch| is_present(group, epoch));
         terms.not_before.retain(|_, at| *at > now);
+        terms.note_coordinated(parent, ballot, now);
         self.terms = terms;
-        if !is_coordinating || self.peers.is_bound_by_the_past(now) || self.due_of(parent).next().is_none() {
+        if ballot.is_none() || self.peers.is_bound_by_the_past(now) || self.due_of(parent).next().is_none() {
             return;
         }
         if self.parent_lease(parent).is_none() {
@@ -433,7 +457,7 @@ impl Host {
             .take(PER_TURN)
             .collect();
         for (group, epoch, next) in wanted {
-            self.propose_membership(index, group, epoch, &next, ballot);
+            self.propose_membership(index, group, epoch, &next);
         }
     }
 
@@ -457,7 +481,8 @@ impl Host {
                 return Some(membership.extended(next));
             }
         }
-        let is_bound = |node: NodeId| self.terms.binds_to(parent, node, group, now);
+        let may_be_bound = self.terms.may_bind_from_before(parent, now, self.settings.timing.lease_given_us);
+        let is_bound = |node: NodeId| may_be_bound || self.terms.binds_to(parent, node, group, now);
         let gone = membership.members.iter().copied().find(|&node| is_gone(node) && !is_bound(node));
         if let Some(gone) = gone.filter(|_| membership.members.iter().any(|&node| !is_gone(node))) {
             return Some(membership.without(gone, next));
@@ -521,10 +546,11 @@ impl Host {
     }
 
     /// Not as a client's command, which another coordinator might execute: only this one knows whose terms have ended.
-    fn propose_membership(&mut self, parent: u32, group: GroupId, epoch: Epoch, next: &Membership, ballot: Ballot) {
+    fn propose_membership(&mut self, parent: u32, group: GroupId, epoch: Epoch, next: &Membership) {
         self.terms.proposal_count += 1;
         let number = PROPOSAL | self.terms.proposal_count;
-        self.terms.changing.insert(group, Changing { epoch, ballot, number });
+        let deadline = Stamp(self.clock.stamp().0 + self.settings.timeout_ms);
+        self.terms.changing.insert(group, Changing { epoch, number, deadline });
         let members = next.members.iter().map(|node| node.0).collect();
         let (epoch, joining) = (epoch.0, next.joining.map(|node| node.0));
         let mut command = Vec::new();
@@ -535,7 +561,6 @@ impl Host {
             }
         }
         let ticket = Ticket { node: self.settings.node, start: self.settings.start, number };
-        let deadline = Stamp(self.clock.stamp().0 + self.settings.timeout_ms);
         let mut envelope = Vec::new();
         Envelope::encode(ticket, deadline, 0, NOTHING_SETTLED, |out| out.extend_from_slice(&command), &mut envelope);
         self.counters.chains_changed += 1;
@@ -585,5 +610,62 @@ impl Host {
             return Some(&own.record);
         }
         self.led_as_executed(parent_of(group), Protocol::Chain).find(|record| record.group == group.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quorate_protocol::{Event, GroupId};
+
+    use crate::host::Host;
+    use crate::host::batches::{GroupAction, GroupRequest};
+    use crate::host::quarantine::PanicIn;
+    use crate::host::three_nodes::{Cluster, arrives};
+    use crate::replica::Protocol;
+    use crate::volume::own_group;
+
+    fn answers_reads(host: &Host, chain: GroupId) -> bool {
+        let replica = host.find(chain).and_then(|index| host.groups[index as usize].replica.chain());
+        replica.is_some_and(|chain| chain.answers_clean(host.clock.now()))
+    }
+
+    fn goes_on_without_first(host: &Host, chain: GroupId) -> bool {
+        let replica = host.find(chain).and_then(|index| host.groups[index as usize].replica.chain());
+        replica.is_some_and(|chain| chain.membership().members.iter().all(|node| node.0 != 1))
+    }
+
+    #[test]
+    fn a_chain_goes_on_without_a_member_only_once_terms_of_the_coordinator_before_are_over() {
+        let mut cluster = Cluster::new(|_| {});
+        let (volume, chain) = (cluster.volume(), own_group(cluster.volume(), 1));
+        let first = cluster.write(1, b"one");
+        cluster.pass(200, arrives);
+        let number = cluster.next_number();
+        let mut request = GroupRequest::of(GroupAction::Promote);
+        request.names = vec![b"key".to_vec()];
+        request.protocol = Protocol::Chain;
+        cluster.node(1).host.submit_group_request(number, 0, request);
+        cluster.pass(1_000, arrives);
+        let second = cluster.write(2, b"two");
+        cluster.pass(300, arrives);
+        assert!(cluster.is_done(1, first) && cluster.is_done(2, second));
+
+        // Node 1 coordinates the volume, and has given itself a term. The others elect another as soon as they hear of this.
+        let host = &mut cluster.node(1).host;
+        host.plan_panic(volume, PanicIn::Step);
+        let index = host.find(volume).expect("it is a member");
+        host.plan(index, Event::Woken);
+        cluster.pass(1, arrives);
+        assert!(answers_reads(&cluster.node(1).host, chain), "the test is about a term that still binds");
+        let mut has_gone_on = false;
+        for _ in 0..3_000 {
+            cluster.pass(1, arrives);
+            has_gone_on |= goes_on_without_first(&cluster.node(2).host, chain);
+            assert!(!(has_gone_on && answers_reads(&cluster.node(1).host, chain)), "what node 1 answers is old");
+        }
+        assert!(has_gone_on, "it goes on without the member that hears nothing of it");
+        let third = cluster.write(2, b"three");
+        cluster.pass(300, arrives);
+        assert!(cluster.is_done(2, third));
     }
 }

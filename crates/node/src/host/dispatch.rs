@@ -256,10 +256,7 @@ impl Host {
             return;
         }
         let Some(operation) = self.operations(number).find_mut(number) else {
-            if !matches!(why, Bounce::Uncertain { .. }) {
-                self.terms.settle(number);
-            }
-            return;
+            return self.terms.settle(number);
         };
         // Two coordinators, one after the other, may both tell of one copy that it overtook.
         if !matches!(why, Bounce::Uncertain { .. } | Bounce::Expired | Bounce::OutOfOrder) {
