@@ -8,6 +8,7 @@ use crate::access::GUEST_OUTPUT_LENGTH_MAX;
 use crate::backend::{Answer, OperationId, Verdict};
 use crate::gather::Gathering;
 use crate::journal::{Journal, Mark};
+use crate::latest_by_key::{LatestByKey, Link};
 use crate::operations::Operations;
 use crate::refusal::Refusal;
 use crate::reply::{answer_length, write_answer};
@@ -126,48 +127,6 @@ struct Replies {
     /// Of the requests that the queue's replies are for.
     request_length: usize,
     latest: LatestByKey,
-}
-
-/// The connection's latest operation for each bucket of key hashes, from which [`Operations`] link to earlier ones.
-#[derive(Debug)]
-struct LatestByKey {
-    /// 0 for none. Their number is a power of two.
-    buckets: Vec<u64>,
-    /// The most operations that were unanswered at once: with many more than there are buckets, chains become long.
-    operation_count_max: usize,
-}
-
-const KEY_BUCKETS_MIN: usize = 16;
-const KEY_BUCKETS_MAX: usize = 1024;
-
-impl Default for LatestByKey {
-    fn default() -> Self {
-        LatestByKey { buckets: vec![0; KEY_BUCKETS_MIN], operation_count_max: 0 }
-    }
-}
-
-impl LatestByKey {
-    /// Makes the operation its bucket's latest and returns the one before.
-    fn replace(&mut self, key_hash: u64, operation: OperationId) -> u64 {
-        let bucket = key_hash as usize % self.buckets.len();
-        core::mem::replace(&mut self.buckets[bucket], operation.0)
-    }
-
-    /// Called while no operation is unanswered, so that there is nothing to be moved.
-    fn grow(&mut self) {
-        let wanted = self.operation_count_max.next_power_of_two().min(KEY_BUCKETS_MAX);
-        if wanted > self.buckets.len() {
-            self.buckets = vec![0; wanted];
-        }
-    }
-}
-
-/// What a new operation on a key follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Link {
-    pub(crate) predecessor: Option<OperationId>,
-    /// The operation before it in the same bucket.
-    pub(crate) previous: u64,
 }
 
 /// How much a connection may have under way; see [`Limits`](crate::Limits).
@@ -357,31 +316,14 @@ impl Connection {
 
     /// Notes an operation whose reply is queued.
     pub(crate) fn note_operation(&mut self) {
-        let replies = &mut self.replies;
-        replies.operation_count += 1;
-        replies.latest.operation_count_max = replies.latest.operation_count_max.max(replies.operation_count);
+        self.replies.operation_count += 1;
     }
 
-    /// Notes an operation on a key and returns what it follows.
-    pub(crate) fn link(&mut self, operation: OperationId, key_hash: u64, operations: &Operations) -> Link {
-        let oldest = self.replies.queue.front().map_or(operation.0, |head| head.operation_first);
-        if oldest == operation.0 {
-            self.replies.latest.grow();
-        }
-        let previous = self.replies.latest.replace(key_hash, operation);
-        let mut candidate = previous;
-        let mut predecessor = None;
-        // What is older than the oldest pending reply is answered, wherever the chain leads.
-        while candidate >= oldest
-            && let Some(earlier) = operations.at(candidate)
-        {
-            if earlier.key_hash == key_hash && earlier.is_unanswered() {
-                predecessor = Some(OperationId(candidate));
-                break;
-            }
-            candidate = earlier.previous;
-        }
-        Link { predecessor, previous }
+    /// Notes an operation on a key, whose reply is queued, and returns what it follows.
+    pub(crate) fn link(&mut self, operation: OperationId, key_hash: u64, operations: &mut Operations) -> Link {
+        let replies = &mut self.replies;
+        let oldest = replies.queue.front().map_or(operation.0, |head| head.operation_first);
+        replies.latest.link(operation, key_hash, oldest, replies.operation_count, operations)
     }
 
     /// Takes the answer of one operation. True if there is new output. A gathered reply may have `gathered_length_max` bytes.

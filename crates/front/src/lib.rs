@@ -25,6 +25,7 @@ mod histogram;
 mod info;
 mod journal;
 mod kill;
+mod latest_by_key;
 mod object_command;
 mod operations;
 mod refusal;

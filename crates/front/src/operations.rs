@@ -20,7 +20,7 @@ pub(crate) struct Waiter {
 pub(crate) struct Operation {
     pub(crate) waiter: Waiter,
     pub(crate) key_hash: u64,
-    /// The connection's operation before this one whose key fell into the same bucket; 0 if there is none.
+    /// An operation of the connection before this one whose key fell into the same bucket; 0 if none is unanswered.
     pub(crate) previous: u64,
     answered: bool,
 }
@@ -48,6 +48,13 @@ impl Operations {
     pub(crate) fn at(&self, number: u64) -> Option<&Operation> {
         let index = number.checked_sub(self.finished + 1)?;
         self.ring.get(usize::try_from(index).ok()?)
+    }
+
+    pub(crate) fn set_previous(&mut self, number: u64, previous: u64) {
+        let index = number.checked_sub(self.finished + 1).and_then(|index| usize::try_from(index).ok());
+        if let Some(operation) = index.and_then(|index| self.ring.get_mut(index)) {
+            operation.previous = previous;
+        }
     }
 
     /// Takes the operation out. `None` if it was never submitted or is answered already.

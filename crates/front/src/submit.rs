@@ -61,7 +61,7 @@ fn begin_on_object<'a, B: Backend>(
     let connection = &mut front.connections[index];
     let namespace = connection.client.namespace;
     let key_hash = hash_of_key(namespace, key);
-    let link = connection.link(front.operations.next(), key_hash, &front.operations);
+    let link = connection.link(front.operations.next(), key_hash, &mut front.operations);
     connection.note_operation();
     let waiter = Waiter { connection: index as u32, generation: connection.generation, sequence };
     let operation = front.operations.add(waiter, key_hash, link.previous);
