@@ -63,13 +63,13 @@ pub enum DirectoryError {
     OtherCluster { path: PathBuf, found: ClusterId, expected: ClusterId },
     #[error("{} holds data of node {found}, not of node {expected}; use another directory or correct node.id", path.display())]
     OtherNode { path: PathBuf, found: u32, expected: u32 },
-    #[error("{} and its copy are damaged ({reason}); restore them from a backup, or remove the directory and join as a new node", path.display())]
+    #[error("{} and its copy are damaged ({reason}); restore them from a backup, or leave this node out: the others go on without it", path.display())]
     Damaged { path: PathBuf, reason: String },
-    #[error("{} holds data but no identity; restore {IDENTITY} from a backup, or remove the directory and join as a new node", path.display())]
+    #[error("{} holds data but no identity; restore {IDENTITY} from a backup, or leave this node out: the others go on without it", path.display())]
     IdentityMissing { path: PathBuf },
     #[error(
-        "{} lacks {missing}: the node may have forgotten what it promised; put back what was there, or remove the \
-         directory and join as a new node",
+        "{} lacks {missing}: the node may have forgotten what it promised; put back what was there, or leave this \
+         node out: the others go on without it",
         path.display()
     )]
     Gone { path: PathBuf, missing: &'static str },
@@ -112,14 +112,13 @@ impl Directory {
                 shards: SHARDS,
                 start_number: 1,
                 boot,
+                log_end: 0,
             },
         };
         // The mark goes after it was read and before the new start number is used; its own number makes it harmless
         // if this very removal is lost.
         remove_if_there(&path.join(CLEAN_STOP))?;
-        for name in [IDENTITY, IDENTITY_COPY] {
-            write_whole(path, name, identity.to_text().as_bytes())?;
-        }
+        write_identity(path, &identity)?;
         for name in [WAL, CHECKPOINT] {
             let inner = path.join(name);
             fs::create_dir_all(&inner).map_err(failed("make", &inner))?;
@@ -202,8 +201,9 @@ impl Directory {
         self.path.join(CHECKPOINT)
     }
 
-    /// The run ends and everything it kept is on disk: to be called last.
-    pub fn stop_cleanly(self) -> Result<(), DirectoryError> {
+    /// The run ends and everything it kept is on disk: to be called last. The log reaches to `log_end`.
+    pub fn stop_cleanly(self, log_end: u64) -> Result<(), DirectoryError> {
+        write_identity(&self.path, &Identity { log_end, ..self.identity.clone() })?;
         write_whole(&self.path, CLEAN_STOP, format!("{}\n", self.identity.start_number).as_bytes())?;
         remove_if_there(&self.path.join(PID))
     }
@@ -230,6 +230,10 @@ fn take_lock(path: &Path, file: File) -> Result<File, DirectoryError> {
         }
         Err(TryLockError::Error(source)) => Err(DirectoryError::Io { action: "lock", path: lock_path, source }),
     }
+}
+
+fn write_identity(path: &Path, identity: &Identity) -> Result<(), DirectoryError> {
+    [IDENTITY, IDENTITY_COPY].iter().try_for_each(|name| write_whole(path, name, identity.to_text().as_bytes()))
 }
 
 /// The identity the directory has, if any: the later of its two writings, as a crash may fall between them.

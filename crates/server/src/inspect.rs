@@ -166,7 +166,8 @@ fn read_log(
     let Inspection { groups, damage, .. } = found;
     let mut block = None;
     let mut promised: BTreeMap<u64, (u32, u32)> = BTreeMap::new();
-    let settings = quorate_wal::Settings::new(identity.incarnation);
+    let known_end = quorate_wal::Lsn(identity.log_end);
+    let settings = quorate_wal::Settings { known_end, ..quorate_wal::Settings::new(identity.incarnation) };
     let opened = Wal::open(&storage, settings, |record| {
         let Some((facts, seen)) = segments.get_mut(&record.lsn.segment()) else { return };
         facts.blocks += u64::from(block.replace(record.lsn) != Some(record.lsn));

@@ -194,6 +194,7 @@ fn settings(config: &Config, directory: &Directory, seed: u64) -> HostSettings {
         timing: config.timing.peers(),
         timeout_ms: config.timing.timeout_ms,
         log: quorate_wal::Settings {
+            known_end: quorate_wal::Lsn(identity.log_end),
             size_bytes_max: config.storage.log_bytes.0,
             index_bytes_max: config.storage.log_index_bytes.0 as usize,
             ..quorate_wal::Settings::new(identity.incarnation)

@@ -98,6 +98,8 @@ pub enum Kind {
 pub struct Settings {
     /// Random, chosen when the log's directory is made and the same ever after.
     pub log_id: u64,
+    /// The newest block that is known to have been durable, from outside the log; 0 if none is. A log that ends before it is damaged.
+    pub known_end: Lsn,
     /// A multiple of [`PAGE_BYTES`]. A segment for a larger record is larger.
     pub segment_bytes: u64,
     /// The log should not be larger than this and twice what is needed of it.
@@ -114,6 +116,7 @@ impl Settings {
     pub fn new(log_id: u64) -> Settings {
         Settings {
             log_id,
+            known_end: Lsn(0),
             segment_bytes: Settings::SEGMENT_BYTES,
             slack_bytes: 2 * Settings::SEGMENT_BYTES,
             size_bytes_max: 8 * Settings::SEGMENT_BYTES,
@@ -195,7 +198,7 @@ impl Wal {
         let bounds = storage.bounds()?;
         let mut releases = Releases::default();
         let scan = recover::Scan::of(storage, &segments, settings.log_id, &mut releases)?;
-        let verdict = scan.judge(&segments, bounds);
+        let verdict = scan.judge(&segments, bounds, settings.known_end);
         releases.retain(|block| verdict.accepts(block));
         let mut index = Index::default();
         for &segment in &segments {
@@ -510,7 +513,8 @@ fn resume(storage: &impl Storage, last_present: u64, bounds: Bounds, end: Option
     }
     // A block that fills its segment ends where the address says the segment still is.
     let offset = end.filter(|end| end.segment() == last_present).map_or(0, |end| end.offset());
-    Ok(Cursor { segment: last_present, offset, length: storage.length(last_present)? })
+    let length = storage.length(last_present)?;
+    Ok(Cursor { segment: last_present, offset: offset.min(length), length })
 }
 
 /// `length` rounded up to whole pages.

@@ -9,7 +9,7 @@
 //! 3. *Replay* the accepted blocks, in a second walk.
 //!
 //! What cannot be told apart: damage to the very last blocks, after which nothing was written that would vouch for
-//! them, looks like a torn tail.
+//! them, looks like a torn tail, unless it is known from outside how long the log was ([`crate::Settings::known_end`]).
 
 use std::collections::BTreeSet;
 
@@ -108,7 +108,10 @@ pub(crate) fn make_out(storage: &impl Storage, segments: &[u64], damage: &[Damag
             let length = storage.length(segment)?;
             let start = if segment == from.segment() { from.offset() } else { 0 };
             let end = if segment == to.segment() { to.offset().min(length) } else { length };
-            let mut bytes = vec![0; end.saturating_sub(start) as usize];
+            if end <= start {
+                continue;
+            }
+            let mut bytes = vec![0; (end - start) as usize];
             storage.read(segment, start, &mut bytes)?;
             for page in (0..bytes.len()).step_by(PAGE_BYTES) {
                 block::for_each_readable(&bytes[page..], |group| {
@@ -189,13 +192,14 @@ impl Scan {
     }
 
     /// Decides over every run. `segments` are those present, `bounds` those that should be.
-    pub(crate) fn judge(&self, segments: &[u64], bounds: Bounds) -> Verdict {
+    pub(crate) fn judge(&self, segments: &[u64], bounds: Bounds, known_end: Lsn) -> Verdict {
         let present: BTreeSet<u64> = segments.iter().copied().collect();
         let missing: Vec<u64> = (bounds.first..=bounds.last).filter(|segment| !present.contains(segment)).collect();
         // Whatever lay before the first segment was not needed any more.
         let before_all = Lsn(Lsn::at(bounds.first, 0).0 - 1);
         // A segment is removed only when a durable block lies in a later one.
         let was_used = bounds.first > 1;
+        let durable = self.durable.max(known_end);
         let mut verdict = Verdict {
             accepted: Vec::new(),
             last: Lsn(0),
@@ -209,7 +213,7 @@ impl Scan {
             let joined = run.previous == verdict.last || (nothing_yet && run.previous <= before_all);
             let explained = missing.iter().any(|segment| (from.segment()..=run.first.segment()).contains(segment));
             if !joined && !explained {
-                let vouched = self.durable > verdict.last.max(before_all) || (nothing_yet && was_used);
+                let vouched = durable > verdict.last.max(before_all) || (nothing_yet && was_used);
                 if !vouched {
                     break;
                 }
@@ -221,6 +225,12 @@ impl Scan {
         }
         if verdict.accepted.is_empty() && was_used && verdict.damage.is_empty() {
             verdict.damage.push(Damage::Unreadable { from, to: Lsn::at(bounds.last + 1, 0) });
+        }
+        // The block's own length is not known.
+        let behind_end = Lsn(known_end.0 + PAGE_BYTES as u64);
+        if verdict.last < known_end && verdict.damage.iter().all(|damage| damage.end() < behind_end) {
+            verdict.damage.push(Damage::Unreadable { from, to: behind_end });
+            verdict.end = verdict.end.max(Some(behind_end));
         }
         verdict.torn_bytes = self.torn_bytes(verdict.last);
         verdict
@@ -291,7 +301,8 @@ mod tests {
     #[test]
     fn a_missing_block_that_nobody_vouches_for_is_torn() {
         let (a, b, d) = (lsn(1, 0), lsn(1, 1), lsn(1, 3));
-        let verdict = scan(&[(a, Lsn(0), Lsn(0), FIRST), (b, a, a, FIRST), (d, lsn(1, 2), b, FIRST)]).judge(&[1], ONE);
+        let verdict =
+            scan(&[(a, Lsn(0), Lsn(0), FIRST), (b, a, a, FIRST), (d, lsn(1, 2), b, FIRST)]).judge(&[1], ONE, Lsn(0));
         assert_eq!((verdict.last, verdict.torn_bytes, verdict.end), (b, PAGE, Some(lsn(1, 4))));
         assert_eq!(verdict.damage, []);
         assert!(verdict.accepts(a) && verdict.accepts(b) && !verdict.accepts(d));
@@ -301,7 +312,7 @@ mod tests {
     fn a_missing_block_that_was_durable_is_damage() {
         let (a, b, d) = (lsn(1, 0), lsn(1, 1), lsn(1, 3));
         let c = lsn(1, 2);
-        let verdict = scan(&[(a, Lsn(0), Lsn(0), FIRST), (b, a, a, FIRST), (d, c, c, FIRST)]).judge(&[1], ONE);
+        let verdict = scan(&[(a, Lsn(0), Lsn(0), FIRST), (b, a, a, FIRST), (d, c, c, FIRST)]).judge(&[1], ONE, Lsn(0));
         assert_eq!((verdict.last, verdict.torn_bytes), (d, 0));
         assert_eq!(verdict.damage, [Damage::Unreadable { from: c, to: d }]);
     }
@@ -313,11 +324,14 @@ mod tests {
         let (d, e) = (lsn(1, 3), lsn(1, 4));
         // `b` was lost and `c` not, then the log was opened and went on at `d`, which was damaged later.
         let leftover = (c, b, a, FIRST);
-        let verdict =
-            scan(&[(a, Lsn(0), Lsn(0), FIRST), leftover, (d, a, a, second), (e, d, d, second)]).judge(&[1], ONE);
+        let verdict = scan(&[(a, Lsn(0), Lsn(0), FIRST), leftover, (d, a, a, second), (e, d, d, second)]).judge(
+            &[1],
+            ONE,
+            Lsn(0),
+        );
         assert_eq!((verdict.last, &verdict.damage[..], verdict.torn_bytes), (e, &[][..], 0));
         assert!(!verdict.accepts(c));
-        let verdict = scan(&[(a, Lsn(0), Lsn(0), FIRST), leftover, (e, d, d, second)]).judge(&[1], ONE);
+        let verdict = scan(&[(a, Lsn(0), Lsn(0), FIRST), leftover, (e, d, d, second)]).judge(&[1], ONE, Lsn(0));
         assert_eq!(verdict.damage, [Damage::Unreadable { from: b, to: e }]);
         assert!(!verdict.accepts(c) && verdict.accepts(e));
     }
@@ -329,11 +343,25 @@ mod tests {
             .into();
         let bounds = Bounds { first: 3, last: 5 };
         let missing = |segment| vec![Damage::MissingSegment { segment }];
-        assert_eq!(scan(&blocks).judge(&[3, 4, 5], bounds).damage, []);
-        assert_eq!(scan(&blocks[1..]).judge(&[4, 5], bounds).damage, missing(3));
-        assert_eq!(scan(&[blocks[0], blocks[2]]).judge(&[3, 5], bounds).damage, missing(4));
-        assert_eq!(scan(&blocks[..2]).judge(&[3, 4], bounds).damage, missing(5));
-        let verdict = scan(&[]).judge(&[3, 4, 5], bounds);
+        assert_eq!(scan(&blocks).judge(&[3, 4, 5], bounds, Lsn(0)).damage, []);
+        assert_eq!(scan(&blocks[1..]).judge(&[4, 5], bounds, Lsn(0)).damage, missing(3));
+        assert_eq!(scan(&[blocks[0], blocks[2]]).judge(&[3, 5], bounds, Lsn(0)).damage, missing(4));
+        assert_eq!(scan(&blocks[..2]).judge(&[3, 4], bounds, Lsn(0)).damage, missing(5));
+        let verdict = scan(&[]).judge(&[3, 4, 5], bounds, Lsn(0));
         assert_eq!(verdict.damage, [Damage::Unreadable { from: lsn(3, 0), to: lsn(6, 0) }]);
+    }
+
+    #[test]
+    fn a_log_that_ends_before_what_was_known_to_be_durable_is_damaged() {
+        let (a, b, c) = (lsn(1, 0), lsn(1, 1), lsn(1, 2));
+        let blocks = [(a, Lsn(0), Lsn(0), FIRST), (b, a, a, FIRST)];
+        assert_eq!(scan(&blocks).judge(&[1], ONE, b).damage, []);
+        let verdict = scan(&blocks).judge(&[1], ONE, c);
+        assert_eq!(verdict.damage, [Damage::Unreadable { from: c, to: lsn(1, 3) }]);
+        assert_eq!((verdict.last, verdict.end), (b, Some(lsn(1, 3))), "nothing is written where it was");
+        let verdict = scan(&[]).judge(&[1], ONE, c);
+        assert_eq!(verdict.damage, [Damage::Unreadable { from: a, to: lsn(1, 3) }]);
+        let missing = scan(&blocks).judge(&[1], Bounds { first: 1, last: 2 }, lsn(2, 5)).damage;
+        assert_eq!(missing, [Damage::MissingSegment { segment: 2 }]);
     }
 }

@@ -54,6 +54,36 @@ fn flipped_bits_are_located_and_never_applied() {
 }
 
 #[test]
+fn an_end_that_is_gone_is_damage_if_it_is_known_to_have_been_there() {
+    let (mut storage, records) = log(12);
+    let known = Settings { known_end: records[11].lsn, ..settings() };
+    let reopen = |storage: &MemoryStorage| {
+        let mut found = Vec::new();
+        let wal = Wal::open(storage, known.clone(), |record| found.push(record.bytes.to_vec())).unwrap();
+        (wal, found)
+    };
+    assert_eq!(reopen(&storage).0.report().damage, []);
+    let gone = records[7].lsn;
+    for record in &records[7..] {
+        let zeros = vec![0; block_bytes(record) as usize];
+        storage.write(record.lsn.segment(), record.lsn.offset(), &zeros).unwrap();
+    }
+    assert_eq!(report(&storage).damage, [], "it looks like a log that never was longer");
+    let (mut wal, found) = reopen(&storage);
+    assert_eq!(found.len(), 7);
+    let damage = wal.report().damage.clone();
+    assert!(
+        matches!(damage[..], [Damage::Unreadable { from, to }] if from <= gone && records[11].lsn < to),
+        "{damage:?}"
+    );
+    // What is written now has addresses of its own, and with it the log is whole again.
+    let next = flush(&mut wal, &mut storage, 1, Kind::Slot(12), b"next");
+    assert!(next.lsn > records[11].lsn);
+    let (wal, found) = reopen(&storage);
+    assert_eq!((found.len(), &wal.report().damage[..]), (8, &[][..]));
+}
+
+#[test]
 fn the_log_goes_on_after_damage() {
     let (mut storage, records) = log(20);
     storage.flip(records[5].lsn.segment(), records[5].lsn.offset() as usize + 80, 1);

@@ -223,6 +223,32 @@ fn a_replaced_directory_stays_out_and_says_so() {
 }
 
 #[test]
+fn a_log_that_lost_its_end_after_a_clean_stop_silences_its_groups() {
+    let mut cluster = Cluster::started("cut-short", 3);
+    let mut first = cluster.client(0);
+    for number in 0..200 {
+        set(&mut first, &format!("key{number}"), "kept").expect("stored");
+    }
+    cluster.down();
+    let segment = cluster.node_directory(2).join("wal/log-00000000000000000001.qlog");
+    let file = OpenOptions::new().write(true).open(&segment).expect("the first segment");
+    file.set_len(40_000).expect("cut short");
+    let damaged = inspect(&cluster, 2);
+    let told = text(&damaged.stdout);
+    assert_eq!(damaged.status.code(), Some(1), "{told}");
+    assert!(told.contains("DAMAGE the log is damaged: segment 1 is unreadable at offset "), "{told}");
+    (0..3).for_each(|index| cluster.start_by_hand(index));
+    let status = cluster.status_of(2).expect("told");
+    let alarms = &status.nodes[2].own.as_ref().expect("its own").alarms;
+    assert!(alarms[0].starts_with("the log is damaged: segment 1 is unreadable at offset "), "{alarms:?}");
+    let mut client = cluster.client(2);
+    for number in 0..200 {
+        assert_eq!(get(&mut client, &format!("key{number}")), Ok(Some("kept".into())));
+    }
+    cluster.stop_all();
+}
+
+#[test]
 fn a_flipped_bit_silences_the_groups_that_it_may_concern() {
     let mut cluster = Cluster::started("flipped", 3);
     let mut first = cluster.client(0);

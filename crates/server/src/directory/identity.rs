@@ -26,6 +26,8 @@ pub struct Identity {
     pub start_number: u32,
     /// The machine's boot id at the latest start.
     pub boot: String,
+    /// How far the log reached when the node last stopped cleanly, as the log counts; 0 if it never did.
+    pub log_end: u64,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -36,10 +38,11 @@ pub(super) enum Unreadable {
 
 impl Identity {
     pub(super) fn to_text(&self) -> String {
-        let Identity { cluster, node, incarnation, shards, start_number, boot } = self;
+        let Identity { cluster, node, incarnation, shards, start_number, boot, log_end } = self;
+        let log_end = if *log_end > 0 { format!("log_end {log_end}\n") } else { String::new() };
         let body = format!(
             "{FIRST_WORD} {FORMAT}\ncluster {cluster}\nnode {}\nincarnation {incarnation:016x}\nshards {shards}\n\
-             start {start_number}\nboot {boot}\n",
+             start {start_number}\nboot {boot}\n{log_end}",
             node.0
         );
         let checksum = xxh3_64(body.as_bytes());
@@ -73,6 +76,7 @@ impl Identity {
             shards: field(lines.next()?, "shards")?.parse().ok()?,
             start_number: field(lines.next()?, "start")?.parse().ok()?,
             boot: field(lines.next()?, "boot")?.to_owned(),
+            log_end: lines.next().map_or(Some(0), |line| field(line, "log_end")?.parse().ok())?,
         })
     }
 }
@@ -97,6 +101,7 @@ mod tests {
             shards: 1,
             start_number: 3,
             boot: "8c5e".to_owned(),
+            log_end: 0,
         }
     }
 
@@ -108,6 +113,13 @@ mod tests {
     fn the_format_is_what_it_was() {
         assert_eq!(identity().to_text(), GOLDEN);
         assert_eq!(Identity::from_text(GOLDEN), Ok(identity()));
+    }
+
+    #[test]
+    fn the_end_of_the_log_has_a_line_once_it_is_known() {
+        let stopped = Identity { log_end: 4_294_971_392, ..identity() };
+        assert!(stopped.to_text().contains("\nboot 8c5e\nlog_end 4294971392\nchecksum "));
+        assert_eq!(Identity::from_text(&stopped.to_text()), Ok(stopped));
     }
 
     #[test]

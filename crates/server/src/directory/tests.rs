@@ -52,12 +52,21 @@ fn each_start_has_a_number_of_its_own_and_the_incarnation_stays() {
 #[test]
 fn a_clean_stop_is_told_from_a_crash_and_counts_once() {
     let scratch = Scratch::new("clean");
-    scratch.open().expect("made").stop_cleanly().expect("stopped");
+    scratch.open().expect("made").stop_cleanly(0).expect("stopped");
     assert!(!scratch.0.join(PID).exists());
     let second = scratch.open().expect("opened");
     assert_eq!(second.forgotten(), Forgotten::Nothing);
     drop(second);
     assert_eq!(scratch.open().expect("opened").forgotten(), Forgotten::Memory);
+}
+
+#[test]
+fn how_far_the_log_reached_at_a_clean_stop_is_known_ever_after() {
+    let scratch = Scratch::new("log-end");
+    assert_eq!(scratch.open().expect("made").identity().log_end, 0);
+    scratch.open().expect("opened").stop_cleanly(7 << 32).expect("stopped");
+    assert_eq!(scratch.open().expect("opened").identity().log_end, 7 << 32);
+    assert_eq!(scratch.open().expect("opened after a crash").identity().log_end, 7 << 32);
 }
 
 #[test]

@@ -594,6 +594,7 @@ impl Worker {
             );
         }
         self.host.take_faults().iter().for_each(tell_fault);
+        let log_end = self.host.log_mut().durable();
         self.checkpointer.hand_over(self.host.take_batches());
         self.lookups.end();
         self.checkpointer.end()?;
@@ -601,7 +602,7 @@ impl Worker {
             info!("stopped; the next start takes what was not stored for forgotten");
             return Ok(());
         }
-        self.directory.stop_cleanly()?;
+        self.directory.stop_cleanly(log_end.0)?;
         info!("stopped");
         Ok(())
     }
