@@ -53,6 +53,8 @@ mod retries;
 mod routes;
 mod saving;
 mod shown;
+#[cfg(test)]
+mod sizes;
 mod status;
 mod steps;
 mod stranded;
