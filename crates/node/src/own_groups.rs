@@ -49,10 +49,8 @@ impl Machine {
 
     /// What this own group has come to.
     pub fn freeze(&self, name: &[u8]) -> Frozen {
-        let mut results = Vec::new();
-        self.results.encode(&mut results);
         let object = self.objects().and_then(|objects| objects.encoded(name));
-        Frozen { time_ms: self.time.0, object, results }
+        Frozen::new(self.time, object, &self.results)
     }
 
     pub(crate) fn read_volume(&self, command: &[u8]) -> Outcome {
@@ -134,7 +132,7 @@ impl Machine {
             Some(VolumeCommand::Retire { number, name }) => self.retire(number, &name),
             Some(VolumeCommand::Complete { slots }) => {
                 if let Some(children) = &mut self.children {
-                    slots.iter().for_each(|slot| drop(children.starting.remove(slot)));
+                    slots.iter().for_each(|&slot| children.complete(slot));
                 }
                 Outcome::Ok
             }
@@ -348,11 +346,11 @@ impl Machine {
             let number = children.take_number();
             let record = Record { number, stopping: false, place: plan.record(number) };
             objects.send_away(name, &record.encode());
-            let mut results = results.get(&name_tag(Some(name))).cloned().unwrap_or_default();
-            if planted::is(Planted::PromoteLosesResults) {
-                results.clear();
-            }
-            let state = Frozen { time_ms: self.time.0, object: Some(object), results };
+            let results = results.get(&name_tag(Some(name))).filter(|_| !planted::is(Planted::PromoteLosesResults));
+            let state = match results {
+                Some(results) => Frozen::new(self.time, Some(object), results),
+                None => Frozen { time_ms: self.time.0, object: Some(object), results: Vec::new() },
+            };
             let birth = Birth { name: name.to_vec(), record, state };
             children.begin(slot, &birth);
             self.changes.get_or_insert_default().births.push(birth);

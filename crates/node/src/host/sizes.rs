@@ -2,17 +2,18 @@
 
 use quorate_checkpoint::MemoryStore;
 use quorate_object::{Command, Condition, Expiry, Outcome, SetAnswer};
-use quorate_protocol::NodeId;
+use quorate_protocol::{NodeId, Stamp};
 use quorate_wal::memory::MemoryStorage;
 
 use super::batches::{GroupAction, GroupRequest};
 use super::dispatch::INTERNAL;
 use super::quarantine::tests::Node;
 use super::three_nodes::settings;
-use super::{Answer, HostSettings, Submission};
+use super::{Answer, GroupState, HostSettings, Submission};
 use crate::Target;
 use crate::admin_reply::AdminReply;
-use crate::root::{Reads, Settings};
+use crate::envelope::{Envelope, Ticket};
+use crate::root::{Groups, Reads, Settings};
 
 /// Two of them are more than a record may have.
 const LARGE: usize = 13 << 20;
@@ -61,6 +62,15 @@ impl Node {
         panic!("nobody was answered");
     }
 
+    /// Whether a new start of the node finds everything.
+    fn start_anew(self, set: impl FnOnce(&mut Settings)) -> Node {
+        Node::open_with(self.storage, self.store, 2, settings_with(set))
+    }
+
+    fn length(&mut self) -> Answer {
+        self.ask(0, &Command::Strlen { key: b"key" })
+    }
+
     fn is_well(&mut self) -> bool {
         assert!(self.answers.iter().all(|(number, _)| number & INTERNAL == 0), "nobody has asked for that");
         let faults = self.host.take_faults();
@@ -85,5 +95,101 @@ fn a_request_that_is_too_large_for_its_volume_is_refused() {
     let value = vec![7; 21 << 20];
     let replies = node.request(GroupAction::Create { value }, vec![b"key".to_vec()]);
     assert_eq!(replies, [AdminReply::Error("ERR the command is larger than 20971520 bytes".into())]);
+    assert!(node.is_well());
+}
+
+const IS_LARGE: Answer = Answer::Outcome(Outcome::Int(LARGE as i64));
+const IS_DONE: Answer = Answer::Outcome(Outcome::Ok);
+const REMOVE_EXPIRY: Command<'_> = Command::GetEx { key: b"key", expiry: Expiry::Remove };
+
+#[test]
+fn an_object_gets_a_group_of_its_own_though_a_large_one_was_just_answered() {
+    let mut node = node(|_| {});
+    let value = vec![7; LARGE];
+    assert_eq!(node.ask(0, &set(b"key", &value)), IS_DONE);
+    node.ask(0, &Command::GetSet { key: b"key", value: &value });
+    assert_eq!(node.request(GroupAction::Promote, vec![b"key".to_vec()]), [AdminReply::Ok]);
+    assert_eq!(node.length(), IS_LARGE);
+    assert!(node.is_well());
+    let mut node = node.start_anew(|_| {});
+    assert_eq!(node.length(), IS_LARGE);
+    assert!(node.is_well());
+}
+
+#[test]
+fn what_has_come_back_to_a_volume_goes_out_again_beside_a_large_object() {
+    let mut node = node(|settings| settings.groups = Groups::Own);
+    let value = vec![7; LARGE];
+    assert_eq!(node.ask(0, &set(b"key", &value)), IS_DONE);
+    assert_eq!(node.ask(0, &Command::GetDel { key: b"key" }), Answer::Outcome(Outcome::Bulk(value.clone())));
+    // As another entry node would send it: its commands do not settle this one's.
+    let ticket = Ticket { node: NodeId(1), start: 7, number: 1 };
+    let deadline = Stamp(node.host.stamp().0 + 4_000);
+    let mut envelope = Vec::new();
+    Envelope::encode(ticket, deadline, 0, 0, |out| set(b"key", &value).encode(out), &mut envelope);
+    let index = node.host.find(node.volume(0)).expect("it is here");
+    node.host.gather(index, &envelope);
+    turns(&mut node, 50);
+    assert_eq!(node.length(), IS_LARGE);
+    assert!(node.is_well());
+}
+
+/// Its results are more than its record may have.
+fn own_group_with_large_results() -> Node {
+    let mut node = node(|_| {});
+    let value = vec![7; LARGE];
+    assert_eq!(node.ask(0, &set(b"key", &value)), IS_DONE);
+    assert_eq!(node.request(GroupAction::Promote, vec![b"key".to_vec()]), [AdminReply::Ok]);
+    node.begin(&REMOVE_EXPIRY);
+    node.begin(&REMOVE_EXPIRY);
+    node
+}
+
+#[test]
+fn an_own_group_with_large_results_is_checkpointed_and_rests_without_them() {
+    let mut node = own_group_with_large_results();
+    turns(&mut node, 30);
+    assert_eq!(node.answers.len(), 2);
+    let group = crate::volume::own_group(node.volume(0), 1);
+    let index = node.host.find(group).expect("it is awake");
+    node.host.want_checkpoint_now(index);
+    turns(&mut node, 5);
+    assert!(node.is_well());
+    turns(&mut node, 7_000);
+    assert!(node.host.find(group).is_none(), "it rests");
+    assert!(node.is_well());
+    let mut node = node.start_anew(|_| {});
+    assert_eq!(node.length(), IS_LARGE);
+}
+
+#[test]
+fn an_own_group_with_large_results_comes_back_to_its_volume() {
+    let mut node = own_group_with_large_results();
+    turns(&mut node, 10);
+    assert_eq!(node.request(GroupAction::Demote, vec![b"key".to_vec()]), [AdminReply::Ok]);
+    turns(&mut node, 100);
+    let children = node.host.groups().find_map(|group| group.machine.children()).expect("there was one");
+    assert!(children.stopping.is_empty(), "it has ended");
+    assert_eq!(node.length(), IS_LARGE);
+    assert!(node.is_well());
+}
+
+#[test]
+fn what_very_many_own_groups_begin_with_is_stored_in_pieces() {
+    let mut node = node(|_| {});
+    let value = vec![7; 50 << 10];
+    let names: Vec<Vec<u8>> = (0..600).map(|n| format!("key{n}").into_bytes()).collect();
+    for name in &names {
+        node.begin(&set(name, &value));
+    }
+    turns(&mut node, 10);
+    node.answers.clear();
+    let volume = node.volume(0);
+    assert!(node.request(GroupAction::Promote, names).iter().all(|reply| *reply == AdminReply::Ok));
+    turns(&mut node, 50);
+    assert!(node.is_well());
+    assert_eq!(node.state(volume), GroupState::Alive);
+    let mut node = node.start_anew(|_| {});
+    assert_eq!(node.ask(0, &Command::Strlen { key: b"key599" }), Answer::Outcome(Outcome::Int(50 << 10)));
     assert!(node.is_well());
 }

@@ -54,6 +54,9 @@ impl Node {
     pub(in crate::host) fn turn(&mut self) {
         self.now_us += 10_000;
         self.host.begin(moment(self.now_us));
+        for lookup in self.host.take_lookups() {
+            self.host.found(lookup.run(&self.store));
+        }
         self.host.end(&self.storage);
         self.store_batches();
         self.flush();
