@@ -13,6 +13,8 @@ use super::{Answer, GroupState, HostSettings, Submission};
 use crate::Target;
 use crate::admin_reply::AdminReply;
 use crate::envelope::{Envelope, Ticket};
+use crate::quorum::Quorum;
+use crate::replica::Protocol;
 use crate::root::{Groups, Reads, Settings};
 
 /// Two of them are more than a record may have.
@@ -101,6 +103,43 @@ fn a_request_that_is_too_large_for_its_volume_is_refused() {
 const IS_LARGE: Answer = Answer::Outcome(Outcome::Int(LARGE as i64));
 const IS_DONE: Answer = Answer::Outcome(Outcome::Ok);
 const REMOVE_EXPIRY: Command<'_> = Command::GetEx { key: b"key", expiry: Expiry::Remove };
+
+fn chain(settings: &mut Settings) {
+    (settings.protocol, settings.quorum) = (Protocol::Chain, Quorum::Majority);
+}
+
+#[test]
+fn what_a_chain_answers_and_changes_is_divided_into_updates() {
+    let mut node = node(chain);
+    let value = vec![7; LARGE];
+    assert_eq!(node.ask(0, &set(b"key", &value)), IS_DONE);
+    let numbers = [node.begin(&REMOVE_EXPIRY), node.begin(&REMOVE_EXPIRY), node.begin(&set(b"other", b"v"))];
+    turns(&mut node, 20);
+    let answered =
+        |node: &Node, number| node.answers.iter().find(|(of, _)| *of == number).map(|(_, answer)| answer.clone());
+    let bulk = Answer::Outcome(Outcome::Bulk(value.clone()));
+    assert_eq!(numbers.map(|number| answered(&node, number)), [Some(bulk.clone()), Some(bulk), Some(IS_DONE)]);
+    assert!(node.is_well());
+    let mut node = node.start_anew(chain);
+    assert_eq!(node.length(), IS_LARGE);
+}
+
+#[test]
+fn what_is_too_large_for_an_update_of_a_chain_by_itself_is_refused() {
+    let mut node = node(chain);
+    let value = vec![7; LARGE];
+    assert_eq!(node.ask(0, &set(b"key", &value)), IS_DONE);
+    let answer = node.ask(0, &Command::GetSet { key: b"key", value: &vec![8; LARGE] });
+    assert!(
+        matches!(&answer, Answer::Outcome(Outcome::Error(line)) if line.starts_with("ERR not executed")),
+        "{answer:?}"
+    );
+    let end = Command::GetRange { key: b"key", start: -1, end: -1 };
+    assert_eq!(node.ask(0, &end), Answer::Outcome(Outcome::Bulk(vec![7])), "it was not");
+    let answer = node.ask(0, &Command::GetSet { key: b"key", value: b"v" });
+    assert_eq!(answer, Answer::Outcome(Outcome::Bulk(value)));
+    assert!(node.is_well());
+}
 
 #[test]
 fn an_object_gets_a_group_of_its_own_though_a_large_one_was_just_answered() {
