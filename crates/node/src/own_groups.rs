@@ -68,6 +68,10 @@ impl Machine {
                 objects.for_each_away(|name, _| names.push(name.to_vec()));
                 Outcome::Keys(names)
             }
+            (Some(VolumeCommand::ListOwnFrom { hash }), Some(objects)) => {
+                let (keys, next) = objects.page_away(hash);
+                Outcome::Scan { next, keys }
+            }
             (Some(VolumeCommand::Tell { numbers }), Some(_)) => Outcome::Bulk(self.tell(&numbers)),
             _ => malformed(),
         }
@@ -137,9 +141,12 @@ impl Machine {
                 Outcome::Ok
             }
             Some(VolumeCommand::Return { number, state, last }) => self.take_back(slot, number, &state, last),
-            Some(VolumeCommand::Show { .. } | VolumeCommand::Tell { .. } | VolumeCommand::ListOwn) => {
-                self.read_volume(command)
-            }
+            Some(
+                VolumeCommand::Show { .. }
+                | VolumeCommand::Tell { .. }
+                | VolumeCommand::ListOwn
+                | VolumeCommand::ListOwnFrom { .. },
+            ) => self.read_volume(command),
             Some(VolumeCommand::Reconfigure { number, epoch, members, joining }) => self.change_led(number, |record| {
                 let is_next = record.epoch == epoch;
                 if is_next {

@@ -202,6 +202,8 @@ pub enum VolumeCommand {
     Tell { numbers: Vec<u64> },
     /// The names of all own groups.
     ListOwn,
+    /// Some of them, from this hash of a name on, and from which others follow.
+    ListOwnFrom { hash: u64 },
 }
 
 /// What a volume says of one of its own groups to a node that has no replica of it.
@@ -258,7 +260,11 @@ impl VolumeCommand {
     }
 
     pub fn is_read(&self) -> bool {
-        matches!(self, VolumeCommand::Show { .. } | VolumeCommand::Tell { .. } | VolumeCommand::ListOwn)
+        matches!(self, VolumeCommand::Show { .. } | VolumeCommand::Tell { .. }) || self.lists_names()
+    }
+
+    pub fn lists_names(&self) -> bool {
+        matches!(self, VolumeCommand::ListOwn | VolumeCommand::ListOwnFrom { .. })
     }
 }
 

@@ -405,7 +405,7 @@ impl Host {
             Purpose::Flush { operation, namespace, volume } => {
                 self.take_flushed(operation, namespace, volume, answer);
             }
-            Purpose::FlushedNames { operation, namespace } => self.take_flushed_names(operation, namespace, answer),
+            Purpose::FlushedNames { flush } => self.take_flushed_names(flush, answer),
             Purpose::FlushedName { flush } => self.take_deleted(flush, answer),
             Purpose::Batch { batch, part } => self.take_part(batch, part, answer),
             Purpose::Again { operation } => {

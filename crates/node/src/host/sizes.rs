@@ -232,3 +232,21 @@ fn what_very_many_own_groups_begin_with_is_stored_in_pieces() {
     assert_eq!(node.ask(0, &Command::Strlen { key: b"key599" }), Answer::Outcome(Outcome::Int(50 << 10)));
     assert!(node.is_well());
 }
+
+#[test]
+fn a_volume_with_more_own_groups_than_one_answer_names_is_emptied() {
+    let mut node = node(|_| {});
+    let names: Vec<Vec<u8>> = (0..600).map(|n| format!("{n:060000}").into_bytes()).collect();
+    for some in names.chunks(100) {
+        let replies = node.request(GroupAction::Create { value: b"v".to_vec() }, some.to_vec());
+        assert!(replies.iter().all(|reply| *reply == AdminReply::Ok));
+    }
+    let target = Target::Volume { namespace: 0, index: 0 };
+    node.number += 1;
+    node.host.submit(Submission { number: node.number, predecessor: None, target, command: &Command::Flush });
+    turns(&mut node, 400);
+    assert_eq!(node.answers, [(node.number, IS_DONE)]);
+    let index = node.host.find(node.volume(0)).expect("it is here");
+    assert_eq!(node.host.groups[index as usize].machine.objects().map(|objects| objects.away_count()), Some(0));
+    assert!(node.is_well());
+}
