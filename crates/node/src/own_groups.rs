@@ -18,6 +18,9 @@ use crate::volume::{
 
 const DONE: &str = "OK";
 
+/// Of the objects that one command gives groups of their own, together with those that began before and are not on enough disks.
+const STARTING_BYTES_MAX: usize = 16 << 20;
+
 impl Machine {
     /// What the slots executed since the last call mean for own groups.
     pub fn take_changes(&mut self) -> Option<Box<Changes>> {
@@ -131,7 +134,8 @@ impl Machine {
     pub(crate) fn execute_volume(&mut self, slot: Slot, command: &[u8]) -> Outcome {
         match VolumeCommand::decode(command) {
             Some(VolumeCommand::Create { names, plan, value }) => self.create(slot, &names, &plan, &value),
-            Some(VolumeCommand::Promote { names, plan }) => self.promote(slot, &names, &plan),
+            Some(VolumeCommand::Promote { names, plan }) => self.promote(slot, &names, &plan, usize::MAX),
+            Some(VolumeCommand::PromoteSome { names, plan }) => self.promote(slot, &names, &plan, STARTING_BYTES_MAX),
             Some(VolumeCommand::Demote { names }) => self.demote(&names),
             Some(VolumeCommand::Retire { number, name }) => self.retire(number, &name),
             Some(VolumeCommand::Complete { slots }) => {
@@ -199,18 +203,25 @@ impl Machine {
         answer(lines)
     }
 
-    fn promote(&mut self, slot: Slot, names: &[Vec<u8>], plan: &Plan) -> Outcome {
+    /// No other begins once what is starting takes so many bytes.
+    fn promote(&mut self, slot: Slot, names: &[Vec<u8>], plan: &Plan, starting_max: usize) -> Outcome {
+        let mut starting = self.children().map_or(0, |children| children.starting_bytes);
         let Content::Objects(objects) = &self.content else { return malformed() };
         let mut there = Vec::new();
         let mut lines = Vec::with_capacity(names.len());
         for name in names.iter().take(NAMES_MAX) {
             lines.push(if objects.away(name).is_some() {
                 "ERR the key has a group of its own already".into()
-            } else if objects.encoded(name).is_none() {
-                "ERR no such key".into()
+            } else if let Some(object) = objects.encoded(name) {
+                if starting >= starting_max {
+                    STILL_CHANGING.into()
+                } else {
+                    starting += object.len();
+                    there.push(&name[..]);
+                    DONE.into()
+                }
             } else {
-                there.push(&name[..]);
-                DONE.to_string()
+                "ERR no such key".into()
             });
         }
         self.send_away(slot, &there, plan);

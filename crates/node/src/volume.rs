@@ -179,7 +179,8 @@ impl Plan {
 pub enum VolumeCommand {
     /// Gives names that have no object one, with this value, in groups of their own. Answers with a line for each.
     Create { names: Vec<Vec<u8>>, plan: Plan, value: Vec<u8> },
-    /// Gives the objects of these names groups of their own. Answers with a line for each.
+    /// Gives the objects of these names groups of their own, however large all of them are: as nodes asked in earlier logs. Answers
+    /// with a line for each.
     Promote { names: Vec<Vec<u8>>, plan: Plan },
     /// Begins to bring the objects of these names back. Answers with a line for each.
     Demote { names: Vec<Vec<u8>> },
@@ -204,6 +205,8 @@ pub enum VolumeCommand {
     ListOwn,
     /// Some of them, from this hash of a name on, and from which others follow.
     ListOwnFrom { hash: u64 },
+    /// As [`VolumeCommand::Promote`], but for those that find too much of what is starting already: they are to be asked for again.
+    PromoteSome { names: Vec<Vec<u8>>, plan: Plan },
 }
 
 /// What a volume says of one of its own groups to a node that has no replica of it.

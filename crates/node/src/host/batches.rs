@@ -225,7 +225,7 @@ impl Host {
         };
         let command = match &batch.request.action {
             GroupAction::Create { value } => VolumeCommand::Create { names, plan: plan(), value: value.clone() },
-            GroupAction::Promote => VolumeCommand::Promote { names, plan: plan() },
+            GroupAction::Promote => VolumeCommand::PromoteSome { names, plan: plan() },
             GroupAction::Demote => VolumeCommand::Demote { names },
             GroupAction::Show => VolumeCommand::Show { names },
             GroupAction::Move => {

@@ -72,7 +72,9 @@ impl Host {
 /// Whether the command gives groups of their own to objects that have none.
 fn makes_own_groups(volume: &Group, envelope: &Envelope<'_>) -> bool {
     match (VolumeCommand::decode(envelope.command), volume.machine.objects()) {
-        (Some(VolumeCommand::Create { .. } | VolumeCommand::Promote { .. }), _) => true,
+        (Some(VolumeCommand::Create { .. } | VolumeCommand::Promote { .. } | VolumeCommand::PromoteSome { .. }), _) => {
+            true
+        }
         (None, Some(objects)) if volume.machine.owns => Command::decode(envelope.command).is_ok_and(|command| {
             command.growth_bytes_max().is_some() && command.key().is_some_and(|key| objects.away(key).is_none())
         }),

@@ -9,13 +9,15 @@ use super::batches::{GroupAction, GroupRequest};
 use super::dispatch::INTERNAL;
 use super::quarantine::tests::Node;
 use super::three_nodes::settings;
-use super::{Answer, GroupState, HostSettings, Submission};
+use super::{Answer, HostSettings, Submission};
 use crate::Target;
 use crate::admin_reply::AdminReply;
+use crate::entry::Purpose;
 use crate::envelope::{Envelope, Ticket};
 use crate::quorum::Quorum;
 use crate::replica::Protocol;
 use crate::root::{Groups, Reads, Settings};
+use crate::volume::{Plan, VolumeCommand};
 
 /// Two of them are more than a record may have.
 const LARGE: usize = 13 << 20;
@@ -213,30 +215,86 @@ fn an_own_group_with_large_results_comes_back_to_its_volume() {
     assert!(node.is_well());
 }
 
-#[test]
-fn what_very_many_own_groups_begin_with_is_stored_in_pieces() {
-    let mut node = node(|_| {});
+/// Together they are more than one value of the store may be.
+fn objects_in(node: &mut Node) -> Vec<Vec<u8>> {
     let value = vec![7; 50 << 10];
     let names: Vec<Vec<u8>> = (0..600).map(|n| format!("key{n}").into_bytes()).collect();
     for name in &names {
         node.begin(&set(name, &value));
     }
-    turns(&mut node, 10);
+    turns(node, 10);
     node.answers.clear();
-    let volume = node.volume(0);
-    assert!(node.request(GroupAction::Promote, names).iter().all(|reply| *reply == AdminReply::Ok));
-    turns(&mut node, 50);
-    assert!(node.is_well());
-    assert_eq!(node.state(volume), GroupState::Alive);
-    let mut node = node.start_anew(|_| {});
+    names
+}
+
+fn assert_the_last_is_there(node: &mut Node) {
     assert_eq!(node.ask(0, &Command::Strlen { key: b"key599" }), Answer::Outcome(Outcome::Int(50 << 10)));
     assert!(node.is_well());
+}
+
+/// Pieces in which the store has what the volume keeps of its own groups.
+fn pieces(node: &Node) -> Option<u8> {
+    node.host.groups().find_map(|group| group.machine.children()).map(|children| children.pieces)
+}
+
+/// They have begun, and the volume was stored before they were complete.
+fn many_own_groups() -> Node {
+    let mut node = node(|_| {});
+    let names = objects_in(&mut node);
+    let command = VolumeCommand::Promote { names, plan: Plan::plain() };
+    node.host.submit_to_volume(Target::Volume { namespace: 0, index: 0 }, &command, Purpose::Settling);
+    node.host.propose_gathered();
+    store(&mut node);
+    turns(&mut node, 3);
+    assert_eq!(pieces(&node), Some(2));
+    assert!(node.is_well());
+    node
+}
+
+fn store(node: &mut Node) {
+    let index = node.host.find(node.volume(0)).expect("it is here");
+    node.host.want_checkpoint_now(index);
+}
+
+#[test]
+fn what_very_many_own_groups_begin_with_is_stored_in_pieces() {
+    let mut node = many_own_groups().start_anew(|_| {});
+    assert_eq!(pieces(&node), Some(2));
+    assert_the_last_is_there(&mut node);
+}
+
+#[test]
+fn pieces_that_are_not_needed_any_more_go() {
+    let mut node = many_own_groups();
+    turns(&mut node, 50);
+    store(&mut node);
+    turns(&mut node, 5);
+    assert_eq!(pieces(&node), Some(1));
+    let mut node = node.start_anew(|_| {});
+    assert_eq!(pieces(&node), Some(1));
+    assert_the_last_is_there(&mut node);
+}
+
+#[test]
+fn objects_get_groups_of_their_own_as_many_at_once_as_are_not_too_large() {
+    let mut node = node(|_| {});
+    let names = objects_in(&mut node);
+    let before = node.host.counters().slots_applied;
+    assert!(node.request(GroupAction::Promote, names).iter().all(|reply| *reply == AdminReply::Ok));
+    assert!(
+        node.host.counters().slots_applied - before >= 3,
+        "in two commands, and one that says that the first is complete"
+    );
+    turns(&mut node, 50);
+    assert_the_last_is_there(&mut node);
+    let mut node = node.start_anew(|_| {});
+    assert_the_last_is_there(&mut node);
 }
 
 #[test]
 fn a_volume_with_more_own_groups_than_one_answer_names_is_emptied() {
     let mut node = node(|_| {});
-    let names: Vec<Vec<u8>> = (0..600).map(|n| format!("{n:060000}").into_bytes()).collect();
+    let names: Vec<Vec<u8>> = (0..300).map(|n| format!("{n:060000}").into_bytes()).collect();
     for some in names.chunks(100) {
         let replies = node.request(GroupAction::Create { value: b"v".to_vec() }, some.to_vec());
         assert!(replies.iter().all(|reply| *reply == AdminReply::Ok));
