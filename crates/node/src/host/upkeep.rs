@@ -158,7 +158,7 @@ impl Host {
             }
         }
         let results = group.machine.results();
-        let keeps_many = if group.own.is_some() { !fit_at_rest(results) } else { results.len() > 0 };
+        let keeps_many = if group.own.is_some() { !fit_at_rest(results) } else { results.bytes() > 0 };
         if !group.forget_timer && keeps_many {
             group.forget_timer = true;
             self.timers.set(now.after_us(FORGET_US), Timer::Forget { index, group: id });
