@@ -19,6 +19,12 @@ use crate::machine::{Content, Machine, RESULTS_BYTES_MAX, Verdict, malformed};
 use crate::planted::{self, Planted};
 use crate::results::{Results, name_tag};
 
+/// No update is larger: it is logged in one record.
+const UPDATE_BYTES_MAX: usize = 20 << 20;
+
+const TOO_LARGE: &str = "ERR not executed: a chain logs what a command answers together with what it changes, and this is more than \
+                         20 MiB: use GET and SET";
+
 pub(crate) struct Ahead {
     hash_key: [u8; 16],
     /// The updates of these slots are counted in.
@@ -71,13 +77,21 @@ impl Ahead {
         }
     }
 
-    /// Executes these commands, one envelope behind the other, on what is to come: what has become of each.
-    pub(crate) fn execute(&mut self, chain: &Chain, machine: &Machine, order: &Order, envelopes: &[u8]) -> Vec<u8> {
+    /// Executes these commands, one envelope behind the other, on what is to come: what has become of each. Beside that, those
+    /// for which the update has no room any more: they are to have another one.
+    pub(crate) fn execute<'a>(
+        &mut self,
+        chain: &Chain,
+        machine: &Machine,
+        order: &Order,
+        envelopes: &'a [u8],
+    ) -> (Vec<u8>, &'a [u8]) {
         self.follow(chain, machine);
         let mut touched = Touched::default();
         let mut out = Vec::with_capacity(envelopes.len() + 64);
         let (mut bytes, mut seed) = (envelopes, order.seed);
         self.objects.advance(order.stamp.0);
+        let (mut before, mut left): (&[u8], &[u8]) = (bytes, &[]);
         while let Some(envelope) = Envelope::take(&mut bytes) {
             seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
             let command = Command::decode(envelope.command);
@@ -93,13 +107,24 @@ impl Ahead {
                 }
             };
             let (ticket, deadline, settled) = (envelope.ticket, envelope.deadline, envelope.settled_below());
-            let done = Done { ticket, deadline, tag: name_tag(name), settled, verdict, change };
+            let mut done = Done { ticket, deadline, tag: name_tag(name), settled, verdict, change };
+            let length = out.len();
             done.encode(&mut out);
+            if out.len() > UPDATE_BYTES_MAX {
+                out.truncate(length);
+                if length > 0 {
+                    left = before;
+                    break;
+                }
+                (done.verdict, done.change) = (Verdict::Executed(Outcome::Error(TOO_LARGE.into())), None);
+                done.encode(&mut out);
+            }
             self.count(machine, done, order.stamp, &mut touched);
+            before = bytes;
         }
         self.slots.push_back(touched);
         self.until = order.slot.next();
-        out
+        (out, left)
     }
 
     fn refuse(&self, machine: &Machine, order: &Order, envelope: &Envelope<'_>) -> Option<Verdict> {

@@ -114,8 +114,7 @@ pub enum Purpose {
     },
     /// The names of those that have groups of their own.
     FlushedNames {
-        operation: u64,
-        namespace: u32,
+        flush: u64,
     },
     /// The deletion of one that has a group of its own.
     FlushedName {

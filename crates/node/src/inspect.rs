@@ -70,7 +70,8 @@ pub fn stored_name(name: &[u8]) -> String {
     match take_name(name) {
         Ok(Name::Object(key)) => format!("object {:?}", String::from_utf8_lossy(key)),
         Ok(Name::Run(run)) => format!("results {run}"),
-        Ok(Name::Children) => "own groups that begin or end".into(),
+        Ok(Name::Children(0)) => "own groups that begin or end".into(),
+        Ok(Name::Children(piece)) => format!("own groups that begin or end, piece {piece}"),
         Err(malformed) => format!("unknown name {name:02x?} ({malformed})"),
     }
 }

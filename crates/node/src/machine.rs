@@ -154,7 +154,9 @@ impl Machine {
         let outcome = match &self.content {
             Content::Objects(_) => match Command::decode(command) {
                 Ok(command) if command.access() == Access::Read => return self.read_objects(&command, now),
-                _ if self.has_swapped() && VolumeCommand::decode(command) == Some(VolumeCommand::ListOwn) => {
+                _ if self.has_swapped()
+                    && VolumeCommand::decode(command).is_some_and(|command| command.lists_names()) =>
+                {
                     return Some(ReadAnswer::Swapped);
                 }
                 _ => self.read_volume(command),

@@ -18,6 +18,9 @@ use crate::volume::{
 
 const DONE: &str = "OK";
 
+/// Of the objects that one command gives groups of their own, together with those that began before and are not on enough disks.
+const STARTING_BYTES_MAX: usize = 16 << 20;
+
 impl Machine {
     /// What the slots executed since the last call mean for own groups.
     pub fn take_changes(&mut self) -> Option<Box<Changes>> {
@@ -49,10 +52,8 @@ impl Machine {
 
     /// What this own group has come to.
     pub fn freeze(&self, name: &[u8]) -> Frozen {
-        let mut results = Vec::new();
-        self.results.encode(&mut results);
         let object = self.objects().and_then(|objects| objects.encoded(name));
-        Frozen { time_ms: self.time.0, object, results }
+        Frozen::new(self.time, object, &self.results)
     }
 
     pub(crate) fn read_volume(&self, command: &[u8]) -> Outcome {
@@ -69,6 +70,10 @@ impl Machine {
                 let mut names = Vec::with_capacity(objects.away_count());
                 objects.for_each_away(|name, _| names.push(name.to_vec()));
                 Outcome::Keys(names)
+            }
+            (Some(VolumeCommand::ListOwnFrom { hash }), Some(objects)) => {
+                let (keys, next) = objects.page_away(hash);
+                Outcome::Scan { next, keys }
             }
             (Some(VolumeCommand::Tell { numbers }), Some(_)) => Outcome::Bulk(self.tell(&numbers)),
             _ => malformed(),
@@ -129,19 +134,23 @@ impl Machine {
     pub(crate) fn execute_volume(&mut self, slot: Slot, command: &[u8]) -> Outcome {
         match VolumeCommand::decode(command) {
             Some(VolumeCommand::Create { names, plan, value }) => self.create(slot, &names, &plan, &value),
-            Some(VolumeCommand::Promote { names, plan }) => self.promote(slot, &names, &plan),
+            Some(VolumeCommand::Promote { names, plan }) => self.promote(slot, &names, &plan, usize::MAX),
+            Some(VolumeCommand::PromoteSome { names, plan }) => self.promote(slot, &names, &plan, STARTING_BYTES_MAX),
             Some(VolumeCommand::Demote { names }) => self.demote(&names),
             Some(VolumeCommand::Retire { number, name }) => self.retire(number, &name),
             Some(VolumeCommand::Complete { slots }) => {
                 if let Some(children) = &mut self.children {
-                    slots.iter().for_each(|slot| drop(children.starting.remove(slot)));
+                    slots.iter().for_each(|&slot| children.complete(slot));
                 }
                 Outcome::Ok
             }
             Some(VolumeCommand::Return { number, state, last }) => self.take_back(slot, number, &state, last),
-            Some(VolumeCommand::Show { .. } | VolumeCommand::Tell { .. } | VolumeCommand::ListOwn) => {
-                self.read_volume(command)
-            }
+            Some(
+                VolumeCommand::Show { .. }
+                | VolumeCommand::Tell { .. }
+                | VolumeCommand::ListOwn
+                | VolumeCommand::ListOwnFrom { .. },
+            ) => self.read_volume(command),
             Some(VolumeCommand::Reconfigure { number, epoch, members, joining }) => self.change_led(number, |record| {
                 let is_next = record.epoch == epoch;
                 if is_next {
@@ -194,18 +203,25 @@ impl Machine {
         answer(lines)
     }
 
-    fn promote(&mut self, slot: Slot, names: &[Vec<u8>], plan: &Plan) -> Outcome {
+    /// No other begins once what is starting takes so many bytes.
+    fn promote(&mut self, slot: Slot, names: &[Vec<u8>], plan: &Plan, starting_max: usize) -> Outcome {
+        let mut starting = self.children().map_or(0, |children| children.starting_bytes);
         let Content::Objects(objects) = &self.content else { return malformed() };
         let mut there = Vec::new();
         let mut lines = Vec::with_capacity(names.len());
         for name in names.iter().take(NAMES_MAX) {
             lines.push(if objects.away(name).is_some() {
                 "ERR the key has a group of its own already".into()
-            } else if objects.encoded(name).is_none() {
-                "ERR no such key".into()
+            } else if let Some(object) = objects.encoded(name) {
+                if starting >= starting_max {
+                    STILL_CHANGING.into()
+                } else {
+                    starting += object.len();
+                    there.push(&name[..]);
+                    DONE.into()
+                }
             } else {
-                there.push(&name[..]);
-                DONE.to_string()
+                "ERR no such key".into()
             });
         }
         self.send_away(slot, &there, plan);
@@ -348,11 +364,11 @@ impl Machine {
             let number = children.take_number();
             let record = Record { number, stopping: false, place: plan.record(number) };
             objects.send_away(name, &record.encode());
-            let mut results = results.get(&name_tag(Some(name))).cloned().unwrap_or_default();
-            if planted::is(Planted::PromoteLosesResults) {
-                results.clear();
-            }
-            let state = Frozen { time_ms: self.time.0, object: Some(object), results };
+            let results = results.get(&name_tag(Some(name))).filter(|_| !planted::is(Planted::PromoteLosesResults));
+            let state = match results {
+                Some(results) => Frozen::new(self.time, Some(object), results),
+                None => Frozen { time_ms: self.time.0, object: Some(object), results: Vec::new() },
+            };
             let birth = Birth { name: name.to_vec(), record, state };
             children.begin(slot, &birth);
             self.changes.get_or_insert_default().births.push(birth);

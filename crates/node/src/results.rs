@@ -16,6 +16,8 @@ use crate::envelope::Ticket;
 use crate::number::{put_bytes, put_near, put_number, take_bytes, take_near, take_number, take_u32};
 use crate::planted::{self, Planted};
 
+mod within;
+
 #[derive(Clone, Debug, Default)]
 pub struct Results {
     /// In the order of execution.
@@ -335,19 +337,14 @@ impl Results {
         Ok(results)
     }
 
-    /// What is kept of commands on names with one of these tags, encoded, by tag.
-    pub fn of_names(&self, tags: &BTreeSet<u32>) -> BTreeMap<u32, Vec<u8>> {
+    /// What is kept of commands on names with one of these tags, by tag.
+    pub fn of_names(&self, tags: &BTreeSet<u32>) -> BTreeMap<u32, Results> {
         let mut of_names: BTreeMap<u32, Results> = BTreeMap::new();
         for kept in self.kept.iter().filter(|kept| tags.contains(&kept.tag)) {
             let results = of_names.entry(kept.tag).or_default();
             results.keep(kept.ticket, kept.deadline, kept.tag, &kept.outcome.expand());
         }
-        let encoded = |results: Results| {
-            let mut bytes = Vec::new();
-            results.encode(&mut bytes);
-            bytes
-        };
-        of_names.into_iter().map(|(tag, results)| (tag, encoded(results))).collect()
+        of_names
     }
 
     /// Takes over what another group has kept, but for what is kept here, and what it has forgotten.

@@ -32,6 +32,9 @@ pub const REGISTER_REPLICAS_MAX: u8 = 49;
 /// Members of a group.
 pub const MEMBERS_MAX: usize = REPLICAS_MAX as usize;
 pub const VOLUMES_MAX: u32 = 4_096;
+/// No namespace is made that would make the encoded state larger. It is one value in the checkpoint store and in the log of each
+/// node, and grows a little while configurations follow each other.
+const STATE_BYTES_MAX: usize = 16 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootState {
@@ -412,7 +415,17 @@ impl RootState {
         if let Some(refusal) = refused_reads(settings.protocol, settings.reads) {
             return refusal;
         }
+        let group_next = self.group_next;
         self.create(number, settings, members, seed);
+        if self.encode().len() > STATE_BYTES_MAX {
+            // Nobody has been told of it.
+            self.namespaces.remove(&number);
+            self.group_next = group_next;
+            return error(&format!(
+                "all namespaces together would have more volumes than the cluster can keep account of, which takes \
+                 {STATE_BYTES_MAX} bytes at most: make fewer, or drop a namespace"
+            ));
+        }
         self.version += 1;
         Outcome::Ok
     }
@@ -532,6 +545,23 @@ mod tests {
         assert!(refused(&mut root, 1, Settings { volumes: 0, ..settings }));
         assert!(refused(&mut root, 1, Settings { volumes: VOLUMES_MAX + 1, ..settings }));
         assert!(!refused(&mut root, NAMESPACE_NUMBER_MAX, Settings { volumes: VOLUMES_MAX, ..settings }));
+    }
+
+    #[test]
+    fn a_namespace_that_would_make_the_state_too_large_is_refused() {
+        let mut root = cluster(u32::from(REGISTER_REPLICAS_MAX));
+        let (protocol, reads) = (Protocol::Register, Reads::Quorum);
+        let settings =
+            Settings { volumes: VOLUMES_MAX, replicas: REGISTER_REPLICAS_MAX, protocol, reads, ..Settings::default() };
+        let create = |number| RootCommand::CreateNamespace { number, settings, members: Vec::new() };
+        let refused = (1..).find(|&number| root.execute(&create(number), 1) != Outcome::Ok).expect("there is a limit");
+        assert!(root.encode().len() <= STATE_BYTES_MAX && root.encode().len() > STATE_BYTES_MAX * 9 / 10);
+        let before = root.clone();
+        let outcome = root.execute(&create(refused), 1);
+        assert!(matches!(&outcome, Outcome::Error(line) if line.contains("make fewer")), "{outcome:?}");
+        assert_eq!(root, before);
+        assert_eq!(root.execute(&RootCommand::DropNamespace { number: 1 }, 1), Outcome::Ok);
+        assert_eq!(root.execute(&create(refused), 1), Outcome::Ok);
     }
 
     #[test]

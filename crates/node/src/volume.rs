@@ -13,6 +13,7 @@ use crate::number::{put_number, take_number, take_u32};
 use crate::quorum::Quorum;
 use crate::record::GroupRecord;
 use crate::replica::Protocol;
+use crate::results::Results;
 
 /// Commands on a volume that are not commands on its objects begin with this byte, which is no object command's.
 const VOLUME_COMMAND: u8 = 0x80;
@@ -178,7 +179,8 @@ impl Plan {
 pub enum VolumeCommand {
     /// Gives names that have no object one, with this value, in groups of their own. Answers with a line for each.
     Create { names: Vec<Vec<u8>>, plan: Plan, value: Vec<u8> },
-    /// Gives the objects of these names groups of their own. Answers with a line for each.
+    /// Gives the objects of these names groups of their own, however large all of them are: as nodes asked in earlier logs. Answers
+    /// with a line for each.
     Promote { names: Vec<Vec<u8>>, plan: Plan },
     /// Begins to bring the objects of these names back. Answers with a line for each.
     Demote { names: Vec<Vec<u8>> },
@@ -201,6 +203,10 @@ pub enum VolumeCommand {
     Tell { numbers: Vec<u64> },
     /// The names of all own groups.
     ListOwn,
+    /// Some of them, from this hash of a name on, and from which others follow.
+    ListOwnFrom { hash: u64 },
+    /// As [`VolumeCommand::Promote`], but for those that find too much of what is starting already: they are to be asked for again.
+    PromoteSome { names: Vec<Vec<u8>>, plan: Plan },
 }
 
 /// What a volume says of one of its own groups to a node that has no replica of it.
@@ -257,7 +263,11 @@ impl VolumeCommand {
     }
 
     pub fn is_read(&self) -> bool {
-        matches!(self, VolumeCommand::Show { .. } | VolumeCommand::Tell { .. } | VolumeCommand::ListOwn)
+        matches!(self, VolumeCommand::Show { .. } | VolumeCommand::Tell { .. }) || self.lists_names()
+    }
+
+    pub fn lists_names(&self) -> bool {
+        matches!(self, VolumeCommand::ListOwn | VolumeCommand::ListOwnFrom { .. })
     }
 }
 
@@ -277,7 +287,16 @@ pub struct Frozen {
     pub results: Vec<u8>,
 }
 
+/// Bytes of what one own group begins with, or has come to, about: it goes into one record, and into one command.
+const FROZEN_BYTES_MAX: usize = 19 << 20;
+
 impl Frozen {
+    pub fn new(time: Stamp, object: Option<Vec<u8>>, results: &Results) -> Frozen {
+        let object_length = object.as_ref().map_or(0, Vec::len);
+        let results = results.encode_within(FROZEN_BYTES_MAX.saturating_sub(object_length));
+        Frozen { time_ms: time.0, object, results }
+    }
+
     pub fn time(&self) -> Stamp {
         Stamp(self.time_ms)
     }
@@ -326,6 +345,12 @@ pub struct Children {
     /// wanted.
     #[serde(skip)]
     pub named: Option<BTreeMap<u64, Vec<u8>>>,
+    /// What those that are starting begin with takes so many bytes. It follows from them.
+    #[serde(skip)]
+    pub starting_bytes: usize,
+    /// Pieces in which the store has it. Not replicated.
+    #[serde(skip)]
+    pub pieces: u8,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -339,6 +364,10 @@ pub struct Starting {
 }
 
 impl Starting {
+    fn bytes(&self) -> usize {
+        self.name.len() + self.object.as_ref().map_or(0, Vec::len) + self.results.len()
+    }
+
     pub fn state(&self) -> Frozen {
         Frozen { time_ms: self.time_ms, object: self.object.clone(), results: self.results.clone() }
     }
@@ -367,14 +396,15 @@ impl Children {
                 }
             }
         }
-        self.starting.entry(slot.0).or_default().push(Starting {
-            name: birth.name.clone(),
-            number,
-            place,
-            time_ms,
-            object,
-            results,
-        });
+        let starting = Starting { name: birth.name.clone(), number, place, time_ms, object, results };
+        self.starting_bytes += starting.bytes();
+        self.starting.entry(slot.0).or_default().push(starting);
+    }
+
+    /// The births of this slot are on enough disks.
+    pub fn complete(&mut self, slot: u64) {
+        let complete = self.starting.remove(&slot).unwrap_or_default();
+        self.starting_bytes -= complete.iter().map(Starting::bytes).sum::<usize>();
     }
 
     pub fn starting_by_number(&self) -> impl Iterator<Item = (u64, &Starting)> {
@@ -386,7 +416,9 @@ impl Children {
     }
 
     pub fn decode(bytes: &[u8]) -> Option<Children> {
-        postcard::from_bytes(bytes).ok()
+        let mut children: Children = postcard::from_bytes(bytes).ok()?;
+        children.starting_bytes = children.starting.values().flatten().map(Starting::bytes).sum();
+        Some(children)
     }
 }
 

@@ -34,7 +34,7 @@ pub use number::float_vanishes;
 pub use object::is_away;
 pub use objects::{NAME_BYTES_MAX, OBJECT_BYTES_MAX, Objects};
 pub use outcome::{Outcome, WORDS};
-pub use read::{SCAN_COUNT_MAX, read_value};
+pub use read::{NAMES_BYTES_MAX, SCAN_COUNT_MAX, read_value, too_many_keys};
 pub use slot::{SLOT_COUNT, slot_of_key};
 pub use swapped::Note;
 pub use table::HASH_BITS;

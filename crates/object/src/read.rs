@@ -12,6 +12,10 @@ use crate::text::Text;
 
 /// Names that one SCAN looks at, whatever it asks for.
 pub const SCAN_COUNT_MAX: u32 = 65_536;
+/// Memory that the names in one answer take: more has no room in what carries it between nodes.
+pub const NAMES_BYTES_MAX: usize = 32 << 20;
+/// ... and those in one page of a scan, which goes on behind them.
+const PAGE_BYTES_MAX: usize = 16 << 20;
 
 /// Answers a command that reads one object, of this value and expiry if there is one. Panics on any other.
 pub fn read_value(command: &Command<'_>, value: Option<(&[u8], Option<u64>)>, time_ms: u64) -> Outcome {
@@ -59,16 +63,22 @@ impl Objects {
         if pattern.len() > glob::PATTERN_BYTES_MAX {
             return pattern_too_long();
         }
-        let mut keys = Vec::new();
+        let (mut keys, mut bytes) = (Vec::new(), 0);
         self.table.visit_leaves(0, &mut |entries| {
             let live = entries.iter().filter(|entry| !entry.object.is_due(time_ms));
             let mut found: Vec<&Entry> = live.filter(|entry| glob::matches(pattern, entry.object.name())).collect();
             // Replicas may hold a leaf in different order.
             found.sort_unstable_by_key(|entry| in_scan_order(entry));
-            keys.extend(found.iter().map(|entry| entry.object.name().to_vec()));
+            for entry in found {
+                bytes += name_bytes(entry);
+                if bytes > NAMES_BYTES_MAX {
+                    return ControlFlow::Break(());
+                }
+                keys.push(entry.object.name().to_vec());
+            }
             ControlFlow::Continue(())
         });
-        Outcome::Keys(keys)
+        if bytes > NAMES_BYTES_MAX { too_many_keys() } else { Outcome::Keys(keys) }
     }
 
     /// Looks at the objects from hash `from` on, until it has seen `count` and all those of the last one's hash. The cursor is
@@ -87,7 +97,22 @@ impl Objects {
         Outcome::Scan { next, keys: wanted.map(|object| object.name().to_vec()).collect() }
     }
 
-    /// The first `count` objects from hash `from` on, more if the last shares its hash, and the hash of the one after them.
+    /// The names from hash `from` on whose objects have groups of their own: at least one, unless there is none, and as many as
+    /// make an answer. Beside them the hash from which others follow.
+    pub fn page_away(&self, mut from: u64) -> (Vec<Vec<u8>>, Option<u64>) {
+        loop {
+            let (seen, next) = self.page(from, SCAN_COUNT_MAX as usize);
+            let away = seen.iter().filter(|entry| matches!(entry.object, Object::Away(_)));
+            let names: Vec<Vec<u8>> = away.map(|entry| entry.object.name().to_vec()).collect();
+            match next.filter(|_| names.is_empty()) {
+                Some(next) => from = next,
+                None => return (names, next),
+            }
+        }
+    }
+
+    /// The first `count` objects from hash `from` on, more if the last shares its hash, or fewer if their names are long, and
+    /// the hash of the one after them.
     fn page(&self, from: u64, count: usize) -> (Vec<&Entry>, Option<u64>) {
         let mut seen: Vec<&Entry> = Vec::new();
         let mut next = None;
@@ -111,12 +136,36 @@ impl Objects {
             seen.append(&mut ahead);
             if next.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
+        if let Some(end) = end_of_page(&seen) {
+            next = Some(seen[end].hash());
+            seen.truncate(end);
+        }
         (seen, next)
     }
 }
 
+fn name_bytes(entry: &Entry) -> usize {
+    entry.object.name().len() + size_of::<Vec<u8>>()
+}
+
+/// Where a page has to end because of what its names take: between two hashes, and behind at least one.
+fn end_of_page(seen: &[&Entry]) -> Option<usize> {
+    let mut bytes = 0;
+    let full = seen.iter().position(|entry| {
+        bytes += name_bytes(entry);
+        bytes > PAGE_BYTES_MAX
+    })?;
+    let begins = |at: &usize| seen[*at].hash() != seen[at - 1].hash();
+    (1..=full).rev().find(begins).or_else(|| (full.max(1)..seen.len()).find(begins))
+}
+
 fn in_scan_order(entry: &Entry) -> (u64, &[u8]) {
     (entry.hash(), entry.object.name())
+}
+
+/// To a command that lists more than [`NAMES_BYTES_MAX`].
+pub fn too_many_keys() -> Outcome {
+    Outcome::Error("ERR there are too many keys for one answer: use SCAN".into())
 }
 
 fn pattern_too_long() -> Outcome {

@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 
 use common::{HASH_KEY, Random, error, set, set_until};
 use quorate_object::glob::PATTERN_BYTES_MAX;
-use quorate_object::{Command, HASH_BITS, Objects, Outcome, SCAN_COUNT_MAX};
+use quorate_object::{
+    Command, HASH_BITS, NAME_BYTES_MAX, NAMES_BYTES_MAX, Objects, Outcome, SCAN_COUNT_MAX, too_many_keys,
+};
 
 fn scan(objects: &Objects, from: u64, count: u32) -> (Vec<Vec<u8>>, Option<u64>) {
     let command = Command::Scan { from, count, pattern: None, type_name: None };
@@ -99,4 +101,57 @@ fn patterns_types_and_expiry_filter() {
     let command = Command::Scan { from: 0, count: 10, pattern: Some(&pattern), type_name: None };
     assert_eq!(objects.read(&command, 0), too_long);
     assert_ne!(objects.read(&Command::Keys { pattern: &pattern[1..] }, 0), too_long);
+}
+
+/// So many names that are as long as they may be.
+fn long_names(count: usize) -> (Objects, BTreeSet<Vec<u8>>) {
+    let mut objects = Objects::new(HASH_KEY);
+    let names: BTreeSet<Vec<u8>> =
+        (0..count).map(|n| format!("{n:0width$}", width = NAME_BYTES_MAX).into_bytes()).collect();
+    for name in &names {
+        objects.run(&set(std::str::from_utf8(name).expect("digits"), ""), 0, 0);
+    }
+    (objects, names)
+}
+
+#[test]
+fn more_names_than_one_answer_may_have_are_scanned_and_not_listed() {
+    let most = NAMES_BYTES_MAX / (NAME_BYTES_MAX + size_of::<Vec<u8>>());
+    let (mut objects, mut names) = long_names(most);
+    let every = Command::Keys { pattern: b"*" };
+    match objects.read(&every, 0) {
+        Outcome::Keys(keys) => assert_eq!(keys.into_iter().collect::<BTreeSet<_>>(), names),
+        other => panic!("{other:?}"),
+    }
+    names.insert(vec![b'x'; NAME_BYTES_MAX]);
+    objects.run(&set(&"x".repeat(NAME_BYTES_MAX), ""), 0, 0);
+    assert_eq!(objects.read(&every, 0), too_many_keys());
+    let (mut met, mut from) = (BTreeSet::new(), Some(0));
+    while let Some(hash) = from {
+        let (keys, next) = scan(&objects, hash, SCAN_COUNT_MAX);
+        assert!(!keys.is_empty() && keys.iter().map(Vec::len).sum::<usize>() <= NAMES_BYTES_MAX / 2);
+        assert!(keys.iter().all(|key| met.insert(key.clone())), "each once");
+        from = next;
+    }
+    assert_eq!(met, names);
+}
+
+#[test]
+fn names_that_are_away_are_paged_through() {
+    let (mut objects, names) = long_names(600);
+    for name in &names {
+        objects.send_away(name, b"note");
+    }
+    for n in 0..1000 {
+        objects.run(&set(&format!("here:{n}"), ""), 0, 0);
+    }
+    let (mut met, mut from, mut pages) = (BTreeSet::new(), Some(0), 0);
+    while let Some(hash) = from {
+        let (names, next) = objects.page_away(hash);
+        assert!(names.iter().map(Vec::len).sum::<usize>() <= NAMES_BYTES_MAX / 2);
+        met.extend(names);
+        (from, pages) = (next, pages + 1);
+    }
+    assert_eq!((met, pages), (names, 3));
+    assert_eq!(Objects::new(HASH_KEY).page_away(0), (Vec::new(), None));
 }

@@ -22,6 +22,9 @@ pub const BATCH_NAMES_MAX: usize = 10_000;
 const QUORUM_OF_OTHERS: &str =
     "ERR QUORUM goes with PROTOCOL register: the others decide by majorities or by all members";
 
+/// Bytes of names that one command on a volume has, about: with a value it still is no larger than a command may be.
+const PART_BYTES: usize = 1 << 20;
+
 /// Bytes of the strings that one command makes, unless it makes but one.
 const MADE_BYTES_MAX: usize = 32 << 20;
 
@@ -133,8 +136,7 @@ impl Host {
         }
         let patience = self.patience();
         let parts = by_volume.into_iter().flat_map(|(volume, at)| {
-            let chunks: Vec<Vec<usize>> = at.chunks(NAMES_MAX).map(<[usize]>::to_vec).collect();
-            chunks.into_iter().map(move |at| Part { volume, at, patience })
+            parts_of(&request.names, at).into_iter().map(move |at| Part { volume, at, patience })
         });
         // All of them are open before the first is asked for: a volume may answer at once.
         let parts: BTreeMap<u32, Part> = (0..).zip(parts).collect();
@@ -223,7 +225,7 @@ impl Host {
         };
         let command = match &batch.request.action {
             GroupAction::Create { value } => VolumeCommand::Create { names, plan: plan(), value: value.clone() },
-            GroupAction::Promote => VolumeCommand::Promote { names, plan: plan() },
+            GroupAction::Promote => VolumeCommand::PromoteSome { names, plan: plan() },
             GroupAction::Demote => VolumeCommand::Demote { names },
             GroupAction::Show => VolumeCommand::Show { names },
             GroupAction::Move => {
@@ -292,6 +294,23 @@ impl Host {
         };
         self.answers.push((batch.operation, Answer::Admin(reply)));
     }
+}
+
+/// The names at these places, as many together as one command on their volume has.
+fn parts_of(names: &[Vec<u8>], places: Vec<usize>) -> Vec<Vec<usize>> {
+    let mut parts: Vec<Vec<usize>> = Vec::new();
+    let mut bytes = 0;
+    for at in places {
+        bytes += names[at].len();
+        match parts.last_mut().filter(|part| part.len() < NAMES_MAX && bytes <= PART_BYTES) {
+            Some(part) => part.push(at),
+            None => {
+                bytes = names[at].len();
+                parts.push(vec![at]);
+            }
+        }
+    }
+    parts
 }
 
 pub(super) fn reply_of(line: &[u8]) -> AdminReply {

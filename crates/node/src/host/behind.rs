@@ -20,6 +20,8 @@ use crate::volume::VolumeCommand;
 const BELIEVED_HEARTBEATS: u64 = 3;
 /// A store that has taken nothing for so long does not fall behind, it stands still: nobody is to wait for it.
 const STANDS_STILL_US: u64 = 2_000_000;
+/// While what own groups begin with takes more in a volume, of those that are not on the disks of enough members, no others begin.
+const STARTING_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Default)]
 pub(super) struct Behind {
@@ -61,7 +63,8 @@ impl Host {
             let said = self.behind.said.get(node);
             said.is_some_and(|said| said.after_us(believed_us) >= self.clock.now())
         };
-        (self.is_store_behind() || group.configuration.members.iter().any(is_behind))
+        let starting = group.machine.children().map_or(0, |children| children.starting_bytes);
+        (self.is_store_behind() || starting > STARTING_BYTES_MAX || group.configuration.members.iter().any(is_behind))
             && makes_own_groups(group, envelope)
     }
 }
@@ -69,7 +72,9 @@ impl Host {
 /// Whether the command gives groups of their own to objects that have none.
 fn makes_own_groups(volume: &Group, envelope: &Envelope<'_>) -> bool {
     match (VolumeCommand::decode(envelope.command), volume.machine.objects()) {
-        (Some(VolumeCommand::Create { .. } | VolumeCommand::Promote { .. }), _) => true,
+        (Some(VolumeCommand::Create { .. } | VolumeCommand::Promote { .. } | VolumeCommand::PromoteSome { .. }), _) => {
+            true
+        }
         (None, Some(objects)) if volume.machine.owns => Command::decode(envelope.command).is_ok_and(|command| {
             command.growth_bytes_max().is_some() && command.key().is_some_and(|key| objects.away(key).is_none())
         }),

@@ -4,16 +4,22 @@
 //! executed, in one atomic batch. What it costs follows the changes, not the size of the group. Where very much has changed it is
 //! made over [several turns](super::saving).
 
+mod names;
+
 use quorate_checkpoint::Batch;
 use quorate_object::Objects;
 use quorate_protocol::wire::{Malformed, Reader};
 use quorate_protocol::{Configuration, Epoch, GroupId, Instant, NodeId, Slot, Stamp, quorum::QuorumSystem};
 use quorate_wal::Lsn;
 
+pub(super) use names::{BEHIND_OBJECTS, FIRST_OBJECT, name_of};
+pub(crate) use names::{Name, take_name};
+use names::{RUN_NAME, children_name};
+
 use super::Host;
 use super::group::{Group, GroupState};
 use super::quarantine::isolate;
-use super::resting::{RESULTS_AT_REST_MAX, kin_of};
+use super::resting::{fit_at_rest, kin_of};
 use super::saving::Saving;
 use super::transfer::Installing;
 use crate::machine::{Content, Machine};
@@ -40,6 +46,9 @@ const PER_TURN: usize = 512;
 
 /// Own groups that begin in a volume between two checkpoints of it.
 const BIRTHS_MAX: u32 = 512;
+
+/// What a volume keeps of its own groups is stored in pieces of so many bytes.
+const PIECE_BYTES: usize = 16 << 20;
 
 /// What to do once a batch is stored.
 pub(super) enum Stored {
@@ -341,7 +350,7 @@ impl Host {
 fn checkpoint_of(group: &mut Group, start: u32, objects_left: &mut usize) -> (Batch, bool) {
     let id = group.id();
     let mut batch = Batch::new();
-    if group.rests() && (group.is_aside() || group.machine.results().len() <= RESULTS_AT_REST_MAX) {
+    if group.rests() && (group.is_aside() || fit_at_rest(group.machine.results())) {
         put_own(group, start, &mut batch);
         return (batch, true);
     }
@@ -439,7 +448,7 @@ fn put_changes(group: &mut Group, objects_left: &mut usize, batch: &mut Batch) -
         group.machine.results_mut().forget_saved();
     }
     put_results(&mut group.machine, id, batch);
-    put_children(&group.machine, id, batch);
+    put_children(&mut group.machine, id, batch);
     if let Content::Root(root) = group.machine.content() {
         batch.put_object(id, &name_of(ROOT_OBJECT), root.encode());
         return true;
@@ -491,32 +500,23 @@ fn put_results(machine: &mut Machine, group: u64, batch: &mut Batch) {
     });
 }
 
-fn put_children(machine: &Machine, group: u64, batch: &mut Batch) {
-    if let Some(children) = machine.children() {
-        batch.put_object(group, &[CHILDREN_NAME], children.encode());
+fn put_children(machine: &mut Machine, group: u64, batch: &mut Batch) {
+    let Some(children) = machine.children.as_deref_mut() else { return };
+    let encoded = children.encode();
+    let count = encoded.len().div_ceil(PIECE_BYTES);
+    let count = u8::try_from(count).expect("what a volume keeps of its own groups fits into memory many times over");
+    for (piece, bytes) in (0..).zip(encoded.chunks(PIECE_BYTES)) {
+        batch.put_object(group, &children_name(piece), bytes.to_vec());
     }
-}
-
-/// Names in the store begin with what they name.
-const OBJECT_NAME: u8 = 0;
-const RUN_NAME: u8 = 1;
-const CHILDREN_NAME: u8 = 2;
-/// Where objects begin among the names, and where what is behind them does.
-pub(super) const FIRST_OBJECT: &[u8] = &[OBJECT_NAME];
-pub(super) const BEHIND_OBJECTS: &[u8] = &[RUN_NAME];
-
-pub(super) fn name_of(key: &[u8]) -> Vec<u8> {
-    let mut name = Vec::with_capacity(key.len() + 1);
-    name.push(OBJECT_NAME);
-    name.extend_from_slice(key);
-    name
+    (count..children.pieces).for_each(|piece| batch.delete_object(group, &children_name(piece)));
+    children.pieces = count;
 }
 
 /// A peer's snapshot, as what this group will be once it is stored. Unless that is one record, its objects are in the batch already.
 pub(super) fn put_snapshot(group: &Group, start: u32, position: Position, machine: &mut Machine, batch: &mut Batch) {
     let id = group.id();
     match (&group.own, position) {
-        (Some(own), position @ (Position::Paxos(_) | Position::Chain(_))) => {
+        (Some(own), position @ (Position::Paxos(_) | Position::Chain(_))) if fit_at_rest(machine.results()) => {
             batch.clear_objects(id.0);
             let chain = match &position {
                 Position::Chain(position) => Some(position.membership.clone()),
@@ -529,32 +529,15 @@ pub(super) fn put_snapshot(group: &Group, start: u32, position: Position, machin
                 RestOf { position: &position, coordinating: false, state: group.state, name: &own.name, machine };
             put_rest(id, &head, &rest, batch);
         }
-        (_, position) => {
-            put_head(machine, id, batch);
+        (own, position) => {
+            match own {
+                Some(_) => put_content(machine, id, batch),
+                None => put_head(machine, id, batch),
+            }
             let mut meta = Vec::new();
             encode_meta_of(group, position, machine, &mut meta);
             batch.put_meta(id.0, meta);
         }
-    }
-}
-
-/// What a name in the store names.
-pub(crate) enum Name<'a> {
-    Object(&'a [u8]),
-    Run(u64),
-    Children,
-}
-
-pub(crate) fn take_name(name: &[u8]) -> Result<Name<'_>, Malformed> {
-    match name.split_first() {
-        Some((&OBJECT_NAME, key)) => Ok(Name::Object(key)),
-        Some((&RUN_NAME, run)) => {
-            let run = run.try_into().map_err(|_| Malformed::Truncated)?;
-            Ok(Name::Run(u64::from_be_bytes(run)))
-        }
-        Some((&CHILDREN_NAME, [])) => Ok(Name::Children),
-        Some((&tag, _)) => Err(Malformed::UnknownTag { of: "name in a checkpoint", tag }),
-        None => Err(Malformed::Truncated),
     }
 }
 

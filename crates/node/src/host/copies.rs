@@ -66,7 +66,7 @@ pub(super) fn read_page(store: &impl Store, id: GroupId, from: Option<&[u8]>) ->
                 return true;
             }
             // They are behind the objects, and in the beginning of the snapshot.
-            Ok(Name::Run(_) | Name::Children) => {}
+            Ok(Name::Run(_) | Name::Children(_)) => {}
             Err(malformed) => taken = Err(malformed),
         }
         false

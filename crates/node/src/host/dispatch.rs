@@ -98,7 +98,7 @@ impl Host {
         Envelope::encode(ticket, Stamp(0), 0, settled, command, &mut envelope);
         if envelope.len() > ENVELOPE_BYTES_MAX {
             let refusal = format!("ERR the command is larger than {ENVELOPE_BYTES_MAX} bytes");
-            return self.answers.push((number, Answer::Outcome(Outcome::Error(refusal))));
+            return self.give(number, purpose, Answer::Outcome(Outcome::Error(refusal)));
         }
         let envelope_length = envelope.len();
         operations.insert(Operation {
@@ -387,7 +387,12 @@ impl Host {
                 self.unpark(successor);
             }
         }
-        match operation.purpose {
+        self.give(number, operation.purpose, answer);
+    }
+
+    /// Gives the answer to whoever wanted it.
+    fn give(&mut self, number: u64, purpose: Purpose, answer: Answer) {
+        match purpose {
             Purpose::Client => self.answer(number, answer),
             Purpose::Directory => self.take_directory(answer),
             Purpose::Admin { operation } => self.finish_admin(operation, answer),
@@ -397,7 +402,7 @@ impl Host {
             Purpose::Flush { operation, namespace, volume } => {
                 self.take_flushed(operation, namespace, volume, answer);
             }
-            Purpose::FlushedNames { operation, namespace } => self.take_flushed_names(operation, namespace, answer),
+            Purpose::FlushedNames { flush } => self.take_flushed_names(flush, answer),
             Purpose::FlushedName { flush } => self.take_deleted(flush, answer),
             Purpose::Batch { batch, part } => self.take_part(batch, part, answer),
             Purpose::Again { operation } => {

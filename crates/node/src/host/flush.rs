@@ -21,7 +21,10 @@ pub(super) struct Flushes {
 struct Flush {
     operation: u64,
     namespace: u32,
+    volume: u32,
     names: VecDeque<Vec<u8>>,
+    /// The volume has others, whose hashes begin here.
+    others_from: Option<u64>,
     under_way: usize,
     /// The first answer that is none.
     failed: Option<Answer>,
@@ -40,19 +43,22 @@ impl Host {
         let Answer::Outcome(Outcome::Int(_)) = answer else {
             return self.answers.push((operation, answer));
         };
-        let target = Target::Volume { namespace, index: volume };
-        self.submit_to_volume(target, &VolumeCommand::ListOwn, Purpose::FlushedNames { operation, namespace });
-    }
-
-    /// The volume tells which objects have groups of their own.
-    pub(super) fn take_flushed_names(&mut self, operation: u64, namespace: u32, answer: Answer) {
-        let Answer::Outcome(Outcome::Keys(names)) = answer else {
-            return self.answers.push((operation, answer));
-        };
         let number = self.flushes.number_next;
         self.flushes.number_next += 1;
-        let flush = Flush { operation, namespace, names: names.into(), under_way: 0, failed: None };
+        let (names, others_from, under_way, failed) = (VecDeque::new(), Some(0), 0, None);
+        let flush = Flush { operation, namespace, volume, names, others_from, under_way, failed };
         self.flushes.open.insert(number, flush);
+        self.go_on_flushing(number);
+    }
+
+    /// The volume tells of some objects that have groups of their own.
+    pub(super) fn take_flushed_names(&mut self, number: u64, answer: Answer) {
+        let Some(flush) = self.flushes.open.get_mut(&number) else { return };
+        flush.under_way -= 1;
+        match answer {
+            Answer::Outcome(Outcome::Scan { next, keys }) => (flush.names, flush.others_from) = (keys.into(), next),
+            answer => flush.failed = Some(answer),
+        }
         self.go_on_flushing(number);
     }
 
@@ -62,6 +68,7 @@ impl Host {
         if !matches!(answer, Answer::Outcome(Outcome::Int(_))) {
             flush.failed.get_or_insert(answer);
             flush.names.clear();
+            flush.others_from = None;
         }
         self.go_on_flushing(number);
     }
@@ -81,9 +88,13 @@ impl Host {
             let purpose = Purpose::FlushedName { flush: number };
             self.open_operation(operation, target, own, Access::Write, 0, purpose, |out| delete.encode(out));
         }
-        if self.flushes.open.get(&number).is_some_and(|flush| flush.under_way == 0)
-            && let Some(flush) = self.flushes.open.remove(&number)
-        {
+        let Some(flush) = self.flushes.open.get_mut(&number).filter(|flush| flush.under_way == 0) else { return };
+        if let Some(hash) = flush.others_from.take() {
+            flush.under_way = 1;
+            let target = Target::Volume { namespace: flush.namespace, index: flush.volume };
+            let purpose = Purpose::FlushedNames { flush: number };
+            self.submit_to_volume(target, &VolumeCommand::ListOwnFrom { hash }, purpose);
+        } else if let Some(flush) = self.flushes.open.remove(&number) {
             let answer = flush.failed.unwrap_or(Answer::Outcome(Outcome::Ok));
             self.answers.push((flush.operation, answer));
         }

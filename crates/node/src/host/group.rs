@@ -290,8 +290,10 @@ impl Group {
         self.state == GroupState::Alive
     }
 
-    /// A step of its replica. A chain's head executes commands before it proposes what has become of them.
-    pub(super) fn step(&mut self, cx: &mut Cx<'_>, event: AnyEvent, effects: &mut AnyEffects) {
+    /// A step of its replica. A chain's head executes commands before it proposes what has become of them. If that is too much for
+    /// one update, the other commands come back, to be proposed next.
+    pub(super) fn step(&mut self, cx: &mut Cx<'_>, event: AnyEvent, effects: &mut AnyEffects) -> Option<Payload> {
+        let mut left = None;
         match &mut self.replica {
             AnyReplica::Paxos(replica) => {
                 if let Some(event) = of_paxos(event) {
@@ -304,18 +306,20 @@ impl Group {
                 }
             }
             AnyReplica::Chain(replica) => {
-                let Some(event) = of_chain(event) else { return };
+                let event = of_chain(event)?;
                 let event = match event {
                     Event::Proposed(Proposal::Commands(envelopes)) => {
                         let ahead = self.ahead.get_or_insert_with(|| Box::new(Ahead::new(self.hash_key)));
                         match replica.order(cx) {
                             Ok(order) => {
-                                let changes = ahead.execute(replica, &self.machine, &order, &envelopes);
+                                let (changes, rest) = ahead.execute(replica, &self.machine, &order, &envelopes);
+                                left = Some(rest).filter(|rest| !rest.is_empty()).map(Payload::from);
                                 Event::Proposed(Proposal::Commands(Payload::from(&changes[..])))
                             }
                             Err(why) => {
                                 let proposal = Proposal::Commands(envelopes);
-                                return effects.chain.list.push(Effect::Refused { proposal, why });
+                                effects.chain.list.push(Effect::Refused { proposal, why });
+                                return None;
                             }
                         }
                     }
@@ -324,6 +328,7 @@ impl Group {
                 replica.step(cx, event, &mut effects.chain);
             }
         }
+        left
     }
 
     /// Whether an update in flight concerns what this command reads: then not every member can answer it.

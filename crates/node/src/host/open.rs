@@ -540,7 +540,7 @@ fn restore_versions(
         if restored.is_ok() {
             restored = take_name(name).and_then(|name| match name {
                 Name::Object(key) => replica.restore_version(key, bytes),
-                Name::Run(_) | Name::Children => Ok(()),
+                Name::Run(_) | Name::Children(_) => Ok(()),
             });
         }
     })?;
@@ -573,16 +573,18 @@ fn restore_from(
     if meta.position.protocol().is_register() {
         return Ok(Ok(Machine::restored(meta.time, results, content)));
     }
-    let mut children = Vec::new();
+    let (mut children, mut pieces) = (Vec::new(), 0);
     let mut restored = Ok(());
     store.objects_from(id.0, first, &mut |name, bytes| {
         restored = take_name(name).and_then(|name| match name {
             Name::Object(key) => restore_object(&mut content, key, bytes),
             Name::Run(run) => results.restore_run(meta.results_base, run, bytes),
-            Name::Children => {
-                children = bytes.to_vec();
+            Name::Children(piece) if piece == pieces => {
+                children.extend_from_slice(bytes);
+                pieces += 1;
                 Ok(())
             }
+            Name::Children(tag) => Err(Malformed::UnknownTag { of: "piece of a volume's own groups", tag }),
         });
         restored.is_ok()
     })?;
@@ -590,6 +592,9 @@ fn restore_from(
     let mut machine = Machine::restored(meta.time, results, content);
     machine.owns = meta.owns;
     let restored = restored.and_then(|()| machine.restore_children(&children));
+    if let Some(children) = &mut machine.children {
+        children.pieces = pieces;
+    }
     Ok(restored.map(|()| machine))
 }
 

@@ -6,16 +6,15 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use quorate_protocol::id::{Content, Value};
 use quorate_protocol::quorum::QuorumSystem;
-use quorate_protocol::wire::Malformed;
 use quorate_protocol::{Configuration, Epoch, Event, GroupId, Instant, NodeId, Payload, Proposal, Slot, paxos};
-use quorate_wal::{Kind, Lsn};
+use quorate_wal::{Kind, Lsn, RECORD_BYTES_MAX};
 use roaring::RoaringTreemap;
 
+use super::births::encode_birth;
 use super::group::{Group, GroupState, Own};
 use super::led::{Led, parent_of};
 use super::orphans::Orphans;
 use super::outside::Outside;
-use super::transfer::{decode_snapshot, encode_snapshot};
 use super::{Host, Timer};
 use crate::entry::Purpose;
 use crate::frame::{Access, Bounce, Message};
@@ -26,8 +25,6 @@ use crate::replica::{AnyMessage, AnyReplica, Protocol};
 use crate::root::Durability;
 use crate::volume::{Birth, Death, Frozen, OwnRecord, Record, Starting, VolumeCommand, own_group, volume_of};
 
-/// Begins the log record of a birth; no record of a replica begins so.
-const BIRTH: u8 = 0xB1;
 /// What an own group's replicas are born with: the epochs of those that are led travel with what they say.
 pub(super) const BIRTH_EPOCH: Epoch = Epoch(0);
 /// How often coordinators of volumes look after own groups that begin or end.
@@ -95,31 +92,6 @@ enum MailContent {
 /// Whether the volume of an own group changes who is in it.
 fn volume_leads(group: &Group) -> bool {
     group.replica.protocol() != Protocol::Paxos
-}
-
-/// Whether a record of the log is a birth.
-pub(crate) fn is_birth(record: &[u8]) -> bool {
-    record.first() == Some(&BIRTH)
-}
-
-/// The group that a birth's record says was born.
-pub(super) fn decode_birth(group: GroupId, record: &[u8], me: NodeId) -> Result<Group, Malformed> {
-    let snapshot = decode_snapshot(group, record.get(1..).unwrap_or_default())?;
-    let meta = snapshot.meta;
-    if !meta.configuration.contains(me) {
-        return Err(Malformed::UnknownTag { of: "member of an own group", tag: 0 });
-    }
-    let protocol = meta.position.protocol();
-    let mut born =
-        Group::new(protocol, meta.configuration, meta.namespace, meta.durability, meta.hash_key, snapshot.machine, me);
-    born.own = Own::of(group, &meta.name);
-    born.state = GroupState::Alive;
-    // No checkpoint has anything of it yet.
-    born.checkpoint.whole = true;
-    born.checkpoint.changed = true;
-    born.replica.restore(meta.position);
-    born.begin_register(&meta.name);
-    Ok(born)
 }
 
 impl Host {
@@ -220,6 +192,9 @@ impl Host {
         let is_witnessed = durability == Durability::Memory && parent.here.is_some();
         if is_witnessed || planted::is(Planted::BornTooEarly) {
             return self.finish_birth(index, id);
+        }
+        if record.len() > RECORD_BYTES_MAX {
+            return self.quarantine(index, "logging its birth", format!("a record of {} bytes", record.len()));
         }
         self.wal.append(id.0, Kind::Slot(0), &record);
         let lsn = self.wal.appended();
@@ -689,10 +664,4 @@ impl Host {
             self.submit_to_volume(target, command, Purpose::OfVolume { volume });
         }
     }
-}
-
-fn encode_birth(group: &Group) -> Vec<u8> {
-    let mut record = encode_snapshot(group);
-    record.insert(0, BIRTH);
-    record
 }

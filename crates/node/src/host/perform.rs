@@ -6,7 +6,7 @@ use quorate_protocol::paxos::{self, Paxos};
 use quorate_protocol::register::Register;
 use quorate_protocol::wire::Wire;
 use quorate_protocol::{After, Effect, Event, GroupId, NodeId, Proposal, Refusal, Value};
-use quorate_wal::Kind;
+use quorate_wal::{Kind, RECORD_BYTES_MAX};
 
 use super::held::HeldAnswer;
 use super::quarantine::{PanicIn, isolate, panic_as_planned};
@@ -39,7 +39,12 @@ impl Host {
         let mut effects = std::mem::take(R::effects_of(&mut self.effects));
         for effect in &effects.list {
             match effect {
-                Effect::Persist(record) => self.persist::<R>(index, record),
+                Effect::Persist(record) => {
+                    self.persist::<R>(index, record);
+                    if self.is_given_up(index) {
+                        break;
+                    }
+                }
                 Effect::Send { to, message, after } => self.send(index, *to, R::any(message), *after),
                 Effect::Decided { slot, value, acknowledgers } => {
                     let position = Position { slot: *slot, acknowledgers: *acknowledgers as u16 };
@@ -80,6 +85,10 @@ impl Host {
         }
         if group.durability == Durability::Memory {
             return;
+        }
+        let length = self.scratch.len();
+        if length > RECORD_BYTES_MAX {
+            return self.quarantine(index, "logging a record", format!("a record of {length} bytes"));
         }
         self.wal.append(group.id().0, kind, &self.scratch);
         group.lsn = self.wal.appended();

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
-use quorate_object::{Command, Outcome, glob};
+use quorate_object::{Command, NAMES_BYTES_MAX, Outcome, glob, too_many_keys};
 use quorate_protocol::quorum::QuorumSystem;
 use quorate_protocol::register::{Answer as CoreAnswer, Content, Key, Request, Stage, Tag};
 use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId, Stamp};
@@ -38,8 +38,6 @@ const BUSY_US: u64 = 1_000_000;
 /// Keys that a page of a listing asks for, at least: so few never all have one hash.
 const PAGE_KEYS_MIN: usize = 16;
 const PAGE_KEYS: usize = 256;
-/// Bytes of names in one answer, which travels in one frame.
-const NAMES_BYTES_MAX: usize = 32 << 20;
 
 #[derive(Default)]
 pub(super) struct Registers {
@@ -458,9 +456,7 @@ impl Host {
             return self.ask_core(index, Request::List { token, after: Some(next), count: PAGE_KEYS, deadline });
         }
         let outcome = match command {
-            Command::Keys { .. } if is_too_long => {
-                Outcome::Error("ERR there are too many keys for one answer: use SCAN".into())
-            }
+            Command::Keys { .. } if is_too_long => too_many_keys(),
             Command::Keys { .. } => Outcome::Keys(listing.names),
             _ => Outcome::Int(listing.count),
         };

@@ -6,9 +6,9 @@ use quorate_protocol::{Epoch, GroupId, NodeId, Slot};
 use quorate_wal::{Kind, Recovered};
 
 use super::Fault;
+use super::births::{decode_birth, is_birth};
 use super::group::{Group, GroupState, ROOT_NAMESPACE};
 use super::open::{Sleeping, Unreadable, give_up_unreadable};
-use super::own::{decode_birth, is_birth};
 use super::quarantine::isolate;
 use crate::hash::FixedState;
 use crate::replica::AnyRecord;

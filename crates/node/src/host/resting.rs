@@ -30,6 +30,7 @@ use crate::hash::FixedState;
 use crate::planted::{self, Planted};
 use crate::replica::{AnyRecord, AnyReplica, Position};
 use crate::rest::{Kin, Rest, RestOf, Resting, StoredHead, glance};
+use crate::results::Results;
 use crate::volume::volume_of;
 
 /// Groups looked at for coming to rest in one turn ...
@@ -39,8 +40,9 @@ const PER_TURN: usize = 512;
 const PER_TURN_IN_USE: usize = 64;
 /// A group that is used so often is not told to rest because others are awake too.
 const BUSY_US: u64 = 100_000;
-/// A group with more results than this rests once they are forgotten.
-pub(super) const RESULTS_AT_REST_MAX: usize = 16;
+/// A group with more results than this, or larger ones, rests once they are forgotten.
+const RESULTS_AT_REST_MAX: usize = 16;
+const RESULTS_BYTES_AT_REST_MAX: usize = 1 << 20;
 /// What takes more is paused at once.
 const RESTING_BYTES_MAX: usize = 64 << 10;
 
@@ -163,6 +165,11 @@ fn revived(id: GroupId, kin: Kin, rest: Rest, me: NodeId, covered_below: Lsn) ->
         ..CheckpointState::default()
     };
     Ok(group)
+}
+
+/// Whether these may stand in a group's one record.
+pub(super) fn fit_at_rest(results: &Results) -> bool {
+    results.len() <= RESULTS_AT_REST_MAX && results.bytes() <= RESULTS_BYTES_AT_REST_MAX
 }
 
 pub(super) fn kin_of(group: &Group) -> Kin {
@@ -442,7 +449,7 @@ impl Host {
             && group.due_reads.is_empty()
             && group.told.below <= group.replica.next_slot()
             && !group.checkpoint.under_way
-            && (group.is_aside() || group.machine.results().len() <= RESULTS_AT_REST_MAX)
+            && (group.is_aside() || fit_at_rest(group.machine.results()))
             && !self.own.late.contains_key(&group.id())
             && !self.transfers.concern(group.id())
     }

@@ -1,6 +1,6 @@
 //! Steps of replicas, one after the other: the effects of one are all performed before the next.
 
-use quorate_protocol::{Cx, Event, NodeId, Replica, paxos};
+use quorate_protocol::{Cx, Event, NodeId, Proposal, Replica, paxos};
 
 use super::quarantine::{PanicIn, isolate, panic_as_planned};
 use super::{Group, GroupState, Host};
@@ -38,7 +38,14 @@ impl Host {
     }
 
     fn step(&mut self, index: u32, event: AnyEvent) {
-        self.step_with(index, |group, cx, effects| group.step(cx, event, effects));
+        let mut left = None;
+        self.step_with(index, |group, cx, effects| {
+            left = group.step(cx, event, effects).map(|commands| (group.id(), commands));
+        });
+        // Before whatever else is planned: commands keep their order.
+        if let Some((group, commands)) = left {
+            self.todo.push_front((index, group, Event::Proposed(Proposal::Commands(commands))));
+        }
     }
 
     /// What a peer's Paxos replica, or this node's own disk, tells a replica: most of what is heard, and most of that votes that

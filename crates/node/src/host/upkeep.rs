@@ -2,7 +2,7 @@
 
 use quorate_protocol::{Event, GroupId, Instant, NodeId, Proposal, Stamp};
 
-use super::resting::RESULTS_AT_REST_MAX;
+use super::resting::fit_at_rest;
 use super::{Host, Timer};
 use crate::frame::Message;
 
@@ -157,8 +157,8 @@ impl Host {
                 self.timers.set(at, Timer::Expiry { group: id });
             }
         }
-        let results = group.machine.results().len();
-        let keeps_many = results > if group.own.is_some() { RESULTS_AT_REST_MAX } else { 0 };
+        let results = group.machine.results();
+        let keeps_many = if group.own.is_some() { !fit_at_rest(results) } else { results.bytes() > 0 };
         if !group.forget_timer && keeps_many {
             group.forget_timer = true;
             self.timers.set(now.after_us(FORGET_US), Timer::Forget { index, group: id });

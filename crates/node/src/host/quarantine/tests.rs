@@ -16,8 +16,8 @@ pub(in crate::host) struct Node {
     pub(in crate::host) storage: MemoryStorage,
     pub(in crate::host) store: MemoryStore,
     now_us: u64,
-    number: u64,
-    answers: Vec<(u64, Answer)>,
+    pub(in crate::host) number: u64,
+    pub(in crate::host) answers: Vec<(u64, Answer)>,
 }
 
 impl Node {
@@ -27,12 +27,22 @@ impl Node {
         durability: Durability,
         start: u32,
     ) -> Node {
-        let settings = HostSettings {
+        let defaults = Settings { replicas: 1, volumes: 2, durability, reads: Reads::Lease, ..Settings::default() };
+        Node::open_with(
+            storage,
+            store,
             start,
-            defaults: Settings { replicas: 1, volumes: 2, durability, reads: Reads::Lease, ..Settings::default() },
-            checkpoint_bytes: 1 << 20,
-            ..settings(NodeId(1), 1)
-        };
+            HostSettings { defaults, checkpoint_bytes: 1 << 20, ..settings(NodeId(1), 1) },
+        )
+    }
+
+    pub(in crate::host) fn open_with(
+        storage: MemoryStorage,
+        store: MemoryStore,
+        start: u32,
+        settings: HostSettings,
+    ) -> Node {
+        let settings = HostSettings { start, ..settings };
         let now_us = u64::from(start) * 1_000_000_000;
         let (host, _) = Host::open(settings, &storage, &store, moment(now_us)).expect("it opens");
         let mut node = Node { host, storage, store, now_us, number: 0, answers: Vec::new() };
@@ -44,6 +54,9 @@ impl Node {
     pub(in crate::host) fn turn(&mut self) {
         self.now_us += 10_000;
         self.host.begin(moment(self.now_us));
+        for lookup in self.host.take_lookups() {
+            self.host.found(lookup.run(&self.store));
+        }
         self.host.end(&self.storage);
         self.store_batches();
         self.flush();
@@ -77,7 +90,7 @@ impl Node {
         self.ask(volume, &Command::Set { key: b"key", value, condition, expiry, answer })
     }
 
-    fn ask(&mut self, volume: u32, command: &Command<'_>) -> Answer {
+    pub(in crate::host) fn ask(&mut self, volume: u32, command: &Command<'_>) -> Answer {
         self.number += 1;
         let slot = (volume * SLOT_COUNT / 2) as u16;
         let target = Target::Slot { namespace: 0, slot };
@@ -96,7 +109,7 @@ impl Node {
         GroupId(namespace.volumes[index].group)
     }
 
-    fn state(&self, group: GroupId) -> GroupState {
+    pub(in crate::host) fn state(&self, group: GroupId) -> GroupState {
         self.host.groups().find(|found| found.id() == group).expect("it is here").state
     }
 }
