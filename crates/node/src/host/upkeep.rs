@@ -16,6 +16,8 @@ const RESEND_CHECK_US: u64 = 250_000;
 const BALANCE_US: u64 = 1_000_000;
 /// Expired objects are removed in steps of at least this.
 const EXPIRY_STEP_MS: u64 = 100;
+/// ... unless so many have expired at once that the last step has left some: soon then, but with time for others in between.
+const EXPIRY_AGAIN_MS: u64 = 10;
 /// A group idle for this long is given a mark, so that results past their deadline are forgotten.
 const FORGET_US: u64 = 60_000_000;
 
@@ -38,9 +40,9 @@ impl Host {
         let now = self.clock.now();
         let due = self.wakings.take_due(now);
         self.wake(&due);
+        self.fire_expiries();
         while let Some((at, timer)) = self.timers.take_due(now) {
             match timer {
-                Timer::Expiry { group } => self.expire(group, at),
                 Timer::Forget { index, group } => self.forget_results(index, group),
                 Timer::Retry { number } => self.retry(number),
                 Timer::Heartbeat => self.beat(),
@@ -150,11 +152,13 @@ impl Host {
         let group = &mut self.groups[index as usize];
         let id = group.id();
         if let Some(expiry) = group.machine.next_expiry() {
-            let wait_ms = expiry.0.saturating_sub(stamp.0).max(EXPIRY_STEP_MS);
+            let goes_on = group.machine.has_expired() && group.replica.is_coordinating();
+            let (step_ms, late_ms) = if goes_on { (EXPIRY_AGAIN_MS, 0) } else { (EXPIRY_STEP_MS, EXPIRY_STEP_MS) };
+            let wait_ms = expiry.0.saturating_sub(stamp.0).max(step_ms);
             let at = now.after_us(wait_ms.saturating_mul(1000));
-            if group.expiry_timer.is_none_or(|armed| at.after_us(EXPIRY_STEP_MS * 1000) < armed) {
+            if group.expiry_timer.is_none_or(|armed| at.after_us(late_ms * 1000) < armed) {
                 group.expiry_timer = Some(at);
-                self.timers.set(at, Timer::Expiry { group: id });
+                self.expiries.set(at, id);
             }
         }
         let results = group.machine.results().len();
@@ -166,7 +170,7 @@ impl Host {
     }
 
     /// The coordinator moves group time past the next expiry; the others look again later, should it be gone.
-    fn expire(&mut self, group: GroupId, at: Instant) {
+    pub(super) fn expire(&mut self, group: GroupId, at: Instant) {
         let Some(index) = self.find(group) else { return self.wake_for_expiry(group, at) };
         if !self.is_alive(index, group) {
             return;
@@ -184,8 +188,9 @@ impl Host {
         let wait_ms = expiry.0.saturating_sub(stamp.0).max(if coordinating { EXPIRY_STEP_MS } else { 1000 });
         let at = now.after_us(wait_ms.saturating_mul(1000));
         found.expiry_timer = Some(at);
-        self.timers.set(at, Timer::Expiry { group });
-        if expiry > stamp || self.is_clock_off() {
+        self.expiries.set(at, group);
+        // A mark that does not move group time removes nothing.
+        if expiry > stamp || found.machine.time() >= stamp || self.is_clock_off() {
             return;
         }
         match coordinating {

@@ -33,7 +33,12 @@ impl Node {
             checkpoint_bytes: 1 << 20,
             ..settings(NodeId(1), 1)
         };
-        let now_us = u64::from(start) * 1_000_000_000;
+        Node::open_with(storage, store, settings)
+    }
+
+    /// Each start is a thousand seconds after the one before it.
+    pub(in crate::host) fn open_with(storage: MemoryStorage, store: MemoryStore, settings: HostSettings) -> Node {
+        let now_us = u64::from(settings.start) * 1_000_000_000;
         let (host, _) = Host::open(settings, &storage, &store, moment(now_us)).expect("it opens");
         let mut node = Node { host, storage, store, now_us, number: 0, answers: Vec::new() };
         (0..200).for_each(|_| node.turn());
@@ -48,6 +53,13 @@ impl Node {
         self.store_batches();
         self.flush();
         self.host.take_answers(&mut self.answers);
+        for lookup in self.host.take_lookups() {
+            self.host.found(lookup.run(&self.store));
+        }
+    }
+
+    pub(in crate::host) fn wall_ms(&self) -> u64 {
+        moment(self.now_us).wall.0
     }
 
     fn flush(&mut self) {
@@ -77,7 +89,7 @@ impl Node {
         self.ask(volume, &Command::Set { key: b"key", value, condition, expiry, answer })
     }
 
-    fn ask(&mut self, volume: u32, command: &Command<'_>) -> Answer {
+    pub(in crate::host) fn ask(&mut self, volume: u32, command: &Command<'_>) -> Answer {
         self.number += 1;
         let slot = (volume * SLOT_COUNT / 2) as u16;
         let target = Target::Slot { namespace: 0, slot };
