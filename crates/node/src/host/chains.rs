@@ -7,6 +7,7 @@
 //! Terms are numbered like leases between nodes: with a new number, what was confirmed before counts no more. See
 //! docs/decisions/0020.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -193,7 +194,7 @@ impl Host {
 
     /// The records of this parent's chains that are looked at with this heartbeat.
     fn due_of(&self, parent: GroupId) -> impl Iterator<Item = &GroupRecord> {
-        let volumes = self.led_as_executed(ROOT, Protocol::Chain).filter(move |_| parent == ROOT);
+        let volumes = (parent == ROOT).then(|| self.led_as_executed(ROOT, Protocol::Chain)).into_iter().flatten();
         volumes.chain(self.own_due_of(parent))
     }
 
@@ -214,8 +215,7 @@ impl Host {
 
     /// A parent's chains that are awake here and that this node is a member of.
     fn chains_here(&self, parent: GroupId) -> Vec<(GroupId, &Chain)> {
-        let volumes = self.led_by(ROOT, Protocol::Chain).filter(|_| parent == ROOT);
-        let volumes = volumes.filter_map(|record| self.find(GroupId(record.group)));
+        let volumes = self.volumes_led_by(parent).filter_map(|record| self.find(GroupId(record.group)));
         let own = self.here.chains.range(own_groups_of(parent)).map(|(_, index)| *index);
         let chain = |index: u32| {
             let group = &self.groups[index as usize];
@@ -265,8 +265,7 @@ impl Host {
                 None => (record.epoch > 0 || parent != ROOT) && record.members.contains(&me.0),
             }
         };
-        let volumes = self.led_by(ROOT, Protocol::Chain).filter(|_| parent == ROOT);
-        volumes
+        self.volumes_led_by(parent)
             .chain(self.own_due_of(parent))
             .filter(|record| record.members.contains(&me.0) || record.joining == Some(me.0))
             .filter(|record| is_absent(record))
@@ -303,14 +302,20 @@ impl Host {
             return;
         }
         let is_told = !self.hears_nothing_of(parent, from);
+        let executed = self.chains_as_executed();
+        let is_tail = |(group, _): &&(GroupId, Epoch)| {
+            executed.find(*group).is_some_and(|record| record.members.last() == Some(&from.0))
+        };
+        let of_tails: Vec<(GroupId, Epoch)> = extended.iter().filter(is_tail).copied().collect();
         let is_current = |(group, epoch): &&(GroupId, Epoch)| {
-            let record = self.chain_as_executed(*group);
+            let record = executed.find(*group);
             let is_newest = record.is_some_and(|record| record.epoch == epoch.0 && record.members.contains(&from.0));
             let is_settled =
                 !self.terms.changing.contains_key(group) && !self.terms.is_turned(parent, *group, *epoch, from);
             is_newest && is_told && is_settled || planted::is(Planted::AnyEpochConfirmed)
         };
         let confirmed: Vec<(GroupId, Epoch)> = confirm.iter().filter(is_current).copied().collect();
+        drop(executed);
         let timing = self.settings.timing;
         let given = self.terms.given.entry((parent, from)).or_default();
         if now >= given.until {
@@ -320,10 +325,6 @@ impl Host {
         given.confirmed.extend(confirmed.iter().copied());
         let left_us = timing.lease_held_us.min(lease_until.0.saturating_sub(now.0));
         let answer = TermAnswer { parent, asked_at, number: given.number, left_us, confirmed };
-        let is_tail = |(group, _): &&(GroupId, Epoch)| {
-            self.chain_as_executed(*group).is_some_and(|record| record.members.last() == Some(&from.0))
-        };
-        let of_tails: Vec<(GroupId, Epoch)> = extended.iter().filter(is_tail).copied().collect();
         self.terms.extended.extend(of_tails);
         self.terms.due_next.extend(confirm.iter().map(|(group, _)| *group));
         self.terms.due.extend(extended.iter().map(|(group, _)| *group));
@@ -404,9 +405,9 @@ impl Host {
         let (ballot, is_coordinating) = (replica.status().ballot, replica.is_coordinating());
         let now = self.clock.now();
         let mut terms = std::mem::take(&mut self.terms);
+        let executed = self.chains_as_executed();
         let is_present = |group: &GroupId, epoch: &Epoch| {
-            parent_of(*group) != parent
-                || self.chain_as_executed(*group).is_some_and(|record| Epoch(record.epoch) == *epoch)
+            parent_of(*group) != parent || executed.find(*group).is_some_and(|record| Epoch(record.epoch) == *epoch)
         };
         // Another ballot has settled what was proposed at the one before it.
         terms.changing.retain(|group, changing| {
@@ -415,6 +416,7 @@ impl Host {
         terms.extended.retain(|group, epoch| is_present(group, epoch));
         terms.absent.retain(|(group, _), epoch| is_present(group, epoch));
         terms.not_before.retain(|_, at| *at > now);
+        drop(executed);
         self.terms = terms;
         if !is_coordinating || self.peers.is_bound_by_the_past(now) || self.due_of(parent).next().is_none() {
             return;
@@ -515,7 +517,7 @@ impl Host {
     }
 
     fn goes_on_turning(&self, parent: GroupId, turning: &Turning) -> bool {
-        let Some(record) = self.chain_as_executed(turning.group) else { return false };
+        let Some(record) = self.chains_as_executed().find(turning.group) else { return false };
         let is_back = record.epoch != turning.epoch.0 && record.members.len() == record.home.len();
         self.is_well(parent, record) && !is_back && self.clock.now() < turning.since.after_us(TURN_US)
     }
@@ -579,11 +581,77 @@ impl Host {
         index.is_some_and(|index| self.groups[index as usize].replica.is_silent(node))
     }
 
-    /// A chain's record, as this node's replica of its parent has executed it.
-    fn chain_as_executed(&self, group: GroupId) -> Option<&GroupRecord> {
-        if let Some(own) = self.own.led.get(&group) {
+    /// For whoever looks for the records of many chains.
+    fn chains_as_executed(&self) -> Executed<'_> {
+        Executed { host: self, volumes: OnceCell::new() }
+    }
+
+    /// The volumes that are chains, as far as this parent leads them, here as this node has heard of them.
+    fn volumes_led_by(&self, parent: GroupId) -> impl Iterator<Item = &GroupRecord> {
+        (parent == ROOT).then(|| self.led_by(ROOT, Protocol::Chain)).into_iter().flatten()
+    }
+}
+
+/// Chains' records, as this node's replicas of their parents have executed them. The root's are put in order once, when the first of
+/// them is asked for: with each heartbeat every node may ask about all of them.
+struct Executed<'a> {
+    host: &'a Host,
+    volumes: OnceCell<HashMap<u64, &'a GroupRecord, FixedState>>,
+}
+
+impl<'a> Executed<'a> {
+    fn find(&self, group: GroupId) -> Option<&'a GroupRecord> {
+        if let Some(own) = self.host.own.led.get(&group) {
             return Some(&own.record);
         }
-        self.led_as_executed(parent_of(group), Protocol::Chain).find(|record| record.group == group.0)
+        if parent_of(group) != ROOT {
+            return None;
+        }
+        let volumes =
+            || self.host.led_as_executed(ROOT, Protocol::Chain).map(|record| (record.group, record)).collect();
+        self.volumes.get_or_init(volumes).get(&group.0).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate_checkpoint::MemoryStore;
+    use quorate_wal::memory::MemoryStorage;
+
+    use crate::Moment;
+    use crate::host::HostSettings;
+    use crate::host::three_nodes::settings;
+    use crate::quorum::Quorum;
+    use crate::root::Settings;
+    use crate::volume::own_group;
+
+    fn chains_of(volumes: u32) -> Host {
+        let defaults = Settings {
+            replicas: 1,
+            volumes,
+            protocol: Protocol::Chain,
+            quorum: Quorum::Majority,
+            ..Settings::default()
+        };
+        let settings = HostSettings { defaults, ..settings(NodeId(1), 1) };
+        let moment = Moment { now: Instant(1_000_000), wall: Stamp(1_700_000_000_000) };
+        Host::open(settings, &MemoryStorage::default(), &MemoryStore::default(), moment).expect("nothing is stored").0
+    }
+
+    #[test]
+    fn all_volumes_that_are_asked_about_are_found_in_one_look_at_the_roots_records() {
+        let host = chains_of(300);
+        let linear: Vec<&GroupRecord> = host.led_as_executed(ROOT, Protocol::Chain).collect();
+        assert_eq!(linear.len(), 300);
+        let executed = host.chains_as_executed();
+        let own = own_group(GroupId(linear[0].group), 1);
+        assert!(executed.find(own).is_none() && executed.volumes.get().is_none(), "no volume was asked about");
+        for record in &linear {
+            assert!(executed.find(GroupId(record.group)).is_some_and(|found| std::ptr::eq(found, *record)));
+        }
+        assert_eq!(executed.volumes.get().map(HashMap::len), Some(300));
+        assert!(executed.find(ROOT).is_none());
+        assert_eq!(host.volumes_led_by(GroupId(linear[0].group)).count(), 0);
     }
 }
