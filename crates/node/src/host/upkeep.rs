@@ -21,11 +21,20 @@ const EXPIRY_AGAIN_MS: u64 = 10;
 /// A group idle for this long is given a mark, so that results past their deadline are forgotten.
 const FORGET_US: u64 = 60_000_000;
 
-/// A walk over all groups, to tell those that a suspected node coordinates.
+/// A walk over all groups, to tell them something of a node.
 pub(super) struct Sweep {
     node: NodeId,
+    news: News,
     /// The next place to be looked at.
     place: usize,
+}
+
+#[derive(Clone, Copy)]
+enum News {
+    /// For those that it coordinates.
+    Suspected,
+    /// For registers.
+    Link { is_there: bool },
 }
 
 impl Host {
@@ -74,7 +83,7 @@ impl Host {
                 }
             }
         }
-        self.sweep_suspicions();
+        self.sweep_some();
     }
 
     /// After a step.
@@ -117,30 +126,47 @@ impl Host {
     fn suspect(&mut self, node: NodeId) {
         self.suspected_at.insert(node, self.clock.now());
         // One that has begun leads over groups that have believed in that node again since.
-        self.sweeps.retain(|sweep| sweep.node != node);
-        self.sweeps.push_back(Sweep { node, place: 0 });
+        self.sweeps.retain(|sweep| sweep.node != node || !matches!(sweep.news, News::Suspected));
+        self.sweeps.push_back(Sweep { node, news: News::Suspected, place: 0 });
         self.resend_operations_to(node);
     }
 
-    fn sweep_suspicions(&mut self) {
+    /// Every register is told that the link to a node has come or gone, a few a turn. Whatever it was told of that before is old.
+    pub(super) fn sweep_registers(&mut self, node: NodeId, is_there: bool) {
+        self.sweeps.retain(|sweep| sweep.node != node || matches!(sweep.news, News::Suspected));
+        self.sweeps.push_back(Sweep { node, news: News::Link { is_there }, place: 0 });
+    }
+
+    fn sweep_some(&mut self) {
         let mut told = 0;
         for _ in 0..SWEPT_PER_TURN {
             let Some(sweep) = self.sweeps.front_mut() else { return };
-            let (node, place) = (sweep.node, sweep.place);
-            if place >= self.groups.capacity() || !self.peers.is_suspected(node) {
+            let (node, news, place) = (sweep.node, sweep.news, sweep.place);
+            let is_over = matches!(news, News::Suspected) && !self.peers.is_suspected(node);
+            if place >= self.groups.capacity() || is_over {
                 self.sweeps.pop_front();
                 continue;
             }
             sweep.place += 1;
-            let Some(group) = self.groups.get(place) else { continue };
-            if group.is_alive() && group.replica.depends_on(node) {
-                self.plan(place as u32, Event::Suspected(node));
-                told += 1;
-                if told == TOLD_PER_TURN {
-                    return;
-                }
+            let is_told = self.groups.contains(place)
+                && match news {
+                    News::Suspected => self.tell_suspicion(place as u32, node),
+                    News::Link { is_there } => self.tell_register_of_link(place as u32, node, is_there),
+                };
+            told += usize::from(is_told);
+            if told == TOLD_PER_TURN {
+                return;
             }
         }
+    }
+
+    fn tell_suspicion(&mut self, index: u32, node: NodeId) -> bool {
+        let group = &self.groups[index as usize];
+        let is_concerned = group.is_alive() && group.replica.depends_on(node);
+        if is_concerned {
+            self.plan(index, Event::Suspected(node));
+        }
+        is_concerned
     }
 
     /// After a slot was applied: there may be expiries and results to come back for.
@@ -225,7 +251,48 @@ mod tests {
 
     use super::*;
     use crate::Moment;
+    use crate::host::batches::{GroupAction, GroupRequest};
     use crate::host::dispatch::tests::first_of;
+    use crate::host::registers::Waiting;
+    use crate::host::three_nodes::{Cluster, arrives};
+    use crate::replica::Protocol;
+
+    #[test]
+    fn when_a_link_goes_only_registers_in_use_are_told_at_once_and_all_others_over_several_turns() {
+        let mut cluster = Cluster::new(|_| {});
+        let number = cluster.next_number();
+        let mut request = GroupRequest::of(GroupAction::Create { value: b"v".to_vec() });
+        request.names = (0..300_u32).map(|name| name.to_le_bytes().to_vec()).collect();
+        (request.protocol, request.is_batch) = (Protocol::Register, true);
+        cluster.node(1).host.submit_group_request(number, 0, request);
+        cluster.pass(2_000, arrives);
+        let told = |host: &Host| {
+            let registers = host.groups().filter_map(|group| group.replica.register());
+            let told = registers.map(|register| !register.core().is_reachable(NodeId(3)));
+            let (told, others): (Vec<bool>, _) = told.partition(|is_told| *is_told);
+            (told.len(), others.len())
+        };
+        let host = &mut cluster.node(2).host;
+        host.groups.reserve(10 * SWEPT_PER_TURN);
+        assert_eq!(told(host), (0, 300));
+        let in_use = host.groups().find(|group| group.replica.register().is_some()).expect("there are 300").id();
+        host.registers.token(Waiting::Expiry { group: in_use });
+        host.unlinked(NodeId(3));
+        assert_eq!(told(host), (1, 299));
+        cluster.pass(1, arrives);
+        let host = &mut cluster.node(2).host;
+        assert_eq!(host.sweeps.iter().map(|sweep| sweep.place).sum::<usize>(), SWEPT_PER_TURN);
+        assert!(host.next_turn_at() <= host.clock.now(), "it goes on at once");
+        cluster.pass(12, arrives);
+        assert_eq!(told(&cluster.node(2).host), (300, 0));
+        // The link is back before all have heard that it is gone.
+        cluster.node(2).host.unlinked(NodeId(3));
+        cluster.node(2).host.linked(NodeId(3));
+        assert_eq!(told(&cluster.node(2).host), (299, 1));
+        cluster.pass(13, arrives);
+        let host = &cluster.node(2).host;
+        assert_eq!((told(host), host.sweeps.len()), ((0, 300), 0));
+    }
 
     #[test]
     fn a_turn_looks_at_some_groups_only_when_a_node_is_suspected() {
