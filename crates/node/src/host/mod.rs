@@ -33,6 +33,7 @@ mod flush;
 mod grid;
 mod group;
 mod held;
+mod late;
 mod led;
 mod look_ahead;
 mod lookups;
@@ -218,6 +219,7 @@ enum Timer {
     Part { batch: u64, part: u32 },
     Change { operation: u64 },
     Settle,
+    Late,
     Outside,
     Retire,
     Rest,

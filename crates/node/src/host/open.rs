@@ -234,7 +234,7 @@ impl Host {
             && group.is_alive()
             && group.replica.paxos().is_some_and(|own| own.next_slot() == Slot(0))
         {
-            self.own.late.insert(id, 0);
+            self.own.late.insert(id);
         }
         self.plan(index, quorate_protocol::Event::Woken);
         self.arm_timers_after_apply(index);

@@ -7,11 +7,12 @@ use hashbrown::HashMap;
 use quorate_protocol::id::{Content, Value};
 use quorate_protocol::quorum::QuorumSystem;
 use quorate_protocol::wire::Malformed;
-use quorate_protocol::{Configuration, Epoch, Event, GroupId, Instant, NodeId, Payload, Proposal, Slot, paxos};
+use quorate_protocol::{Configuration, Epoch, Event, GroupId, Instant, NodeId, Payload, Proposal, Slot};
 use quorate_wal::{Kind, Lsn};
 use roaring::RoaringTreemap;
 
 use super::group::{Group, GroupState, Own};
+use super::late::Late;
 use super::led::{Led, parent_of};
 use super::orphans::Orphans;
 use super::outside::Outside;
@@ -42,8 +43,6 @@ const STOP_AGAIN_US: u64 = 200_000;
 /// What has come for groups that are not born yet is kept for so long, and up to so many messages.
 const MAIL_PATIENCE_US: u64 = 400_000;
 const MAIL_COUNT_MAX: usize = 16_384;
-/// Who was born late asks the others so often for what they have executed; who was born with nothing until it has something.
-const LATE_QUESTIONS: u32 = 5;
 
 #[derive(Default)]
 pub(super) struct OwnGroups {
@@ -54,8 +53,8 @@ pub(super) struct OwnGroups {
     mail_count: usize,
     /// Volumes of which own groups begin or end.
     unsettled: BTreeSet<GroupId>,
-    /// Born later than the other members: what they have executed has to be fetched. How often that was asked for.
-    pub(super) late: BTreeMap<GroupId, u32>,
+    /// Born later than the other members.
+    pub(super) late: Late,
     is_timer_set: bool,
     /// Asked to stop, for a volume that this node coordinates: when, and how often.
     asked: HashMap<GroupId, (Instant, u32), FixedState>,
@@ -203,7 +202,7 @@ impl Host {
             led.unwrap_or_else(|| AnyReplica::born(protocol, &group.configuration, me, next_slot, birth.state.time()));
         if !first_hand && is_paxos {
             group.replica.restored();
-            self.own.late.insert(id, 0);
+            self.own.late.insert(id);
         }
         group.own = Own::of(id, &birth.name);
         let record = encode_birth(&group);
@@ -454,25 +453,6 @@ impl Host {
             .collect();
         for volume in volumes {
             self.reconcile_own_groups(volume);
-        }
-    }
-
-    /// Asks the other members of own groups that were born late here for what they have executed.
-    fn fetch_for_late(&mut self) {
-        for (group, asked) in std::mem::take(&mut self.own.late) {
-            let Some(index) = self.find(group) else { continue };
-            let late = &self.groups[index as usize];
-            let (from, epoch, members) =
-                (late.replica.next_slot(), late.configuration.epoch, late.configuration.members.clone());
-            if late.is_alive() {
-                let message = AnyMessage::Paxos(paxos::Message::Fetch { from });
-                for &member in members.iter().filter(|&&member| member != self.settings.node) {
-                    self.outbox.send(member, &Message::Replica { group, epoch, message: message.clone() });
-                }
-            }
-            if from == Slot(0) || asked < LATE_QUESTIONS {
-                self.own.late.insert(group, asked.saturating_add(1));
-            }
         }
     }
 

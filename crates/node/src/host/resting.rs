@@ -453,7 +453,7 @@ impl Host {
             && group.told.below <= group.replica.next_slot()
             && !group.checkpoint.under_way
             && (group.is_aside() || group.machine.results().len() <= RESULTS_AT_REST_MAX)
-            && !self.own.late.contains_key(&group.id())
+            && !self.own.late.contains(group.id())
             && !self.transfers.concern(group.id())
     }
 

@@ -57,6 +57,7 @@ impl Host {
                 Timer::Heartbeat => self.beat(),
                 Timer::Directory => self.ask_for_directory(),
                 Timer::Settle => self.settle(),
+                Timer::Late => self.fetch_for_some_late(),
                 Timer::Outside => self.tend_outside(),
                 Timer::Retire => self.retire_timer_fired(),
                 Timer::Rest => self.rest_timer_fired(),
