@@ -399,6 +399,7 @@ impl Host {
         self.rest_some();
         self.swap_some();
         self.end_orphans();
+        self.bear_some_late();
         self.start_checkpoints();
         self.count_some();
     }
@@ -414,7 +415,10 @@ impl Host {
     /// When the next turn is due even if nothing arrives.
     pub fn next_turn_at(&self) -> Instant {
         let overdue_at = self.clients.give_up_at().unwrap_or(Instant::MAX);
-        let idle = self.sweeps.is_empty() && self.catch_ups.is_empty() && !self.may_end_orphans();
+        let idle = self.sweeps.is_empty()
+            && self.catch_ups.is_empty()
+            && !self.may_end_orphans()
+            && !self.own.late.has_unborn();
         let busy_at = if idle { Instant::MAX } else { self.clock.now() };
         let timers_at = self.timers.next_at().into_iter().chain(self.wakings.next_at());
         timers_at

@@ -25,6 +25,7 @@ impl Host {
         // Nobody looks after them any more, nor gives them terms: until they end they do nothing by themselves.
         self.forget_led_by(volume);
         self.forget_outside(volume);
+        self.own.late.forget_unborn(volume);
         if !self.own.orphans.volumes.contains(&volume) {
             self.own.orphans.volumes.push_back(volume);
         }

@@ -12,7 +12,7 @@ use quorate_wal::{Kind, Lsn};
 use roaring::RoaringTreemap;
 
 use super::group::{Group, GroupState, Own};
-use super::late::Late;
+use super::late::{BORN_PER_TURN, Late};
 use super::led::{Led, parent_of};
 use super::orphans::Orphans;
 use super::outside::Outside;
@@ -32,7 +32,7 @@ const BIRTH: u8 = 0xB1;
 /// What an own group's replicas are born with: the epochs of those that are led travel with what they say.
 pub(super) const BIRTH_EPOCH: Epoch = Epoch(0);
 /// How often coordinators of volumes look after own groups that begin or end.
-const SETTLE_US: u64 = 100_000;
+pub(super) const SETTLE_US: u64 = 100_000;
 /// Own groups that this node has asked to stop, and of which nothing has come back: with more, no other is asked, so that ten
 /// thousand that end at once do not drown what clients do meanwhile.
 const STOPPING_AT_ONCE: usize = 1_000;
@@ -326,6 +326,9 @@ impl Host {
         if let Some(index) = self.find(group) {
             return self.groups[index as usize].state == GroupState::Unborn;
         }
+        if self.own.late.is_unborn(group) {
+            return true;
+        }
         let Some((volume, number)) = volume_of(group) else { return false };
         let Some(index) = self.find(volume) else { return false };
         let volume = &self.groups[index as usize];
@@ -433,9 +436,20 @@ impl Host {
         }
         self.forget_led_by(id);
         led.iter().for_each(|(name, record)| self.note_led(id, name, record));
+        self.own.late.forget_unborn(id);
+        let (me, members) = (self.settings.node, self.groups[volume as usize].configuration.members.clone());
+        let mut left = BORN_PER_TURN;
         for (number, (name, record)) in missing {
-            let state = starting.remove(&number).unwrap_or_default();
-            self.bear_own(volume, &Birth { name, record, state }, false);
+            let state = starting.remove(&number);
+            // Until what one begins with is in the log here, the volume says nothing: and who leads one waits for it.
+            if left == 0 && state.is_none() && record.led().is_none() {
+                if record.member_ids(&members).contains(&me) {
+                    self.own.late.bear_later(own_group(id, number), name);
+                }
+                continue;
+            }
+            left = left.saturating_sub(1);
+            self.bear_own(volume, &Birth { name, record, state: state.unwrap_or_default() }, false);
         }
         self.tell_own_led(id);
         self.ask_for_term(id);
