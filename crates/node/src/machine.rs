@@ -169,7 +169,7 @@ impl Machine {
     /// The same for a read of objects.
     pub fn read_objects(&self, command: &Command<'_>, now: Stamp) -> Option<ReadAnswer> {
         let Content::Objects(objects) = &self.content else { return Some(ReadAnswer::Outcome(malformed())) };
-        if objects.is_due(command, now.0) && !planted::is(Planted::ExpiryIgnored) {
+        if objects.is_due(command, self.time.0, now.0) && !planted::is(Planted::ExpiryIgnored) {
             return None;
         }
         if let Some(record) = command.key().and_then(|key| objects.away(key)) {
@@ -243,6 +243,11 @@ impl Machine {
         }
     }
 
+    /// Whether objects have expired that are still here: they go with the next slots.
+    pub fn has_expired(&self) -> bool {
+        self.next_expiry().is_some_and(|expiry| expiry <= self.time)
+    }
+
     pub(crate) fn advance(&mut self, stamp: Stamp) {
         if stamp <= self.time {
             return;
@@ -289,7 +294,7 @@ impl Machine {
                     if let Some(record) = command.key().and_then(|key| objects.away(key)) {
                         return Verdict::Away(record.to_vec());
                     }
-                    let outcome = objects.run(&command, self.time.0, seed);
+                    let outcome = objects.run_advanced(&command, self.time.0, seed);
                     // Objects in groups of their own are left for whoever asked to delete.
                     let left = command == Command::Flush && objects.away_count() > 0;
                     (if left { Outcome::Int(objects.away_count() as i64) } else { outcome }, command.key())

@@ -61,7 +61,7 @@ impl Machine {
             (Some(VolumeCommand::Show { names }), Some(objects)) => {
                 let line = |name: &Vec<u8>| match objects.away(name) {
                     Some(record) => record.to_vec(),
-                    None if objects.encoded(name).is_some() => Vec::new(),
+                    None if objects.has_live(name, self.time.0) => Vec::new(),
                     None => b"ERR no such key".to_vec(),
                 };
                 Outcome::Keys(names.iter().map(line).collect())
@@ -176,6 +176,7 @@ impl Machine {
         let mut made = Vec::new();
         let mut lines = Vec::with_capacity(names.len());
         for name in names.iter().take(NAMES_MAX) {
+            objects.expire(name, time);
             lines.push(if name.len() > NAME_BYTES_MAX {
                 format!("ERR the key is longer than {NAME_BYTES_MAX} bytes")
             } else if objects.away(name).is_some() {
@@ -190,7 +191,7 @@ impl Machine {
                     expiry: Expiry::Unset,
                     answer: SetAnswer::Ok,
                 };
-                match objects.run(&set, time, 0) {
+                match objects.run_advanced(&set, time, 0) {
                     Outcome::Error(line) => line,
                     _ => {
                         made.push(&name[..]);
@@ -206,10 +207,11 @@ impl Machine {
     /// No other begins once what is starting takes so many bytes.
     fn promote(&mut self, slot: Slot, names: &[Vec<u8>], plan: &Plan, starting_max: usize) -> Outcome {
         let mut starting = self.children().map_or(0, |children| children.starting_bytes);
-        let Content::Objects(objects) = &self.content else { return malformed() };
+        let (time, Content::Objects(objects)) = (self.time.0, &mut self.content) else { return malformed() };
         let mut there = Vec::new();
         let mut lines = Vec::with_capacity(names.len());
         for name in names.iter().take(NAMES_MAX) {
+            objects.expire(name, time);
             lines.push(if objects.away(name).is_some() {
                 "ERR the key has a group of its own already".into()
             } else if let Some(object) = objects.encoded(name) {
@@ -337,7 +339,7 @@ impl Machine {
                 objects.remove_name(&name);
             }
             // It may have expired by the volume's time.
-            objects.advance(self.time.0);
+            objects.expire(&name, self.time.0);
         }
         if let Some(children) = &mut self.children {
             children.led.remove(&number);

@@ -29,6 +29,11 @@ impl Expiries {
         self.next_ms.is_some_and(|next_ms| next_ms <= time_ms)
     }
 
+    /// Whether any expires after one time, and not after the other.
+    pub(crate) fn has_between(&self, after_ms: u64, until_ms: u64) -> bool {
+        after_ms < until_ms && self.counts.range((after_ms + 1, 0)..=(until_ms, u64::MAX)).next().is_some()
+    }
+
     pub(crate) fn add(&mut self, expires_ms: u64, hash: u64) {
         *self.counts.entry((expires_ms, hash)).or_default() += 1;
         self.total += 1;

@@ -2,7 +2,8 @@
 //!
 //! Replicas that apply the same commands, or the same changes, at the same group times hold the same objects. Nothing here reads a
 //! clock or draws a random number: both are arguments. Group time never runs backwards, and an object expires when group time
-//! reaches its expiry, on every replica alike. Knows nothing of groups, replicas or logs.
+//! reaches its expiry, on every replica alike: from then on nobody who asks finds it, though of very many that expire at one time
+//! only some are removed at once. Knows nothing of groups, replicas or logs.
 //!
 //! [`Objects::execute`] computes what a command changes and [`Objects::apply`] changes it; [`Objects::run`] is both in one, for
 //! those who log commands rather than changes.
@@ -26,6 +27,10 @@ use crate::text::Text;
 pub const OBJECT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The longest name of an object.
 pub const NAME_BYTES_MAX: usize = 64_000;
+
+/// So many objects are removed at once when they have expired: what is left goes with the next step of group time. Replicas
+/// that had different limits would hold different objects, though nobody who asks would notice.
+pub const EXPIRED_AT_ONCE_MAX: usize = 1024;
 
 /// What an object costs besides its own allocation, about: its entry with room to grow, its place in the index.
 const ENTRY_BYTES: usize = size_of::<Entry>() + 12;
@@ -89,7 +94,8 @@ impl Objects {
         if self.count() == 1 { self.table.look() } else { 0 }
     }
 
-    /// How many objects there are, the due ones that no [`Objects::advance`] has removed yet included.
+    /// How many objects there are, the due ones that no [`Objects::advance`] has removed yet included: [`Command::Count`] leaves
+    /// those out.
     pub fn count(&self) -> usize {
         self.table.count() + self.swapped.len()
     }
@@ -104,11 +110,17 @@ impl Objects {
         size_of::<Objects>() + self.object_bytes + self.unsaved.bytes() + self.swapped.bytes()
     }
 
-    /// Executes a command at group time `time_ms`, not before that of any earlier command: removes what has expired by then, and
-    /// leaves the objects as [`Objects::apply`] does with the change of [`Objects::execute`].
+    /// Executes a command at group time `time_ms`, not before that of any earlier command: removes what has expired by then as
+    /// [`Objects::advance`] does, and leaves the objects as [`Objects::apply`] does with the change of [`Objects::execute`].
     pub fn run(&mut self, command: &Command<'_>, time_ms: u64, seed: u64) -> Outcome {
         self.advance(time_ms);
-        let place = command.key().map(|key| self.place(key));
+        self.run_advanced(command, time_ms, seed)
+    }
+
+    /// The same for whoever has called [`Objects::advance`], once for many commands. Of the object that the command names nothing
+    /// is left if it has expired.
+    pub fn run_advanced(&mut self, command: &Command<'_>, time_ms: u64, seed: u64) -> Outcome {
+        let place = command.key().map(|key| self.place_of_live(key, time_ms));
         let (change, outcome) = self.execute_at(command, place, time_ms, seed);
         match (change, place) {
             (None, _) => {}
@@ -139,15 +151,29 @@ impl Objects {
         }
     }
 
-    /// Removes every object whose expiry is at or before group time `time_ms`.
+    /// Removes objects whose expiry is at or before group time `time_ms`, those first that expire first: about
+    /// [`EXPIRED_AT_ONCE_MAX`]. Those that stay are taken for gone by whoever asks, and go when this is called again.
     pub fn advance(&mut self, time_ms: u64) {
-        while let Some((expires_ms, hash)) = self.expiries.first_due(time_ms) {
+        let (mut removed, mut last) = (0, None);
+        while let Some(first) = self.expiries.first_due(time_ms) {
+            // Names of one hash go together: which of them is found first differs between replicas.
+            if removed >= EXPIRED_AT_ONCE_MAX && last != Some(first) {
+                return;
+            }
+            (removed, last) = (removed + 1, Some(first));
+            let (expires_ms, hash) = first;
             let slot = self.table.find_by(hash, |object| object.expires_ms() == Some(expires_ms));
             self.remove(hash, slot.expect("an object has every expiry in the index"));
         }
     }
 
-    /// When the next object expires.
+    /// Removes the object of this name if its expiry is at or before group time `time_ms`: nothing is to find it that does not know
+    /// the time.
+    pub fn expire(&mut self, key: &[u8], time_ms: u64) {
+        self.place_of_live(key, time_ms);
+    }
+
+    /// When the next object expires; in the past while objects are due that are still here.
     pub fn next_expiry_ms(&self) -> Option<u64> {
         self.expiries.next_ms()
     }
@@ -157,16 +183,32 @@ impl Objects {
         self.expiries.has_due(now_ms)
     }
 
-    /// Whether a command meets an object that is due at `now_ms` and still here because group time has not got there. Whoever is to
-    /// answer it first commits a group time that expires the object.
-    pub fn is_due(&self, command: &Command<'_>, now_ms: u64) -> bool {
+    /// Whether a command meets an object that is due at `now_ms`, and was not at group time `time_ms`. Whoever is to answer it
+    /// first commits a group time that expires the object. One that has expired, and is still here, makes no difference.
+    pub fn is_due(&self, command: &Command<'_>, time_ms: u64, now_ms: u64) -> bool {
         if !self.expiries.has_due(now_ms) {
             return false;
         }
         let Some(key) = command.key() else {
-            return true;
+            return self.expiries.has_between(time_ms, now_ms);
         };
-        self.object(self.place(key)).is_some_and(|object| object.is_due(now_ms))
+        self.object(self.place(key)).is_some_and(|object| object.is_due(now_ms) && !object.is_due(time_ms))
+    }
+
+    /// Whether there is an object of this name here that has not expired.
+    pub fn has_live(&self, key: &[u8], time_ms: u64) -> bool {
+        self.live(Some(self.place(key)), time_ms).is_some_and(|object| matches!(object, Object::String(_)))
+    }
+
+    fn place_of_live(&mut self, key: &[u8], time_ms: u64) -> Place {
+        let place = self.place(key);
+        match place.slot {
+            Some(slot) if self.table.at(place.hash, slot).is_due(time_ms) => {
+                self.remove(place.hash, slot);
+                Place { slot: None, ..place }
+            }
+            _ => place,
+        }
     }
 
     pub(crate) fn place(&self, key: &[u8]) -> Place {
@@ -346,7 +388,7 @@ impl Objects {
 
 #[cfg(test)]
 mod tests {
-    use super::Objects;
+    use super::{EXPIRED_AT_ONCE_MAX, Objects};
     use crate::{Command, Condition, Expiry, Outcome, SetAnswer};
 
     /// Eight hashes for a hundred names, all of which expire at one of two times.
@@ -381,6 +423,26 @@ mod tests {
         }
         objects.advance(20);
         assert_eq!((objects.count(), objects.next_expiry_ms()), (1, None));
+    }
+
+    #[test]
+    fn names_of_one_hash_that_expire_together_are_removed_together() {
+        let all = 2 * EXPIRED_AT_ONCE_MAX;
+        let crowded = |numbers: &mut dyn Iterator<Item = usize>| {
+            let mut objects = Objects::with_hash_mask(7);
+            for number in numbers {
+                let (key, condition, expiry) = (&number.to_le_bytes(), Condition::Always, Expiry::AtMs(10));
+                let set = Command::Set { key, value: b"v", condition, expiry, answer: SetAnswer::Ok };
+                objects.run(&set, 0, 0);
+            }
+            objects
+        };
+        // Whatever order they came in.
+        let (mut one, mut other) = (crowded(&mut (0..all)), crowded(&mut (0..all).rev()));
+        one.advance(10);
+        other.advance(10);
+        assert!((EXPIRED_AT_ONCE_MAX..all).contains(&(all - one.count())), "{} are left", one.count());
+        assert_eq!(one.digest(), other.digest());
     }
 
     #[test]

@@ -109,10 +109,10 @@ fn who_keeps_an_expiry_and_who_clears_it() {
 fn time_is_group_time() {
     let mut objects = objects();
     check(&mut objects, &[(0, set_until("k", "v", 100), Ok), (99, get("k"), bulk("v"))]);
-    assert!(!objects.is_due(&get("k"), 99));
-    assert!(objects.is_due(&get("k"), 100));
-    assert!(!objects.is_due(&get("other"), 100));
-    assert!(objects.is_due(&Command::Count, 100));
+    assert!(!objects.is_due(&get("k"), 0, 99));
+    assert!(objects.is_due(&get("k"), 0, 100));
+    assert!(!objects.is_due(&get("other"), 0, 100));
+    assert!(objects.is_due(&Command::Count, 0, 100));
     assert_eq!(objects.next_expiry_ms(), Some(100));
     // Not expired yet, but whoever computes at this time takes it for gone.
     assert_eq!(objects.read(&get("k"), 100), Nil);
@@ -125,7 +125,7 @@ fn time_is_group_time() {
     objects.advance(100);
     assert_eq!(objects.count(), 0);
     assert_eq!(objects.next_expiry_ms(), None);
-    assert!(!objects.is_due(&Command::Count, u64::MAX));
+    assert!(!objects.is_due(&Command::Count, 0, u64::MAX));
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! Terms are numbered like leases between nodes: with a new number, what was confirmed before counts no more. See
 //! docs/decisions/0020.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -218,7 +219,7 @@ impl Host {
 
     /// The records of this parent's chains that are looked at with this heartbeat.
     fn due_of(&self, parent: GroupId) -> impl Iterator<Item = &GroupRecord> {
-        let volumes = self.led_as_executed(ROOT, Protocol::Chain).filter(move |_| parent == ROOT);
+        let volumes = (parent == ROOT).then(|| self.led_as_executed(ROOT, Protocol::Chain)).into_iter().flatten();
         volumes.chain(self.own_due_of(parent))
     }
 
@@ -239,8 +240,7 @@ impl Host {
 
     /// A parent's chains that are awake here and that this node is a member of.
     fn chains_here(&self, parent: GroupId) -> Vec<(GroupId, &Chain)> {
-        let volumes = self.led_by(ROOT, Protocol::Chain).filter(|_| parent == ROOT);
-        let volumes = volumes.filter_map(|record| self.find(GroupId(record.group)));
+        let volumes = self.volumes_led_by(parent).filter_map(|record| self.find(GroupId(record.group)));
         let own = self.here.chains.range(own_groups_of(parent)).map(|(_, index)| *index);
         let chain = |index: u32| {
             let group = &self.groups[index as usize];
@@ -290,8 +290,7 @@ impl Host {
                 None => (record.epoch > 0 || parent != ROOT) && record.members.contains(&me.0),
             }
         };
-        let volumes = self.led_by(ROOT, Protocol::Chain).filter(|_| parent == ROOT);
-        volumes
+        self.volumes_led_by(parent)
             .chain(self.own_due_of(parent))
             .filter(|record| record.members.contains(&me.0) || record.joining == Some(me.0))
             .filter(|record| is_absent(record))
@@ -328,14 +327,20 @@ impl Host {
             return;
         }
         let is_told = !self.hears_nothing_of(parent, from);
+        let executed = self.chains_as_executed();
+        let is_tail = |(group, _): &&(GroupId, Epoch)| {
+            executed.find(*group).is_some_and(|record| record.members.last() == Some(&from.0))
+        };
+        let of_tails: Vec<(GroupId, Epoch)> = extended.iter().filter(is_tail).copied().collect();
         let is_current = |(group, epoch): &&(GroupId, Epoch)| {
-            let record = self.chain_as_executed(*group);
+            let record = executed.find(*group);
             let is_newest = record.is_some_and(|record| record.epoch == epoch.0 && record.members.contains(&from.0));
             let is_settled =
                 !self.terms.changing.contains_key(group) && !self.terms.is_turned(parent, *group, *epoch, from);
             is_newest && is_told && is_settled || planted::is(Planted::AnyEpochConfirmed)
         };
         let confirmed: Vec<(GroupId, Epoch)> = confirm.iter().filter(is_current).copied().collect();
+        drop(executed);
         let timing = self.settings.timing;
         let given = self.terms.given.entry((parent, from)).or_default();
         if now >= given.until {
@@ -345,10 +350,6 @@ impl Host {
         given.confirmed.extend(confirmed.iter().copied());
         let left_us = timing.lease_held_us.min(lease_until.0.saturating_sub(now.0));
         let answer = TermAnswer { parent, asked_at, number: given.number, left_us, confirmed };
-        let is_tail = |(group, _): &&(GroupId, Epoch)| {
-            self.chain_as_executed(*group).is_some_and(|record| record.members.last() == Some(&from.0))
-        };
-        let of_tails: Vec<(GroupId, Epoch)> = extended.iter().filter(is_tail).copied().collect();
         self.terms.extended.extend(of_tails);
         self.terms.due_next.extend(confirm.iter().map(|(group, _)| *group));
         self.terms.due.extend(extended.iter().map(|(group, _)| *group));
@@ -429,15 +430,16 @@ impl Host {
         let ballot = Some(replica.status().ballot).filter(|_| replica.is_coordinating());
         let (now, stamp) = (self.clock.now(), self.clock.stamp());
         let mut terms = std::mem::take(&mut self.terms);
+        let executed = self.chains_as_executed();
         let is_present = |group: &GroupId, epoch: &Epoch| {
-            parent_of(*group) != parent
-                || self.chain_as_executed(*group).is_some_and(|record| Epoch(record.epoch) == *epoch)
+            parent_of(*group) != parent || executed.find(*group).is_some_and(|record| Epoch(record.epoch) == *epoch)
         };
         // Also at another ballot: what had no slot yet is proposed there.
         terms.changing.retain(|group, changing| is_present(group, &changing.epoch) && stamp <= changing.deadline);
         terms.extended.retain(|group, epoch| is_present(group, epoch));
         terms.absent.retain(|(group, _), epoch| is_present(group, epoch));
         terms.not_before.retain(|_, at| *at > now);
+        drop(executed);
         terms.note_coordinated(parent, ballot, now);
         self.terms = terms;
         if ballot.is_none() || self.peers.is_bound_by_the_past(now) || self.due_of(parent).next().is_none() {
@@ -540,7 +542,7 @@ impl Host {
     }
 
     fn goes_on_turning(&self, parent: GroupId, turning: &Turning) -> bool {
-        let Some(record) = self.chain_as_executed(turning.group) else { return false };
+        let Some(record) = self.chains_as_executed().find(turning.group) else { return false };
         let is_back = record.epoch != turning.epoch.0 && record.members.len() == record.home.len();
         self.is_well(parent, record) && !is_back && self.clock.now() < turning.since.after_us(TURN_US)
     }
@@ -604,68 +606,37 @@ impl Host {
         index.is_some_and(|index| self.groups[index as usize].replica.is_silent(node))
     }
 
-    /// A chain's record, as this node's replica of its parent has executed it.
-    fn chain_as_executed(&self, group: GroupId) -> Option<&GroupRecord> {
-        if let Some(own) = self.own.led.get(&group) {
+    /// For whoever looks for the records of many chains.
+    fn chains_as_executed(&self) -> Executed<'_> {
+        Executed { host: self, volumes: OnceCell::new() }
+    }
+
+    /// The volumes that are chains, as far as this parent leads them, here as this node has heard of them.
+    fn volumes_led_by(&self, parent: GroupId) -> impl Iterator<Item = &GroupRecord> {
+        (parent == ROOT).then(|| self.led_by(ROOT, Protocol::Chain)).into_iter().flatten()
+    }
+}
+
+/// Chains' records, as this node's replicas of their parents have executed them. The root's are put in order once, when the first of
+/// them is asked for: with each heartbeat every node may ask about all of them.
+struct Executed<'a> {
+    host: &'a Host,
+    volumes: OnceCell<HashMap<u64, &'a GroupRecord, FixedState>>,
+}
+
+impl<'a> Executed<'a> {
+    fn find(&self, group: GroupId) -> Option<&'a GroupRecord> {
+        if let Some(own) = self.host.own.led.get(&group) {
             return Some(&own.record);
         }
-        self.led_as_executed(parent_of(group), Protocol::Chain).find(|record| record.group == group.0)
+        if parent_of(group) != ROOT {
+            return None;
+        }
+        let volumes =
+            || self.host.led_as_executed(ROOT, Protocol::Chain).map(|record| (record.group, record)).collect();
+        self.volumes.get_or_init(volumes).get(&group.0).copied()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use quorate_protocol::{Event, GroupId};
-
-    use crate::host::Host;
-    use crate::host::batches::{GroupAction, GroupRequest};
-    use crate::host::quarantine::PanicIn;
-    use crate::host::three_nodes::{Cluster, arrives};
-    use crate::replica::Protocol;
-    use crate::volume::own_group;
-
-    fn answers_reads(host: &Host, chain: GroupId) -> bool {
-        let replica = host.find(chain).and_then(|index| host.groups[index as usize].replica.chain());
-        replica.is_some_and(|chain| chain.answers_clean(host.clock.now()))
-    }
-
-    fn goes_on_without_first(host: &Host, chain: GroupId) -> bool {
-        let replica = host.find(chain).and_then(|index| host.groups[index as usize].replica.chain());
-        replica.is_some_and(|chain| chain.membership().members.iter().all(|node| node.0 != 1))
-    }
-
-    #[test]
-    fn a_chain_goes_on_without_a_member_only_once_terms_of_the_coordinator_before_are_over() {
-        let mut cluster = Cluster::new(|_| {});
-        let (volume, chain) = (cluster.volume(), own_group(cluster.volume(), 1));
-        let first = cluster.write(1, b"one");
-        cluster.pass(200, arrives);
-        let number = cluster.next_number();
-        let mut request = GroupRequest::of(GroupAction::Promote);
-        request.names = vec![b"key".to_vec()];
-        request.protocol = Protocol::Chain;
-        cluster.node(1).host.submit_group_request(number, 0, request);
-        cluster.pass(1_000, arrives);
-        let second = cluster.write(2, b"two");
-        cluster.pass(300, arrives);
-        assert!(cluster.is_done(1, first) && cluster.is_done(2, second));
-
-        // Node 1 coordinates the volume, and has given itself a term. The others elect another as soon as they hear of this.
-        let host = &mut cluster.node(1).host;
-        host.plan_panic(volume, PanicIn::Step);
-        let index = host.find(volume).expect("it is a member");
-        host.plan(index, Event::Woken);
-        cluster.pass(1, arrives);
-        assert!(answers_reads(&cluster.node(1).host, chain), "the test is about a term that still binds");
-        let mut has_gone_on = false;
-        for _ in 0..3_000 {
-            cluster.pass(1, arrives);
-            has_gone_on |= goes_on_without_first(&cluster.node(2).host, chain);
-            assert!(!(has_gone_on && answers_reads(&cluster.node(1).host, chain)), "what node 1 answers is old");
-        }
-        assert!(has_gone_on, "it goes on without the member that hears nothing of it");
-        let third = cluster.write(2, b"three");
-        cluster.pass(300, arrives);
-        assert!(cluster.is_done(2, third));
-    }
-}
+mod tests;

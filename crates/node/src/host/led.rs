@@ -111,8 +111,8 @@ impl Host {
 
     /// The volume's replica here stands on another state, or is gone.
     pub(super) fn forget_led_by(&mut self, volume: GroupId) {
-        let range = own_groups_of(volume);
-        self.own.led.retain(|group, _| !range.contains(group));
+        let led: Vec<GroupId> = self.own.led.range(own_groups_of(volume)).map(|(group, _)| *group).collect();
+        led.iter().for_each(|group| drop(self.own.led.remove(group)));
     }
 
     /// The replica of the volume here has executed that one of its own groups is led otherwise from now on.

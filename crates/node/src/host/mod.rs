@@ -29,10 +29,12 @@ mod digests;
 mod directory;
 mod discarded;
 mod dispatch;
+mod expired;
 mod flush;
 mod grid;
 mod group;
 mod held;
+mod late;
 mod led;
 mod look_ahead;
 mod lookups;
@@ -213,7 +215,6 @@ pub enum Failure {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    Expiry { group: GroupId },
     Forget { index: u32, group: GroupId },
     Retry { number: u64 },
     Status { nonce: u64 },
@@ -221,6 +222,7 @@ enum Timer {
     Part { batch: u64, part: u32 },
     Change { operation: u64 },
     Settle,
+    Late,
     Outside,
     Retire,
     Rest,
@@ -300,6 +302,8 @@ pub struct Host {
     followed: Vec<(u32, GroupId)>,
     sweeps: VecDeque<upkeep::Sweep>,
     timers: Timers<Timer>,
+    /// When what expires next in groups is looked at. Very many may be due at one time, and nothing else waits for them.
+    expiries: Timers<GroupId>,
     /// Of the groups' replicas.
     wakings: Wakings,
     wal: Wal,
@@ -398,6 +402,7 @@ impl Host {
         self.rest_some();
         self.swap_some();
         self.end_orphans();
+        self.bear_some_late();
         self.start_checkpoints();
         self.count_some();
     }
@@ -413,10 +418,19 @@ impl Host {
     /// When the next turn is due even if nothing arrives.
     pub fn next_turn_at(&self) -> Instant {
         let overdue_at = self.clients.give_up_at().unwrap_or(Instant::MAX);
-        let idle = self.sweeps.is_empty() && self.catch_ups.is_empty() && !self.may_end_orphans();
+        let idle = self.sweeps.is_empty()
+            && self.catch_ups.is_empty()
+            && !self.may_end_orphans()
+            && !self.own.late.has_unborn();
         let busy_at = if idle { Instant::MAX } else { self.clock.now() };
-        let timers_at = self.timers.next_at().into_iter().chain(self.wakings.next_at()).min();
-        timers_at.into_iter().chain(self.saves_at()).min().unwrap_or(Instant::MAX).min(overdue_at).min(busy_at)
+        let timers_at = self.timers.next_at().into_iter().chain(self.wakings.next_at());
+        timers_at
+            .chain(self.expiries_at())
+            .chain(self.saves_at())
+            .min()
+            .unwrap_or(Instant::MAX)
+            .min(overdue_at)
+            .min(busy_at)
     }
 
     /// Hands out frames for every peer that there is something to say to, and that can take more at the moment.

@@ -193,6 +193,7 @@ impl Host {
             followed: Vec::new(),
             sweeps: VecDeque::new(),
             timers: Timers::default(),
+            expiries: Timers::default(),
             wakings: Wakings::default(),
             wal,
             settings,
@@ -233,7 +234,7 @@ impl Host {
             && group.is_alive()
             && group.replica.paxos().is_some_and(|own| own.next_slot() == Slot(0))
         {
-            self.own.late.insert(id, 0);
+            self.own.late.insert(id);
         }
         self.plan(index, quorate_protocol::Event::Woken);
         self.arm_timers_after_apply(index);
@@ -259,7 +260,8 @@ impl Host {
     /// Own groups that the log says nothing of stay where they are.
     fn leave_sleeping(&mut self, all: RoaringTreemap, expiries: Vec<(GroupId, Stamp)>) {
         self.here.all |= all;
-        let (now, stamp) = (self.clock.now(), self.clock.stamp());
+        // Whoever is woken too early, since the wall clock is wrong, rests again until it is time.
+        let (now, stamp) = (self.clock.now(), self.clock.stamp().max(self.clock.wall()));
         for (group, expiry) in expiries {
             if self.find(group).is_none() {
                 let wait_ms = expiry.0.saturating_sub(stamp.0);

@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 use quorate_protocol::GroupId;
 
 use super::Host;
-use super::led::own_groups_of;
 use crate::volume::own_group;
 
 const ENDED_PER_TURN: usize = 512;
@@ -23,11 +22,10 @@ pub(super) struct Orphans {
 impl Host {
     /// The volume is gone for good.
     pub(super) fn orphan(&mut self, volume: GroupId) {
-        // These may be in use without anybody's asking.
-        let led: Vec<GroupId> = self.own.led.range(own_groups_of(volume)).map(|(group, _)| *group).collect();
-        led.into_iter().for_each(|group| self.end_orphan(group));
+        // Nobody looks after them any more, nor gives them terms: until they end they do nothing by themselves.
         self.forget_led_by(volume);
         self.forget_outside(volume);
+        self.own.late.forget_unborn(volume);
         if !self.own.orphans.volumes.contains(&volume) {
             self.own.orphans.volumes.push_back(volume);
         }
@@ -64,9 +62,12 @@ impl Host {
 mod tests {
     use quorate_object::{Command, Condition, Expiry, Outcome, SetAnswer};
 
+    use super::ENDED_PER_TURN;
     use crate::Target;
+    use crate::host::batches::{GroupAction, GroupRequest};
     use crate::host::three_nodes::{Cluster, arrives};
     use crate::host::{Answer, Submission};
+    use crate::replica::Protocol;
 
     fn administer(cluster: &mut Cluster, line: &str) {
         let words: Vec<Vec<u8>> = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
@@ -88,6 +89,32 @@ mod tests {
         let answers = &cluster.node(1).answers;
         let done = answers.iter().filter(|(_, answer)| *answer == Answer::Outcome(Outcome::Ok));
         assert_eq!(done.count(), 5, "{answers:?}");
+    }
+
+    #[test]
+    fn groups_that_a_dropped_volume_led_end_over_several_turns() {
+        let mut cluster = Cluster::new(|_| {});
+        let count = ENDED_PER_TURN + 200;
+        administer(&mut cluster, "NAMESPACE CREATE 1");
+        for (namespace, count) in [(0, 3), (1, count)] {
+            let number = cluster.next_number();
+            let mut request = GroupRequest::of(GroupAction::Create { value: b"v".to_vec() });
+            request.names = (0..count).map(|name| name.to_le_bytes().to_vec()).collect();
+            (request.protocol, request.is_batch) = (Protocol::Register, true);
+            cluster.node(1).host.submit_group_request(number, namespace, request);
+            cluster.pass(3_000, arrives);
+        }
+        let ended = |cluster: &mut Cluster| cluster.node(2).host.counters().own_groups_ended;
+        assert_eq!((ended(&mut cluster), cluster.node(2).host.own.led.len()), (0, count + 3));
+        administer(&mut cluster, "NAMESPACE DROP 1");
+        let mut most = 0;
+        for _ in 0..3_000 {
+            let before = ended(&mut cluster);
+            cluster.pass(1, arrives);
+            most = most.max(ended(&mut cluster) - before);
+        }
+        assert_eq!((ended(&mut cluster), cluster.node(2).host.own.led.len()), (count as u64, 3));
+        assert!(most <= ENDED_PER_TURN as u64, "{most} in one turn");
     }
 
     /// Own groups of the other volume are born into the places of what is dropped.

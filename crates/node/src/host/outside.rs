@@ -342,8 +342,11 @@ impl Host {
     pub(super) fn forget_outside(&mut self, volume: GroupId) {
         let range = own_groups_of(volume);
         let outside = &mut self.own.outside;
-        outside.wanted.retain(|group| !range.contains(group));
-        outside.ending.retain(|group| !range.contains(group));
+        for groups in [&mut outside.wanted, &mut outside.ending] {
+            for group in groups.range(range.clone()).copied().collect::<Vec<_>>() {
+                groups.remove(&group);
+            }
+        }
         outside.asked.remove(&volume);
         self.forget_told(volume, |_| true);
     }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use quorate_protocol::id::{Content, Value};
 use quorate_protocol::quorum::QuorumSystem;
-use quorate_protocol::{Configuration, Epoch, Event, GroupId, Instant, NodeId, Payload, Proposal, Slot, paxos};
+use quorate_protocol::{Configuration, Epoch, Event, GroupId, Instant, NodeId, Payload, Proposal, Slot};
 use quorate_wal::{Kind, Lsn, RECORD_BYTES_MAX};
 use roaring::RoaringTreemap;
 
 use super::births::encode_birth;
 use super::group::{Group, GroupState, Own};
+use super::late::{BORN_PER_TURN, Late};
 use super::led::{Led, parent_of};
 use super::orphans::Orphans;
 use super::outside::Outside;
@@ -28,7 +29,7 @@ use crate::volume::{Birth, Death, Frozen, OwnRecord, Record, Starting, VolumeCom
 /// What an own group's replicas are born with: the epochs of those that are led travel with what they say.
 pub(super) const BIRTH_EPOCH: Epoch = Epoch(0);
 /// How often coordinators of volumes look after own groups that begin or end.
-const SETTLE_US: u64 = 100_000;
+pub(super) const SETTLE_US: u64 = 100_000;
 /// Own groups that this node has asked to stop, and of which nothing has come back: with more, no other is asked, so that ten
 /// thousand that end at once do not drown what clients do meanwhile.
 const STOPPING_AT_ONCE: usize = 1_000;
@@ -39,8 +40,6 @@ const STOP_AGAIN_US: u64 = 200_000;
 /// What has come for groups that are not born yet is kept for so long, and up to so many messages.
 const MAIL_PATIENCE_US: u64 = 400_000;
 const MAIL_COUNT_MAX: usize = 16_384;
-/// Who was born late asks the others so often for what they have executed; who was born with nothing until it has something.
-const LATE_QUESTIONS: u32 = 5;
 
 #[derive(Default)]
 pub(super) struct OwnGroups {
@@ -51,8 +50,8 @@ pub(super) struct OwnGroups {
     mail_count: usize,
     /// Volumes of which own groups begin or end.
     unsettled: BTreeSet<GroupId>,
-    /// Born later than the other members: what they have executed has to be fetched. How often that was asked for.
-    pub(super) late: BTreeMap<GroupId, u32>,
+    /// Born later than the other members.
+    pub(super) late: Late,
     is_timer_set: bool,
     /// Asked to stop, for a volume that this node coordinates: when, and how often.
     asked: HashMap<GroupId, (Instant, u32), FixedState>,
@@ -175,7 +174,7 @@ impl Host {
             led.unwrap_or_else(|| AnyReplica::born(protocol, &group.configuration, me, next_slot, birth.state.time()));
         if !first_hand && is_paxos {
             group.replica.restored();
-            self.own.late.insert(id, 0);
+            self.own.late.insert(id);
         }
         group.own = Own::of(id, &birth.name);
         let record = encode_birth(&group);
@@ -302,6 +301,9 @@ impl Host {
         if let Some(index) = self.find(group) {
             return self.groups[index as usize].state == GroupState::Unborn;
         }
+        if self.own.late.is_unborn(group) {
+            return true;
+        }
         let Some((volume, number)) = volume_of(group) else { return false };
         let Some(index) = self.find(volume) else { return false };
         let volume = &self.groups[index as usize];
@@ -409,9 +411,20 @@ impl Host {
         }
         self.forget_led_by(id);
         led.iter().for_each(|(name, record)| self.note_led(id, name, record));
+        self.own.late.forget_unborn(id);
+        let (me, members) = (self.settings.node, self.groups[volume as usize].configuration.members.clone());
+        let mut left = BORN_PER_TURN;
         for (number, (name, record)) in missing {
-            let state = starting.remove(&number).unwrap_or_default();
-            self.bear_own(volume, &Birth { name, record, state }, false);
+            let state = starting.remove(&number);
+            // Until what one begins with is in the log here, the volume says nothing: and who leads one waits for it.
+            if left == 0 && state.is_none() && record.led().is_none() {
+                if record.member_ids(&members).contains(&me) {
+                    self.own.late.bear_later(own_group(id, number), name);
+                }
+                continue;
+            }
+            left = left.saturating_sub(1);
+            self.bear_own(volume, &Birth { name, record, state: state.unwrap_or_default() }, false);
         }
         self.tell_own_led(id);
         self.ask_for_term(id);
@@ -429,25 +442,6 @@ impl Host {
             .collect();
         for volume in volumes {
             self.reconcile_own_groups(volume);
-        }
-    }
-
-    /// Asks the other members of own groups that were born late here for what they have executed.
-    fn fetch_for_late(&mut self) {
-        for (group, asked) in std::mem::take(&mut self.own.late) {
-            let Some(index) = self.find(group) else { continue };
-            let late = &self.groups[index as usize];
-            let (from, epoch, members) =
-                (late.replica.next_slot(), late.configuration.epoch, late.configuration.members.clone());
-            if late.is_alive() {
-                let message = AnyMessage::Paxos(paxos::Message::Fetch { from });
-                for &member in members.iter().filter(|&&member| member != self.settings.node) {
-                    self.outbox.send(member, &Message::Replica { group, epoch, message: message.clone() });
-                }
-            }
-            if from == Slot(0) || asked < LATE_QUESTIONS {
-                self.own.late.insert(group, asked.saturating_add(1));
-            }
         }
     }
 

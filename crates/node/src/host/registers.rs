@@ -120,6 +120,21 @@ pub(super) struct Listing {
     count: i64,
 }
 
+impl Waiting {
+    fn group(&self) -> GroupId {
+        match self {
+            Waiting::Listing(listing) => listing.group,
+            Waiting::Client { group, .. }
+            | Waiting::Retirement { group }
+            | Waiting::Collection { group }
+            | Waiting::Expiry { group }
+            | Waiting::End { group }
+            | Waiting::Drain { group, .. }
+            | Waiting::Reconfiguration { group } => *group,
+        }
+    }
+}
+
 impl Registers {
     pub(super) fn token(&mut self, waiting: Waiting) -> u64 {
         self.token_count += 1;
@@ -518,18 +533,26 @@ impl Host {
         AnyReplica::Register(Box::new(replica))
     }
 
-    /// The link to a node goes with its process: operations ask others at once, without waiting for a suspicion.
+    /// The link to a node goes with its process: operations ask others at once, without waiting for a suspicion. Groups in which
+    /// there are none are told in the next turns.
     pub(super) fn tell_registers_of_link(&mut self, node: NodeId, is_linked: bool) {
-        let mut lost = Vec::new();
-        for (index, group) in &mut self.groups {
-            if let Some(replica) = group.replica.register_mut() {
-                replica.core_mut().set_reachable(node, is_linked);
-                lost.push(index as u32);
+        let in_use: BTreeSet<GroupId> = self.registers.waiting.values().map(Waiting::group).collect();
+        for group in in_use {
+            if let Some(index) = self.find(group) {
+                self.tell_register_of_link(index, node, is_linked);
             }
         }
-        if !is_linked {
-            lost.into_iter().for_each(|index| self.plan(index, Event::Suspected(node)));
+        self.sweep_registers(node, is_linked);
+    }
+
+    /// Whether that is news to it, and somebody there may wait for the node.
+    pub(super) fn tell_register_of_link(&mut self, index: u32, node: NodeId, is_linked: bool) -> bool {
+        let Some(replica) = self.groups[index as usize].replica.register_mut() else { return false };
+        let is_lost = replica.core_mut().set_reachable(node, is_linked) && !is_linked && !replica.core().is_idle();
+        if is_lost {
+            self.plan(index, Event::Suspected(node));
         }
+        is_lost
     }
 
     /// Groups here have come to be between two configurations: whoever asked for that need not wait for a heartbeat.

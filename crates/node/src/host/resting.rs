@@ -18,6 +18,7 @@ use quorate_wal::Lsn;
 use roaring::RoaringTreemap;
 
 use super::checkpoints::name_of;
+use super::expired::Expired;
 use super::group::{CheckpointState, Group, Own};
 use super::led::own_groups_of;
 use super::lookups::Lookup;
@@ -46,6 +47,13 @@ const RESULTS_BYTES_AT_REST_MAX: usize = 1 << 20;
 /// What takes more is paused at once.
 const RESTING_BYTES_MAX: usize = 64 << 10;
 
+impl OwnHere {
+    /// How many paused groups are being looked up.
+    pub(super) fn sought_count(&self) -> usize {
+        self.sought.len()
+    }
+}
+
 #[derive(Default)]
 pub(super) struct OwnHere {
     /// Every own group that was born here and has not ended.
@@ -57,7 +65,7 @@ pub(super) struct OwnHere {
     quiet: VecDeque<(Instant, u32, GroupId)>,
     /// Awake groups, more or less in the order in which they were used last.
     awake: VecDeque<(u32, GroupId)>,
-    awake_count: usize,
+    pub(super) awake_count: usize,
     /// Of those, how many were not in the turn before, and what had been executed by then.
     came_awake: usize,
     commands_before: u64,
@@ -72,7 +80,8 @@ pub(super) struct OwnHere {
     /// Paused groups that are being looked up.
     sought: HashMap<GroupId, Instant, FixedState>,
     /// When what expires next in groups that are not awake is looked at.
-    expiries: HashMap<GroupId, Instant, FixedState>,
+    pub(super) expiries: HashMap<GroupId, Instant, FixedState>,
+    pub(super) expired: Expired,
     pub(super) losses: Losses,
 }
 
@@ -263,6 +272,7 @@ impl Host {
         self.index.insert(id, index);
         self.note_awake(index);
         self.arm_timers_after_apply(index);
+        self.expire_if_due(index);
         self.tell_woken(index);
         self.note_quiet(index);
         index
@@ -450,7 +460,7 @@ impl Host {
             && group.told.below <= group.replica.next_slot()
             && !group.checkpoint.under_way
             && (group.is_aside() || fit_at_rest(group.machine.results()))
-            && !self.own.late.contains_key(&group.id())
+            && !self.own.late.contains(group.id())
             && !self.transfers.concern(group.id())
     }
 
@@ -535,15 +545,7 @@ impl Host {
     /// When something expires in a group that is not awake.
     pub(super) fn arm_expiry_of_paused(&mut self, group: GroupId, at: Instant) {
         self.here.expiries.insert(group, at);
-        self.timers.set(at, Timer::Expiry { group });
-    }
-
-    /// Something expires in a group that is not awake: it is woken for that.
-    pub(super) fn wake_for_expiry(&mut self, group: GroupId, at: Instant) {
-        if self.here.expiries.get(&group) == Some(&at) && !self.postpone_expiry(group) {
-            self.here.expiries.remove(&group);
-            self.rouse(group);
-        }
+        self.expiries.set(at, group);
     }
 
     /// Wakes every own group, and lets none rest from now on, nor any record leave memory: for a simulator that compares replicas.

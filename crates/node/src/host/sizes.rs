@@ -22,14 +22,14 @@ use crate::volume::{Plan, VolumeCommand};
 /// Two of them are more than a record may have.
 const LARGE: usize = 13 << 20;
 
-fn settings_with(set: impl FnOnce(&mut Settings)) -> HostSettings {
+fn settings_with(start: u32, set: impl FnOnce(&mut Settings)) -> HostSettings {
     let mut defaults = Settings { replicas: 1, volumes: 1, reads: Reads::Lease, ..Settings::default() };
     set(&mut defaults);
-    HostSettings { defaults, ..settings(NodeId(1), 1) }
+    HostSettings { start, defaults, ..settings(NodeId(1), 1) }
 }
 
 fn node(set: impl FnOnce(&mut Settings)) -> Node {
-    Node::open_with(MemoryStorage::default(), MemoryStore::default(), 1, settings_with(set))
+    Node::open_with(MemoryStorage::default(), MemoryStore::default(), settings_with(1, set))
 }
 
 fn set<'a>(key: &'a [u8], value: &'a [u8]) -> Command<'a> {
@@ -68,7 +68,7 @@ impl Node {
 
     /// Whether a new start of the node finds everything.
     fn start_anew(self, set: impl FnOnce(&mut Settings)) -> Node {
-        Node::open_with(self.storage, self.store, 2, settings_with(set))
+        Node::open_with(self.storage, self.store, settings_with(2, set))
     }
 
     fn length(&mut self) -> Answer {

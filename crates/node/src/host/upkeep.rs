@@ -16,14 +16,25 @@ const RESEND_CHECK_US: u64 = 250_000;
 const BALANCE_US: u64 = 1_000_000;
 /// Expired objects are removed in steps of at least this.
 const EXPIRY_STEP_MS: u64 = 100;
+/// ... unless so many have expired at once that the last step has left some: soon then, but with time for others in between.
+const EXPIRY_AGAIN_MS: u64 = 10;
 /// A group idle for this long is given a mark, so that results past their deadline are forgotten.
 const FORGET_US: u64 = 60_000_000;
 
-/// A walk over all groups, to tell those that a suspected node coordinates.
+/// A walk over all groups, to tell them something of a node.
 pub(super) struct Sweep {
     node: NodeId,
+    news: News,
     /// The next place to be looked at.
     place: usize,
+}
+
+#[derive(Clone, Copy)]
+enum News {
+    /// For those that it coordinates.
+    Suspected,
+    /// For registers.
+    Link { is_there: bool },
 }
 
 impl Host {
@@ -38,14 +49,15 @@ impl Host {
         let now = self.clock.now();
         let due = self.wakings.take_due(now);
         self.wake(&due);
+        self.fire_expiries();
         while let Some((at, timer)) = self.timers.take_due(now) {
             match timer {
-                Timer::Expiry { group } => self.expire(group, at),
                 Timer::Forget { index, group } => self.forget_results(index, group),
                 Timer::Retry { number } => self.retry(number),
                 Timer::Heartbeat => self.beat(),
                 Timer::Directory => self.ask_for_directory(),
                 Timer::Settle => self.settle(),
+                Timer::Late => self.fetch_for_some_late(),
                 Timer::Outside => self.tend_outside(),
                 Timer::Retire => self.retire_timer_fired(),
                 Timer::Rest => self.rest_timer_fired(),
@@ -72,7 +84,7 @@ impl Host {
                 }
             }
         }
-        self.sweep_suspicions();
+        self.sweep_some();
     }
 
     /// After a step.
@@ -115,30 +127,47 @@ impl Host {
     fn suspect(&mut self, node: NodeId) {
         self.suspected_at.insert(node, self.clock.now());
         // One that has begun leads over groups that have believed in that node again since.
-        self.sweeps.retain(|sweep| sweep.node != node);
-        self.sweeps.push_back(Sweep { node, place: 0 });
+        self.sweeps.retain(|sweep| sweep.node != node || !matches!(sweep.news, News::Suspected));
+        self.sweeps.push_back(Sweep { node, news: News::Suspected, place: 0 });
         self.resend_operations_to(node);
     }
 
-    fn sweep_suspicions(&mut self) {
+    /// Every register is told that the link to a node has come or gone, a few a turn. Whatever it was told of that before is old.
+    pub(super) fn sweep_registers(&mut self, node: NodeId, is_there: bool) {
+        self.sweeps.retain(|sweep| sweep.node != node || matches!(sweep.news, News::Suspected));
+        self.sweeps.push_back(Sweep { node, news: News::Link { is_there }, place: 0 });
+    }
+
+    fn sweep_some(&mut self) {
         let mut told = 0;
         for _ in 0..SWEPT_PER_TURN {
             let Some(sweep) = self.sweeps.front_mut() else { return };
-            let (node, place) = (sweep.node, sweep.place);
-            if place >= self.groups.capacity() || !self.peers.is_suspected(node) {
+            let (node, news, place) = (sweep.node, sweep.news, sweep.place);
+            let is_over = matches!(news, News::Suspected) && !self.peers.is_suspected(node);
+            if place >= self.groups.capacity() || is_over {
                 self.sweeps.pop_front();
                 continue;
             }
             sweep.place += 1;
-            let Some(group) = self.groups.get(place) else { continue };
-            if group.is_alive() && group.replica.depends_on(node) {
-                self.plan(place as u32, Event::Suspected(node));
-                told += 1;
-                if told == TOLD_PER_TURN {
-                    return;
-                }
+            let is_told = self.groups.contains(place)
+                && match news {
+                    News::Suspected => self.tell_suspicion(place as u32, node),
+                    News::Link { is_there } => self.tell_register_of_link(place as u32, node, is_there),
+                };
+            told += usize::from(is_told);
+            if told == TOLD_PER_TURN {
+                return;
             }
         }
+    }
+
+    fn tell_suspicion(&mut self, index: u32, node: NodeId) -> bool {
+        let group = &self.groups[index as usize];
+        let is_concerned = group.is_alive() && group.replica.depends_on(node);
+        if is_concerned {
+            self.plan(index, Event::Suspected(node));
+        }
+        is_concerned
     }
 
     /// After a slot was applied: there may be expiries and results to come back for.
@@ -150,11 +179,13 @@ impl Host {
         let group = &mut self.groups[index as usize];
         let id = group.id();
         if let Some(expiry) = group.machine.next_expiry() {
-            let wait_ms = expiry.0.saturating_sub(stamp.0).max(EXPIRY_STEP_MS);
+            let goes_on = group.machine.has_expired() && group.replica.is_coordinating();
+            let (step_ms, late_ms) = if goes_on { (EXPIRY_AGAIN_MS, 0) } else { (EXPIRY_STEP_MS, EXPIRY_STEP_MS) };
+            let wait_ms = expiry.0.saturating_sub(stamp.0).max(step_ms);
             let at = now.after_us(wait_ms.saturating_mul(1000));
-            if group.expiry_timer.is_none_or(|armed| at.after_us(EXPIRY_STEP_MS * 1000) < armed) {
+            if group.expiry_timer.is_none_or(|armed| at.after_us(late_ms * 1000) < armed) {
                 group.expiry_timer = Some(at);
-                self.timers.set(at, Timer::Expiry { group: id });
+                self.expiries.set(at, id);
             }
         }
         let results = group.machine.results();
@@ -166,7 +197,7 @@ impl Host {
     }
 
     /// The coordinator moves group time past the next expiry; the others look again later, should it be gone.
-    fn expire(&mut self, group: GroupId, at: Instant) {
+    pub(super) fn expire(&mut self, group: GroupId, at: Instant) {
         let Some(index) = self.find(group) else { return self.wake_for_expiry(group, at) };
         if !self.is_alive(index, group) {
             return;
@@ -184,8 +215,9 @@ impl Host {
         let wait_ms = expiry.0.saturating_sub(stamp.0).max(if coordinating { EXPIRY_STEP_MS } else { 1000 });
         let at = now.after_us(wait_ms.saturating_mul(1000));
         found.expiry_timer = Some(at);
-        self.timers.set(at, Timer::Expiry { group });
-        if expiry > stamp || self.is_clock_off() {
+        self.expiries.set(at, group);
+        // A mark that does not move group time removes nothing.
+        if expiry > stamp || found.machine.time() >= stamp || self.is_clock_off() {
             return;
         }
         match coordinating {
@@ -220,7 +252,48 @@ mod tests {
 
     use super::*;
     use crate::Moment;
+    use crate::host::batches::{GroupAction, GroupRequest};
     use crate::host::dispatch::tests::first_of;
+    use crate::host::registers::Waiting;
+    use crate::host::three_nodes::{Cluster, arrives};
+    use crate::replica::Protocol;
+
+    #[test]
+    fn when_a_link_goes_only_registers_in_use_are_told_at_once_and_all_others_over_several_turns() {
+        let mut cluster = Cluster::new(|_| {});
+        let number = cluster.next_number();
+        let mut request = GroupRequest::of(GroupAction::Create { value: b"v".to_vec() });
+        request.names = (0..300_u32).map(|name| name.to_le_bytes().to_vec()).collect();
+        (request.protocol, request.is_batch) = (Protocol::Register, true);
+        cluster.node(1).host.submit_group_request(number, 0, request);
+        cluster.pass(2_000, arrives);
+        let told = |host: &Host| {
+            let registers = host.groups().filter_map(|group| group.replica.register());
+            let told = registers.map(|register| !register.core().is_reachable(NodeId(3)));
+            let (told, others): (Vec<bool>, _) = told.partition(|is_told| *is_told);
+            (told.len(), others.len())
+        };
+        let host = &mut cluster.node(2).host;
+        host.groups.reserve(10 * SWEPT_PER_TURN);
+        assert_eq!(told(host), (0, 300));
+        let in_use = host.groups().find(|group| group.replica.register().is_some()).expect("there are 300").id();
+        host.registers.token(Waiting::Expiry { group: in_use });
+        host.unlinked(NodeId(3));
+        assert_eq!(told(host), (1, 299));
+        cluster.pass(1, arrives);
+        let host = &mut cluster.node(2).host;
+        assert_eq!(host.sweeps.iter().map(|sweep| sweep.place).sum::<usize>(), SWEPT_PER_TURN);
+        assert!(host.next_turn_at() <= host.clock.now(), "it goes on at once");
+        cluster.pass(12, arrives);
+        assert_eq!(told(&cluster.node(2).host), (300, 0));
+        // The link is back before all have heard that it is gone.
+        cluster.node(2).host.unlinked(NodeId(3));
+        cluster.node(2).host.linked(NodeId(3));
+        assert_eq!(told(&cluster.node(2).host), (299, 1));
+        cluster.pass(13, arrives);
+        let host = &cluster.node(2).host;
+        assert_eq!((told(host), host.sweeps.len()), ((0, 300), 0));
+    }
 
     #[test]
     fn a_turn_looks_at_some_groups_only_when_a_node_is_suspected() {

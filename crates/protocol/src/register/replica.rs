@@ -165,11 +165,16 @@ impl Register {
     }
 
     /// Whoever waits for a node that cannot be reached is told by `Suspected`.
-    pub fn set_reachable(&mut self, node: NodeId, is_reachable: bool) {
+    /// False if it was known.
+    pub fn set_reachable(&mut self, node: NodeId, is_reachable: bool) -> bool {
         match is_reachable {
             true => self.unreachable.remove(&node),
             false => self.unreachable.insert(node),
-        };
+        }
+    }
+
+    pub fn is_reachable(&self, node: NodeId) -> bool {
+        !self.unreachable.contains(&node)
     }
 
     pub fn view(&self) -> View {

@@ -27,23 +27,18 @@ impl Node {
         durability: Durability,
         start: u32,
     ) -> Node {
-        let defaults = Settings { replicas: 1, volumes: 2, durability, reads: Reads::Lease, ..Settings::default() };
-        Node::open_with(
-            storage,
-            store,
+        let settings = HostSettings {
             start,
-            HostSettings { defaults, checkpoint_bytes: 1 << 20, ..settings(NodeId(1), 1) },
-        )
+            defaults: Settings { replicas: 1, volumes: 2, durability, reads: Reads::Lease, ..Settings::default() },
+            checkpoint_bytes: 1 << 20,
+            ..settings(NodeId(1), 1)
+        };
+        Node::open_with(storage, store, settings)
     }
 
-    pub(in crate::host) fn open_with(
-        storage: MemoryStorage,
-        store: MemoryStore,
-        start: u32,
-        settings: HostSettings,
-    ) -> Node {
-        let settings = HostSettings { start, ..settings };
-        let now_us = u64::from(start) * 1_000_000_000;
+    /// Each start is a thousand seconds after the one before it.
+    pub(in crate::host) fn open_with(storage: MemoryStorage, store: MemoryStore, settings: HostSettings) -> Node {
+        let now_us = u64::from(settings.start) * 1_000_000_000;
         let (host, _) = Host::open(settings, &storage, &store, moment(now_us)).expect("it opens");
         let mut node = Node { host, storage, store, now_us, number: 0, answers: Vec::new() };
         (0..200).for_each(|_| node.turn());
@@ -61,6 +56,13 @@ impl Node {
         self.store_batches();
         self.flush();
         self.host.take_answers(&mut self.answers);
+        for lookup in self.host.take_lookups() {
+            self.host.found(lookup.run(&self.store));
+        }
+    }
+
+    pub(in crate::host) fn wall_ms(&self) -> u64 {
+        moment(self.now_us).wall.0
     }
 
     fn flush(&mut self) {
