@@ -109,7 +109,9 @@ fn replicas_that_step_alike_hold_alike_while_some_that_have_expired_are_left() {
         for step in 0..40 {
             let time_ms = AT_MS + step / 10;
             if step % 10 == 0 {
-                [&mut by_command, &mut by_change, &mut command_twin, &mut change_twin].map(|all| all.advance(time_ms));
+                for objects in [&mut by_command, &mut by_change, &mut command_twin, &mut change_twin] {
+                    objects.advance(time_ms);
+                }
             }
             let command = any_command(&mut random, time_ms);
             let outcome = by_command.run_advanced(&command, time_ms, step);
