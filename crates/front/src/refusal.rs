@@ -19,6 +19,7 @@ impl Refusal {
     pub(crate) const NOT_AN_INTEGER: Refusal = Refusal::fixed("ERR value is not an integer or out of range");
     pub(crate) const NOT_A_FLOAT: Refusal = Refusal::fixed("ERR value is not a valid float");
 
+    pub(crate) const NO_NAMESPACE: Refusal = Refusal::fixed("ERR DB index is out of range");
     pub(crate) const LOADING: Refusal = Refusal::fixed(crate::backend::LOADING);
 
     pub(crate) const fn fixed(text: &'static str) -> Refusal {

@@ -98,7 +98,7 @@ fn select(connection: &mut Connection, word: &[u8], backend: &impl Backend) -> R
             connection.reply(|writer| writer.simple("OK"));
             Ok(())
         }
-        _ => Err(Refusal::fixed("ERR DB index is out of range")),
+        _ => Err(Refusal::NO_NAMESPACE),
     }
 }
 

@@ -147,6 +147,10 @@ fn submit_volumes<B: Backend>(
 ) -> Result<(), Refusal> {
     let namespace = front.connections[index].client.namespace;
     let volume_count = backend.volumes(namespace).ok_or(Refusal::LOADING)?.min(VOLUMES_MAX);
+    // It was dropped while the connection was in it. Every namespace that there is has volumes.
+    if volume_count == 0 && call.spec.id != Id::FlushAll {
+        return Err(Refusal::NO_NAMESPACE);
+    }
     let all = |namespace: u32, count: u32| (0..count).map(move |volume| (namespace, volume));
     match call.spec.id {
         Id::DbSize => {

@@ -113,6 +113,13 @@ impl Peers {
         core::mem::replace(&mut peer.suspected, false)
     }
 
+    /// Nothing could be heard until now, of whoever it was.
+    pub fn begin_listening(&mut self, now: Instant) {
+        for peer in &mut self.list {
+            peer.heard_at = peer.heard_at.max(now);
+        }
+    }
+
     /// Gives or renews the lease that a heartbeat asks for. The answer must be sent.
     pub fn handle_heartbeat(&mut self, from: NodeId, sent_at: Instant, now: Instant) -> Option<Message> {
         let number_next = self.given_number_max + 1;
@@ -264,6 +271,14 @@ mod tests {
         assert!(giver.bound_until(A, at_ms(1011)).is_some());
         renew(&mut holder, &mut giver, 1100, 1100);
         assert_ne!(holder.grant_held(B, at_ms(1101)), before);
+    }
+
+    #[test]
+    fn nobody_is_suspected_of_silence_before_there_was_anything_to_hear() {
+        let (mut holder, _) = pair();
+        holder.begin_listening(at_ms(2000));
+        assert!(holder.suspect(at_ms(2499)).is_empty());
+        assert_eq!(holder.suspect(at_ms(2500)), [B]);
     }
 
     #[test]

@@ -225,13 +225,18 @@ impl Client {
 
     /// Sends one request and waits for its reply, which may be an error of the node's.
     pub(crate) fn call<T: AsRef<[u8]>>(&mut self, words: &[T]) -> Result<Value, ClientError> {
-        let mut request = Vec::new();
-        write_request(&mut request, words);
-        self.stream.write_all(&request).map_err(broken)?;
+        self.send(words)?;
         match self.receive()? {
             Value::Error(text) if text.starts_with(SPEAK_TLS) => Err(ClientError::SpeaksTls(self.endpoint.clone())),
             reply => Ok(reply),
         }
+    }
+
+    /// Sends one request that has no reply.
+    pub(crate) fn send<T: AsRef<[u8]>>(&mut self, words: &[T]) -> Result<(), ClientError> {
+        let mut request = Vec::new();
+        write_request(&mut request, words);
+        self.stream.write_all(&request).map_err(broken)
     }
 
     /// As [`Client::call`], for requests of which an error is a failure.

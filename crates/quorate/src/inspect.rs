@@ -7,7 +7,7 @@ use clap::Args;
 use quorate_server::inspect::{Details, GroupFacts, Inspection, inspect};
 
 use crate::failure::{Context, Failure};
-use crate::output::{align_right, say, size, table, trimmed};
+use crate::output::{align_right, complain, say, size, table, trimmed};
 
 /// Check and show the data directory of a stopped node
 ///
@@ -42,6 +42,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         say(serde_json::to_string_pretty(&found).context("cannot print what was found")?);
     } else {
         say(render(&found));
+    }
+    if let Some(number) = options.group.filter(|_| found.groups.is_empty()) {
+        complain(format_args!("there is no group {number} in {}, as far as can be read", found.path));
     }
     Ok(if found.damage.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::Write;
+use std::path::Path;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
@@ -98,6 +99,16 @@ pub(crate) fn duration(seconds: u64) -> String {
     }
 }
 
+/// A path as it is given to a shell: quoted if it holds anything that a shell might read as something else.
+pub(crate) fn shell_word(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%=,".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text;
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
 /// `lines` without the spaces that pad a table's last column.
 pub(crate) fn trimmed(lines: impl Display) -> String {
     let trimmed: Vec<String> = lines.to_string().lines().map(|line| line.trim_end().to_owned()).collect();
@@ -107,6 +118,16 @@ pub(crate) fn trimmed(lines: impl Display) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_is_quoted_where_a_shell_would_not_take_it_as_it_is() {
+        let word = |text: &str| shell_word(Path::new(text));
+        assert_eq!(word("/tmp/node-1/node.toml"), "/tmp/node-1/node.toml");
+        assert_eq!(word("/tmp/ü/node.toml"), "/tmp/ü/node.toml");
+        assert_eq!(word("/tmp/nc dir/node.toml"), "'/tmp/nc dir/node.toml'");
+        assert_eq!(word("it's"), "'it'\\''s'");
+        assert_eq!(word(""), "''");
+    }
 
     #[test]
     fn sizes_and_durations_are_read_at_a_glance() {

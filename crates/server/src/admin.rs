@@ -297,7 +297,27 @@ impl Settings {
         ];
         all.into_iter().filter_map(|(name, value)| Some([name, value.as_deref()?])).flatten().collect()
     }
+
+    /// The words of the change that this asks for; none unless it is one, of what can be changed.
+    fn change_of<'a>(&'a self, number: &'a str) -> Option<Vec<&'a str>> {
+        let words = self.words();
+        let said = words.len() / 2;
+        match (&self.reads, &self.quorum, &self.members) {
+            (Some(_), None, None) if said == 1 => Some([vec!["NAMESPACE", "SET", number], words].concat()),
+            (None, Some(sizes), None) if said == 1 => {
+                Some(["QUORUM", "SET", "NAMESPACE", number].into_iter().chain(sizes.split_whitespace()).collect())
+            }
+            (None, quorum, Some(_)) if said == 1 + usize::from(quorum.is_some()) => {
+                Some([vec!["NAMESPACE", "MOVE", number], words].concat())
+            }
+            _ => None,
+        }
+    }
 }
+
+const PATCH_USAGE: &str = "say one change at a time: reads=lease|quorum|local|apportioned, or of registers quorum=R%20W, the sizes of \
+                           their quorums, or where members decide members=node,node,... with quorum=... or without; all else \
+                           is settled when a namespace is made";
 
 async fn create_namespace(
     State(admin): State<Admin>,
@@ -321,14 +341,10 @@ async fn set_namespace(
         Ok(Query(settings)) => settings,
         Err(why) => return refuse(StatusCode::BAD_REQUEST, why.body_text()),
     };
-    let words = match settings.quorum.as_deref() {
-        _ if settings.members.is_some() => [vec!["NAMESPACE", "MOVE", &number], settings.words()].concat(),
-        Some(sizes) if settings.words().len() == 2 => {
-            ["QUORUM", "SET", "NAMESPACE", &number].into_iter().chain(sizes.split_whitespace()).collect()
-        }
-        _ => [vec!["NAMESPACE", "SET", &number], settings.words()].concat(),
-    };
-    respond(admin.ask(&words).await)
+    match settings.change_of(&number) {
+        Some(words) => respond(admin.ask(&words).await),
+        None => refuse(StatusCode::BAD_REQUEST, PATCH_USAGE),
+    }
 }
 
 async fn drop_namespace(State(admin): State<Admin>, Path(number): Path<String>) -> Response {
@@ -405,7 +421,7 @@ const NO_ANSWER: &str = "no answer in time: it may have been executed, look befo
 
 fn respond(reply: Result<AdminReply, NoReply>) -> Response {
     match reply {
-        Ok(AdminReply::Error(text)) => refuse(StatusCode::BAD_REQUEST, text),
+        Ok(AdminReply::Error(text)) => refuse(status_of(&text), text),
         Ok(reply) => Json(to_json(reply)).into_response(),
         Err(NoReply::Busy) => {
             refuse(StatusCode::SERVICE_UNAVAILABLE, "not executed: the node is busy or stopping, try again")
@@ -416,6 +432,11 @@ fn respond(reply: Result<AdminReply, NoReply>) -> Response {
             refuse(status, text)
         }
     }
+}
+
+/// The root refuses in words alone.
+fn status_of(refusal: &str) -> StatusCode {
+    if refusal.starts_with("ERR no namespace ") { StatusCode::NOT_FOUND } else { StatusCode::BAD_REQUEST }
 }
 
 fn words_of(failure: &Failure) -> (StatusCode, &'static str) {
@@ -454,10 +475,26 @@ mod tests {
     }
 
     #[test]
+    fn one_thing_of_a_namespace_is_changed_at_a_time() {
+        let said = |text: &str| Some(text.to_owned());
+        let reads = Settings { reads: said("local"), ..Settings::default() };
+        assert_eq!(reads.change_of("7").expect("a change"), ["NAMESPACE", "SET", "7", "READS", "local"]);
+        let quorum = Settings { quorum: said("1 3"), ..Settings::default() };
+        assert_eq!(quorum.change_of("7").expect("a change"), ["QUORUM", "SET", "NAMESPACE", "7", "1", "3"]);
+        let members = Settings { members: said("n1"), quorum: said("majority"), ..Settings::default() };
+        let words = ["NAMESPACE", "MOVE", "7", "MEMBERS", "n1", "QUORUM", "majority"];
+        assert_eq!(members.change_of("7").expect("a change"), words);
+        assert!(Settings::default().change_of("7").is_none());
+        assert!(Settings { quorum: said("1 3"), ..reads }.change_of("7").is_none());
+        assert!(Settings { volumes: said("3"), ..quorum }.change_of("7").is_none());
+    }
+
+    #[test]
     fn failures_say_whether_it_was_executed() {
         assert_eq!(respond(Err(NoReply::Silent)).status(), StatusCode::GATEWAY_TIMEOUT);
         assert_eq!(respond(Err(NoReply::Busy)).status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(respond(Ok(AdminReply::Error("ERR".into()))).status(), StatusCode::BAD_REQUEST);
+        assert_eq!(respond(Ok(AdminReply::Error("ERR no namespace 7: ...".into()))).status(), StatusCode::NOT_FOUND);
         assert_eq!(respond(Ok(AdminReply::Ok)).status(), StatusCode::OK);
     }
 

@@ -1,8 +1,6 @@
 //! Whether a node could start, found out without starting it: what `quorate node --check` says beyond the file itself.
 
-use std::ffi::CString;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::config::Config;
@@ -18,7 +16,7 @@ pub enum Checked {
     Runs { pid: Option<u32> },
 }
 
-/// Looks at the data directory and the ports of a node; changes nothing.
+/// Looks at the data directory and the ports of a node; leaves nothing changed.
 pub fn check(config: &Config) -> Result<Checked, ServerError> {
     config.check_exposure().map_err(ServerError::Exposed)?;
     tls::Store::open(&config.tls)?;
@@ -27,6 +25,7 @@ pub fn check(config: &Config) -> Result<Checked, ServerError> {
         Err(DirectoryError::InUse { pid, .. }) => return Ok(Checked::Runs { pid }),
         checked => checked?,
     }
+    check_witnesses(path)?;
     check_writable(path)?;
     let listen = &config.listen;
     check_port(listen.client, "clients", "client")?;
@@ -35,7 +34,20 @@ pub fn check(config: &Config) -> Result<Checked, ServerError> {
     Ok(Checked::CanStart)
 }
 
-/// The directory is or could be made, and files in it as well.
+/// What [`Directory::open`] misses in a directory that has been accepted and lacks it.
+const WITNESSES: [&str; 2] = ["wal/log.bounds", "checkpoint.count"];
+
+/// A node that has spoken has its log and the count of its checkpoints.
+fn check_witnesses(path: &Path) -> Result<(), DirectoryError> {
+    let is_known = Directory::identities(path).iter().any(|(_, identity)| identity.is_ok());
+    if !is_known || !Directory::is_accepted(path) {
+        return Ok(());
+    }
+    let gone = WITNESSES.into_iter().find(|name| !path.join(name).exists());
+    gone.map_or(Ok(()), |missing| Err(DirectoryError::Gone { path: path.to_owned(), missing }))
+}
+
+/// The directory is or could be made, and files in it as well. Only an attempt can tell: what it made is removed again.
 fn check_writable(path: &Path) -> Result<(), ServerError> {
     let existing = path.ancestors().find(|ancestor| ancestor.exists());
     // A relative path ends in the empty one, which is the working directory.
@@ -44,16 +56,47 @@ fn check_writable(path: &Path) -> Result<(), ServerError> {
     if !existing.is_dir() {
         return Err(refused(format!("{} is not a directory", existing.display())));
     }
-    let name = CString::new(existing.as_os_str().as_bytes()).map_err(|_| refused("its name holds a NUL".to_owned()))?;
-    // SAFETY: a plain system call on a string that ends with a NUL.
-    if unsafe { libc::access(name.as_ptr(), libc::W_OK | libc::X_OK) } != 0 {
-        let error = std::io::Error::last_os_error();
-        return Err(refused(format!("{} cannot be written to: {error}", existing.display())));
-    }
-    Ok(())
+    let tried = existing.join(format!(".quorate-check-{}", std::process::id()));
+    let attempt = std::fs::create_dir(&tried).and_then(|()| std::fs::remove_dir(&tried));
+    attempt.map_err(|error| refused(format!("{} cannot be written to: {error}", existing.display())))
 }
 
 fn check_port(address: SocketAddr, what: &'static str, key: &'static str) -> Result<(), ServerError> {
     let bound = TcpListener::bind(address);
     bound.map(drop).map_err(|source| ServerError::Listen { what, key, address, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use quorate_protocol::id::NodeId;
+
+    use super::*;
+    use crate::config::ClusterId;
+
+    #[test]
+    fn what_a_start_would_miss_is_missed() {
+        let path = std::env::temp_dir().join(format!("quorate-check-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        let open = || Directory::open(&path, ClusterId(7), NodeId(1));
+        assert!(check_witnesses(&path).is_ok(), "nothing is there");
+        let mut directory = open().expect("made");
+        assert!(check_witnesses(&path).is_ok(), "it is new");
+        directory.admit().expect("accepted");
+        drop(directory);
+        for name in WITNESSES {
+            let refusal = check_witnesses(&path).expect_err("it is gone").to_string();
+            assert!(refusal.contains(name), "{refusal}");
+            assert_eq!(refusal, open().expect_err("it is gone").to_string());
+            std::fs::write(path.join(name), "").expect("written");
+        }
+        assert!(check_witnesses(&path).is_ok());
+        std::fs::remove_dir_all(&path).expect("there");
+    }
+
+    #[test]
+    fn a_place_where_nothing_can_be_made_is_refused() {
+        let refusal = check_writable(Path::new("/proc/x")).expect_err("there is no making anything there").to_string();
+        assert!(refusal.contains("/proc cannot be written to"), "{refusal}");
+        assert!(check_writable(&std::env::temp_dir().join("quorate-none/deeper")).is_ok());
+    }
 }

@@ -171,7 +171,7 @@ pub struct Log {
     /// A level, or directives as in `info,quorate_server=debug`.
     pub level: String,
     pub format: LogFormat,
-    /// A client's command that took so long is kept for `SLOWLOG`; negative for none.
+    /// A client's command that took so long is kept for `SLOWLOG`; -1 for none.
     pub slow_command_us: i64,
     /// How many are kept.
     pub slow_commands_max: usize,
@@ -192,10 +192,17 @@ pub enum ConfigError {
     Unreadable { path: PathBuf, source: std::io::Error },
     #[error("{}, line {line}: {message}", path.display())]
     Malformed { path: PathBuf, line: usize, message: String },
-    #[error("{}, line {line}: unknown key {key}; did you mean {nearest}?", path.display())]
-    UnknownKey { path: PathBuf, line: usize, key: String, nearest: String },
+    #[error("{}, line {line}: unknown key {key}; {}", path.display(), key_note(.nearest))]
+    UnknownKey { path: PathBuf, line: usize, key: String, nearest: Option<String> },
     #[error("{}: {message}", path.display())]
     Inconsistent { path: PathBuf, message: String },
+}
+
+fn key_note(nearest: &Option<String>) -> String {
+    match nearest {
+        Some(nearest) => format!("did you mean {nearest}?"),
+        None => "`quorate node --example-config` prints every key there is".to_owned(),
+    }
 }
 
 impl Config {
@@ -264,7 +271,8 @@ impl Config {
         u8::try_from(self.cluster.nodes.len()).map_or(most, |nodes| nodes.min(most))
     }
 
-    fn check(&self) -> Result<(), String> {
+    /// Whether it is consistent in itself, which everything that was loaded is; if not, what to change.
+    pub fn check(&self) -> Result<(), String> {
         self.check_nodes()?;
         self.check_listen()?;
         if self.cluster.secret.expose().chars().count() < SECRET_LENGTH_MIN {
@@ -446,6 +454,14 @@ impl Limits {
 impl Log {
     fn check(&self) -> Result<(), String> {
         log::parse(&self.level).map_err(|reason| format!("log.level cannot be used: {reason}"))?;
+        /// As `CONFIG SET slowlog-log-slower-than` takes it.
+        const SLOW_COMMAND_OFF: i64 = -1;
+        if self.slow_command_us < SLOW_COMMAND_OFF {
+            return Err(format!(
+                "log.slow_command_us is {}; it can be 0 or more, or -1 for none",
+                self.slow_command_us
+            ));
+        }
         let (count, count_max) = (self.slow_commands_max, quorate_front::SLOW_LOG_LENGTH_MAX);
         if count > count_max {
             return Err(format!("log.slow_commands_max is {count}; it can be 0 to {count_max}"));

@@ -38,7 +38,7 @@ const QUORUM_USAGE: &str = "ERR QUORATE QUORUM SET key R W, or KEYS count key ..
 const GROUP_USAGE: &str = "ERR QUORATE GROUP CREATE|PROMOTE|DEMOTE|SHOW key, or KEYS count key ... in place of key; \
                            then, where it creates or promotes, [PROTOCOL paxos|chain|register] [MEMBERS node,node,...] \
                            [QUORUM majority | threshold R W | grid | grid ROWSxCOLS] and, where it creates, \
-                           [VALUE value]";
+                           [VALUE value]; or QUORATE GROUP MOVE key MEMBERS node,node,... [QUORUM ...]";
 const GRID_HAS_NO_SIZES: &str = "ERR the sizes of a grid's quorums are its shape: QUORATE NAMESPACE MOVE gives the \
                                  namespace another one";
 const SET_USAGE: &str = "ERR QUORATE NAMESPACE SET number READS lease|quorum|local|apportioned";

@@ -8,7 +8,7 @@
 //!
 //! Own groups stay where they were born: spread evenly, and most of them not used often enough to be handed over.
 
-use quorate_protocol::{Event, Instant, NodeId, Proposal};
+use quorate_protocol::{Event, GroupId, Instant, NodeId, Proposal};
 
 use super::Host;
 use super::group::Group;
@@ -196,10 +196,11 @@ impl Host {
         self.counters.followed += u64::from(is_followed);
     }
 
-    /// For the environment's use before a clean stop: gives away what this node coordinates.
-    pub fn hand_over_all(&mut self) -> usize {
+    /// For the environment's use before a clean stop: gives away what this node coordinates, to members that the environment
+    /// can reach. Which groups it is that could be given to somebody.
+    pub fn hand_over_all(&mut self, can_reach: impl Fn(NodeId) -> bool) -> Vec<GroupId> {
         let mine = self.settings.node;
-        let live = |node: NodeId| node != mine && !self.peers.is_suspected(node);
+        let live = |node: NodeId| node != mine && !self.peers.is_suspected(node) && can_reach(node);
         let heirs: Vec<(u32, NodeId)> = self
             .groups
             .iter()
@@ -210,7 +211,7 @@ impl Host {
                 Some((index as u32, heir))
             })
             .collect();
-        let handed = heirs.len();
+        let handed = heirs.iter().map(|&(index, _)| self.groups[index as usize].id()).collect();
         self.hand_over_groups(heirs);
         self.run();
         handed
@@ -252,7 +253,7 @@ mod tests {
     /// Node 1, where the volume was born, has handed it over; nobody has missed it.
     fn handed_over() -> Cluster {
         let mut cluster = Cluster::new(|settings| settings.follow_clients_at = 1);
-        assert_eq!(cluster.node(1).host.hand_over_all(), 2, "the root and the volume");
+        assert_eq!(cluster.node(1).host.hand_over_all(|_| true).len(), 2, "the root and the volume");
         cluster.pass(1_000, arrives);
         assert_eq!(coordinator(&mut cluster), NodeId(2));
         cluster

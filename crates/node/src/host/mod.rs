@@ -497,6 +497,11 @@ impl Host {
         self.peers.nodes()
     }
 
+    /// To be called before the first turn: what the log and the checkpoint took to open is nobody's silence.
+    pub fn begin_listening(&mut self, now: Instant) {
+        self.peers.begin_listening(now);
+    }
+
     pub fn is_suspected(&self, node: NodeId) -> bool {
         self.peers.is_suspected(node)
     }

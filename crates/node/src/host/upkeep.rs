@@ -107,7 +107,7 @@ impl Host {
             self.suspect(node);
         }
         if self.is_clock_off() {
-            self.hand_over_all();
+            self.hand_over_all(|_| true);
         }
         self.tell_behind();
         self.tend_chains();

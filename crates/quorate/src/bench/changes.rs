@@ -12,7 +12,7 @@ use quorate_node::root::NAMESPACE_NUMBER_MAX;
 use quorate_resp::Value;
 use serde::Serialize;
 
-use super::cluster::Cluster;
+use super::cluster::{self, Cluster};
 use super::load::{Load, Measured, key};
 use super::pairs::{self, Estimate, told};
 use super::{CONNECTIONS_MAX, Operation};
@@ -36,7 +36,7 @@ const SIZE_BYTES: u32 = 16;
 
 /// Change quorum sizes and members of registers: how long it takes, and how long clients wait meanwhile
 ///
-/// It makes its own namespaces, and drops them at its end, also after a failure.
+/// It makes its own namespaces, and drops them at its end, also after a failure or when it is told to end (Ctrl-C, SIGTERM).
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true, after_help = EXAMPLES)]
 pub(super) struct Options {
@@ -90,6 +90,7 @@ struct Figures {
 
 pub(super) fn run(endpoint: &Endpoint, options: &Options) -> Result<(), Failure> {
     let cluster = Cluster::find(endpoint, &[])?;
+    cluster::drop_when_told_to_end(&[&cluster])?;
     let kinds = kinds(&cluster, options)?;
     let mut figures = Vec::new();
     let measured = kinds.iter().try_for_each(|kind| {

@@ -1,18 +1,23 @@
 //! The cluster that is measured: its nodes, what they use, and the namespaces that are made for it.
 
-use std::cell::RefCell;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use quorate_node::status::{NodeState, NodeStatus, OwnGroupsStatus, Status};
 use quorate_resp::Value;
 use serde::Serialize;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+use signal_hook::iterator::Signals;
 
 use super::cpu::Processes;
 use super::load::{Load, Measured};
 use super::processes;
 use crate::client::{Client, Endpoint};
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
+use crate::output::complain;
 use crate::status;
 
 /// Groups that keep something in hand for long: a busy one its many results.
@@ -27,7 +32,7 @@ pub(super) struct Cluster {
     /// Those of all nodes.
     pub(super) processes: Processes,
     /// Namespaces that were made for the benchmark and are still there.
-    made: RefCell<Vec<u32>>,
+    made: Arc<Mutex<Vec<u32>>>,
 }
 
 pub(super) struct Node {
@@ -82,7 +87,7 @@ impl Cluster {
             Ok::<_, Failure>(Node { name: node.name.clone(), endpoint: at, process })
         };
         let nodes = status.nodes.iter().map(node).collect::<Result<_, _>>()?;
-        Ok(Cluster { endpoint: endpoint.clone(), nodes, processes, made: RefCell::default() })
+        Ok(Cluster { endpoint: endpoint.clone(), nodes, processes, made: Arc::default() })
     }
 
     pub(super) fn run(&self, load: &Load) -> Result<Measured, Failure> {
@@ -135,7 +140,7 @@ impl Cluster {
         let number_text = number.to_string();
         let words = [&["QUORATE", "NAMESPACE", "CREATE", &number_text], settings].concat();
         Client::connect(&self.endpoint)?.ask(&words)?;
-        self.made.borrow_mut().push(number);
+        lock(&self.made).push(number);
         // Any node may be asked for it.
         let deadline = Instant::now() + Duration::from_secs(10);
         for node in &self.nodes {
@@ -150,12 +155,12 @@ impl Cluster {
     }
 
     pub(super) fn made(&self) -> Vec<u32> {
-        self.made.borrow().clone()
+        lock(&self.made).clone()
     }
 
     pub(super) fn drop_namespace(&self, number: u32) -> Result<(), Failure> {
-        Client::connect(&self.endpoint)?.ask(&["QUORATE", "NAMESPACE", "DROP", &number.to_string()])?;
-        self.made.borrow_mut().retain(|made| *made != number);
+        drop_at(&self.endpoint, number)?;
+        lock(&self.made).retain(|made| *made != number);
         Ok(())
     }
 
@@ -209,6 +214,40 @@ impl Cluster {
         };
         Ok(self.nodes.iter().zip(spent).map(idle).collect())
     }
+}
+
+/// Whoever ends the benchmark by a signal does not want its namespaces either. A second signal ends it at once.
+pub(super) fn drop_when_told_to_end(clusters: &[&Cluster]) -> Result<(), Failure> {
+    let refused = "cannot listen for signals";
+    let was_told = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        flag::register_conditional_shutdown(signal, 128 + signal, was_told.clone()).context(refused)?;
+        flag::register(signal, was_told.clone()).context(refused)?;
+    }
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context(refused)?;
+    let clusters: Vec<_> = clusters.iter().map(|cluster| (cluster.endpoint.clone(), cluster.made.clone())).collect();
+    thread::spawn(move || {
+        let Some(signal) = signals.forever().next() else { return };
+        for (endpoint, made) in clusters {
+            // Held to the end of the process: nothing more is made.
+            let made = std::mem::ManuallyDrop::new(lock(&made));
+            for &number in made.iter() {
+                if let Err(Failure(reason)) = drop_at(&endpoint, number) {
+                    complain(format_args!("namespace {number} is left: {reason}; quorate namespace drop removes it"));
+                }
+            }
+        }
+        std::process::exit(128 + signal);
+    });
+    Ok(())
+}
+
+fn drop_at(endpoint: &Endpoint, number: u32) -> Result<(), Failure> {
+    Client::connect(endpoint)?.ask(&["QUORATE", "NAMESPACE", "DROP", &number.to_string()]).map(drop)
+}
+
+fn lock(made: &Mutex<Vec<u32>>) -> MutexGuard<'_, Vec<u32>> {
+    made.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn used_memory(endpoint: &Endpoint) -> Result<u64, Failure> {

@@ -10,7 +10,7 @@ use clap::Args;
 use quorate_node::root::NAMESPACE_NUMBER_MAX;
 use serde::Serialize;
 
-use super::cluster::{Cluster, Spent};
+use super::cluster::{self, Cluster, Spent};
 use super::load::{Load, Measured};
 use super::pairs::{self, Compared, Contender, Estimate, told, told_whole};
 use super::{CONNECTIONS_MAX, Operation, PIPELINE_MAX, SIZE_MAX};
@@ -27,7 +27,7 @@ Of 4 nodes a 2x2 grid is measured too, of 5 paxos with 5 replicas, of 9, 16 and 
 
 /// Compare volumes of each protocol: throughput, CPU and messages per operation, how evenly nodes work
 ///
-/// It makes its own namespaces, and drops them at its end, also after a failure.
+/// It makes its own namespaces, and drops them at its end, also after a failure or when it is told to end (Ctrl-C, SIGTERM).
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true, after_help = EXAMPLES)]
 pub(super) struct Options {
@@ -102,6 +102,7 @@ struct Figures {
 
 pub(super) fn run(endpoint: &Endpoint, options: &Options) -> Result<(), Failure> {
     let cluster = Cluster::find(endpoint, &options.pids)?;
+    cluster::drop_when_told_to_end(&[&cluster])?;
     let nodes = cluster.nodes.len();
     let ways: Vec<(u32, &Way)> = (options.namespace..).zip(&WAYS).filter(|(_, way)| way.nodes <= nodes).collect();
     if ways.is_empty() {

@@ -11,8 +11,11 @@ use clap::Args;
 use quorate_resp::Value;
 use rustyline::error::ReadlineError;
 
+mod mute;
 mod print;
 mod words;
+
+use mute::Mute;
 
 use crate::client::{Client, Endpoint};
 use crate::failure::{Context, Failure};
@@ -52,7 +55,8 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let raw = options.raw || !std::io::stdout().is_terminal();
-    let mut session = Session { options, client: None, namespace: options.namespace.unwrap_or(0), raw };
+    let mut session =
+        Session { options, client: None, namespace: options.namespace.unwrap_or(0), raw, mute: Mute::default() };
     if !options.words.is_empty() {
         let words: Vec<Vec<u8>> = options.words.iter().map(|word| word.clone().into_bytes()).collect();
         return Ok(exit_code(session.execute(&words)?));
@@ -71,6 +75,8 @@ struct Session<'a> {
     /// The namespace that this session has entered.
     namespace: u32,
     raw: bool,
+    /// Whether the node answers on this connection.
+    mute: Mute,
 }
 
 impl Session<'_> {
@@ -130,8 +136,13 @@ impl Session<'_> {
 
     /// Sends one command and prints its answer. False if that is an error.
     fn execute(&mut self, words: &[Vec<u8>]) -> Result<bool, Failure> {
-        let value = match self.connected()?.call(words) {
-            Ok(value) => value,
+        self.connected()?;
+        let is_answered = self.mute.is_answered(words);
+        let client = self.connected()?;
+        let called = if is_answered { client.call(words).map(Some) } else { client.send(words).map(|()| None) };
+        let value = match called {
+            Ok(Some(value)) => value,
+            Ok(None) => return Ok(true),
             Err(error) => {
                 self.client = None;
                 return Err(error.into());
@@ -170,7 +181,8 @@ impl Session<'_> {
         Ok(self.client.insert(client))
     }
 
-    fn connect(&self) -> Result<Client, Failure> {
+    fn connect(&mut self) -> Result<Client, Failure> {
+        self.mute = Mute::default();
         let mut client = Client::connect(&self.options.endpoint)?;
         if self.options.resp3 {
             client.ask(&["HELLO", "3"])?;

@@ -23,7 +23,7 @@ mod secrets;
 
 use crate::failure::{Context, Failure};
 use crate::namespace::parse_quorum;
-use crate::output::{complain, say, table, trimmed};
+use crate::output::{complain, say, shell_word, table, trimmed};
 use plan::Plan;
 use processes::Processes;
 use secrets::Secrets;
@@ -171,7 +171,7 @@ fn welcome(plan: &Plan, processes: &Processes, options: &Options) -> String {
 fn try_with(plan: &Plan) -> String {
     match &plan.secrets {
         Some(Secrets { ca, password, .. }) => {
-            format!("quorate cli --tls --cacert {} --password-file {}", ca.display(), password.display())
+            format!("quorate cli --tls --cacert {} --password-file {}", shell_word(ca), shell_word(password))
         }
         None if is_on_path("redis-cli") => "redis-cli".to_owned(),
         None => "quorate cli".to_owned(),

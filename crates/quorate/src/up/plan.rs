@@ -124,6 +124,7 @@ impl Plan {
         let mut defaults = Defaults::default();
         defaults.durability = options.durability.unwrap_or(defaults.durability);
         defaults.protocol = options.protocol.unwrap_or(defaults.protocol);
+        check_quorum(options.quorum, defaults.protocol)?;
         if let Some(quorum) = options.quorum {
             (defaults.quorum, defaults.replicas) = (quorum, Some(count as u8));
         }
@@ -152,8 +153,13 @@ impl Plan {
             };
             PlannedNode { directory, config }
         });
+        let nodes: Vec<PlannedNode> = planned.collect();
+        for node in &nodes {
+            // What is written once is read by every later start, and none of them could mend it.
+            node.config.check().map_err(|reason| Failure(format!("these options do not fit together: {reason}")))?;
+        }
         let secrets = options.secure.then(|| Secrets::of(dir));
-        Ok(Plan { nodes: planned.collect(), is_new: true, secrets })
+        Ok(Plan { nodes, is_new: true, secrets })
     }
 
     fn read(options: &Options, dir: &Path) -> Result<Plan, Failure> {
@@ -220,6 +226,17 @@ impl PlannedNode {
     }
 }
 
+fn check_quorum(quorum: Option<Quorum>, protocol: Protocol) -> Result<(), Failure> {
+    match quorum {
+        Some(quorum) if quorum != Quorum::Majority && !protocol.is_register() => Err(Failure(format!(
+            "--quorum {:?} is for registers, and {} decides by majorities; say --protocol register too, or leave --quorum out",
+            quorum.words(),
+            protocol.word()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 fn node_directory(dir: &Path, index: usize) -> PathBuf {
     dir.join(format!("node-{index}"))
 }
@@ -263,6 +280,7 @@ fn listens(count: u16, port: u16, admin_port: u16) -> Result<Vec<Listen>, Failur
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::namespace::parse_quorum;
 
     fn options() -> Options {
         Options {
@@ -313,6 +331,20 @@ mod tests {
             assert_eq!(made.config.listen, read.config.listen);
             assert_eq!(read.config.node.data_dir.canonicalize().ok(), made.directory.canonicalize().ok());
         }
+    }
+
+    #[test]
+    fn options_that_no_node_could_start_with_are_refused_before_anything_is_written() {
+        let scratch = Scratch::new("unfit");
+        let grid = Quorum::parse("grid").expect("a quorum");
+        let refusal = scratch.refusal(&Options { quorum: Some(grid), ..options() });
+        assert!(refusal.contains("--quorum \"grid\" is for registers"), "{refusal}");
+        let register = Some(Protocol::Register);
+        let apart = Some(parse_quorum("threshold 1 1").expect("a quorum"));
+        let refusal = scratch.refusal(&Options { quorum: apart, protocol: register, ..options() });
+        assert!(refusal.starts_with("these options do not fit together: defaults: "), "{refusal}");
+        assert!(!scratch.0.exists());
+        assert!(Plan::new(&Options { quorum: Some(grid), protocol: register, ..options() }, &scratch.0).is_ok());
     }
 
     #[test]

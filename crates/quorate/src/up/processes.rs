@@ -13,7 +13,7 @@ use quorate_server::directory::{Directory, DirectoryError};
 use super::plan::{Plan, PlannedNode};
 use crate::client::{Client, Endpoint};
 use crate::failure::{Context, Failure};
-use crate::output::complain;
+use crate::output::{complain, shell_word};
 
 /// How often a state is looked at while it is waited for.
 const POLL_EVERY: Duration = Duration::from_millis(20);
@@ -105,9 +105,9 @@ impl<'a> Processes<'a> {
                 let pause_ms = process.plan_restart(Instant::now()).as_millis();
                 complain(format_args!("{}; it is started again in {pause_ms} ms", process.death()));
             } else {
-                let config = process.node.config_path();
+                let config = shell_word(&process.node.config_path());
                 let death = process.death();
-                complain(format_args!("{death}; start it again with: quorate node --config {}", config.display()));
+                complain(format_args!("{death}; start it again with: quorate node --config {config}"));
             }
         }
         let is_gone = |process: &Process| process.ended.is_some() && process.restart_at.is_none();
@@ -131,7 +131,12 @@ impl<'a> Processes<'a> {
         let deadline = Instant::now() + within;
         // Those that died until now are reported; none is started any more.
         self.restarts = false;
-        self.report_deaths();
+        for process in &mut self.list {
+            if let Some(process) = process.just_ended() {
+                // How to start it again is no use to anybody now, and an ephemeral directory is about to go.
+                complain(process.death());
+            }
+        }
         let mut running: Vec<&mut Process> = self.list.iter_mut().filter(|process| process.ended.is_none()).collect();
         for process in &running {
             process.signal(libc::SIGTERM);
@@ -145,7 +150,7 @@ impl<'a> Processes<'a> {
         for process in running.iter().filter(|process| process.failed()) {
             complain(format_args!("{} instead of stopping cleanly", process.death()));
         }
-        let all_clean = running.iter().all(|process| process.ended.is_some_and(|status| status.success()));
+        let all_clean = running.iter().all(|process| process.ended.is_some_and(is_clean));
         for process in &self.list {
             process.report_successor();
         }
@@ -259,7 +264,7 @@ impl<'a> Process<'a> {
 
     /// Ended neither well nor by [`Process::kill`].
     fn failed(&self) -> bool {
-        self.ended.is_some_and(|status| !status.success() && status.signal() != Some(libc::SIGKILL))
+        self.ended.is_some_and(|status| !is_clean(status) && status.signal() != Some(libc::SIGKILL))
     }
 
     fn kill(&mut self) {
@@ -308,6 +313,12 @@ fn pause_after(pause: Duration, ran: Duration) -> Duration {
     (pause * 2).clamp(RESTART_PAUSE_MIN, RESTART_PAUSE_MAX)
 }
 
+/// Of a node that was told to end. A node that the signal itself ended had not yet asked for signals, which it does before
+/// it opens its directory: it had done nothing that could be left half done.
+fn is_clean(status: ExitStatus) -> bool {
+    status.success() || status.signal() == Some(libc::SIGTERM)
+}
+
 fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("ended with status {code}"),
@@ -338,6 +349,12 @@ mod tests {
     fn endings_are_told_with_their_names() {
         assert_eq!(describe(ExitStatus::from_raw(9)), "was killed by signal 9, SIGKILL");
         assert_eq!(describe(ExitStatus::from_raw(1 << 8)), "ended with status 1");
+    }
+
+    #[test]
+    fn a_node_that_was_told_to_end_before_it_began_ended_cleanly() {
+        assert!(is_clean(ExitStatus::from_raw(0)) && is_clean(ExitStatus::from_raw(libc::SIGTERM)));
+        assert!(!is_clean(ExitStatus::from_raw(1 << 8)) && !is_clean(ExitStatus::from_raw(libc::SIGSEGV)));
     }
 
     #[test]

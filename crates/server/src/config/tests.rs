@@ -75,6 +75,13 @@ fn unknown_keys_are_refused_with_their_line_and_the_nearest_known_one() {
     );
     let nodes = refusal("name = \"n1\"\nclient", "names = \"n1\"\nclient");
     assert!(nodes.contains(": unknown key cluster.nodes.names; did you mean "), "{nodes}");
+    let line = 1 + line_of("[limits]");
+    assert_eq!(
+        refusal("[limits]", "[limits]\nport = 1"),
+        format!(
+            "node.toml, line {line}: unknown key limits.port; `quorate node --example-config` prints every key there is"
+        )
+    );
     // Of several, the first in the file.
     let both = Config::EXAMPLE.replacen("[listen]", "[liste]", 1).replacen("heartbeat_ms", "hartbeat_ms", 1);
     assert!(parse(&both).expect_err("refused").to_string().contains("unknown key liste;"));
@@ -123,6 +130,7 @@ fn nodes_must_be_told_apart_and_include_this_one() {
 
 #[test]
 fn limits_and_counts_are_kept() {
+    assert!(refusal("slow_command_us = 10000", "slow_command_us = -2").contains("log.slow_command_us is -2"));
     assert!(refusal("replicas = 1", "replicas = 2").contains("it can be 1 to 1"));
     assert!(refusal("volumes = 64", "volumes = 4097").contains("defaults.volumes is 4097"));
     let registers = Config::EXAMPLE.replacen("protocol = \"paxos\"", "protocol = \"register\"", 1);

@@ -10,8 +10,8 @@ pub(super) struct Unknown {
     pub(super) key: String,
     /// Where in the text it stands.
     pub(super) start: usize,
-    /// The known key most like it.
-    pub(super) nearest: String,
+    /// The known key most like it, if it is so like it that it may have been meant.
+    pub(super) nearest: Option<String>,
 }
 
 /// The first unknown key.
@@ -20,7 +20,8 @@ pub(super) fn find(table: &DeTable<'_>) -> Option<Unknown> {
     let (key, start) = find_in(table, &known, "")?;
     let mut known_keys = Vec::new();
     list_keys(&known, "", &mut known_keys);
-    let nearest = known_keys.into_iter().min_by_key(|known| unlikeness(&key, known))?;
+    let nearest = known_keys.into_iter().min_by_key(|known| unlikeness(&key, known));
+    let nearest = nearest.filter(|known| is_near(&key, known));
     Some(Unknown { key, start, nearest })
 }
 
@@ -66,8 +67,17 @@ fn tables_of(value: &toml::Value) -> Vec<&Table> {
 
 /// Ordered by the last word's likeness first: a key is more often put into the wrong table than given another's name.
 fn unlikeness(unknown: &str, known: &str) -> (usize, usize) {
-    let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
-    (edit_distance(&last(unknown), &last(known)), edit_distance(unknown, known))
+    (edit_distance(last_word(unknown), last_word(known)), edit_distance(unknown, known))
+}
+
+/// A slip of the fingers, or a word that lacks its unit: any two short words are a few characters apart.
+fn is_near(unknown: &str, known: &str) -> bool {
+    let (unknown, known) = (last_word(unknown), last_word(known));
+    edit_distance(unknown, known) <= (unknown.chars().count() / 3).max(1)
+}
+
+fn last_word(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or_default()
 }
 
 /// How many characters must be inserted, removed or replaced to turn one word into the other.
@@ -96,5 +106,13 @@ mod tests {
         assert_eq!(edit_distance("hartbeat", "heartbeat"), 1);
         assert_eq!(edit_distance("kitten", "sitting"), 3);
         assert_eq!(edit_distance("", "abc"), 3);
+    }
+
+    #[test]
+    fn only_what_may_have_been_meant_is_near() {
+        assert!(is_near("timing.hartbeat_ms", "timing.heartbeat_ms"));
+        assert!(is_near("timing.heartbeat", "timing.heartbeat_ms"));
+        assert!(is_near("log.timeout_ms", "timing.timeout_ms"));
+        assert!(!is_near("cluster.foo", "log") && !is_near("limits.port", "listen.peer"));
     }
 }

@@ -151,11 +151,6 @@ impl Links {
     pub(crate) fn refusals(&self) -> impl Iterator<Item = &String> {
         self.common.refusals.told.iter().filter(|(node, _)| node.is_some()).map(|(_, what)| what)
     }
-
-    /// Links to other nodes that carry frames.
-    pub(crate) fn linked_count(&self) -> usize {
-        self.outgoing.iter().filter(|link| link.is_linked()).count()
-    }
 }
 
 impl Common {

@@ -17,6 +17,7 @@ mod flusher;
 mod lookups;
 mod memory;
 mod source;
+mod stopping;
 
 use std::collections::HashMap;
 use std::io;
@@ -43,6 +44,7 @@ use crate::priority::step_back;
 use crate::supervisor::Supervisor;
 use crate::tls::Watch;
 use backend::{Counters, Entry};
+use stopping::{STOPPING_SLEEP_US, Stopping};
 
 pub(crate) use backend::{Facts, resident_bytes};
 pub(crate) use checkpointer::Checkpointer;
@@ -60,10 +62,6 @@ const EVENTS_MAX: usize = 1024;
 const READ_BYTES: usize = 64 << 10;
 /// The longest sleep: whoever watches the worker sees it turn.
 const SLEEP_MAX_US: u64 = 500_000;
-/// While stopping, how often it is looked whether all is done.
-const STOPPING_SLEEP_US: u64 = 5_000;
-/// How long a stop waits for what is in flight, and for others to take over.
-const STOP_PATIENCE_US: u64 = 5_000_000;
 /// How often the log is told what changed in the cluster.
 const NEWS_US: u64 = 100_000;
 /// How soon and how often it is told that others must accept a new data directory.
@@ -155,13 +153,6 @@ pub(crate) struct State {
     has_flushed: bool,
 }
 
-#[derive(Clone, Copy)]
-struct Stopping {
-    until: Instant,
-    /// Groups that nobody else can coordinate.
-    coordinated_min: usize,
-}
-
 impl State {
     pub(crate) fn new() -> State {
         State {
@@ -211,6 +202,7 @@ impl Worker {
     /// Turns until it is told to end, or cannot go on.
     pub(crate) fn run(mut self) -> Result<(), ServerError> {
         let mut events = Events::with_capacity(EVENTS_MAX);
+        self.host.begin_listening(self.clocks.now());
         let ended = loop {
             match self.orders.read() {
                 Order::Kill => break Ok(Order::Kill),
@@ -547,64 +539,6 @@ impl Worker {
         );
         self.state.waits_for = waits_for;
         self.state.waiting_at = Some(now.after_us(WAITING_AGAIN_US));
-    }
-
-    fn begin_stop(&mut self, now: Instant) {
-        if self.state.stopping.is_some() || self.orders.read() != Order::Stop {
-            return;
-        }
-        self.supervisor.stops();
-        self.clients.stop_listening();
-        let coordinated = self.coordinated_count();
-        let handed = if self.links.linked_count() > 0 { self.host.hand_over_all() } else { 0 };
-        info!("stopping: {handed} groups are handed over, {} commands are in flight", self.state.in_flight);
-        let coordinated_min = coordinated.saturating_sub(handed);
-        self.state.stopping = Some(Stopping { until: now.after_us(STOP_PATIENCE_US), coordinated_min });
-    }
-
-    fn is_stopped(&self) -> bool {
-        let Some(stopping) = self.state.stopping else { return false };
-        let is_answered = self.state.in_flight == 0 && self.clients.is_all_sent();
-        let is_handed_over = self.coordinated_count() <= stopping.coordinated_min;
-        (is_answered && is_handed_over) || stopping.until <= self.clocks.now()
-    }
-
-    fn coordinated_count(&self) -> usize {
-        self.host.groups().filter(|group| group.replica.is_coordinating()).count()
-    }
-
-    /// Makes everything durable, and says so where the next start looks.
-    fn end_cleanly(mut self) -> Result<(), ServerError> {
-        if let Some(durable) = self.disk.flush_all(self.host.log_mut())? {
-            self.host.flushed(durable);
-        }
-        let now = self.clocks.now();
-        self.speak(now);
-        // What the last flush set off is durable as well, or nobody was told of it; then all of it is vouched for.
-        for _ in 0..2 {
-            if let Some(durable) = self.disk.flush_all(self.host.log_mut())? {
-                self.host.flushed(durable);
-            }
-        }
-        for group in self.host.close() {
-            warn!(
-                "group {}, which only memory held, cannot be stored: names in it that are on the disk could not be read. After \
-                 the next start it neither votes nor serves here until the other members have taken it in anew",
-                group.0
-            );
-        }
-        self.host.take_faults().iter().for_each(tell_fault);
-        let log_end = self.host.log_mut().durable();
-        self.checkpointer.hand_over(self.host.take_batches());
-        self.lookups.end();
-        self.checkpointer.end()?;
-        if !self.disk.has_space() {
-            info!("stopped; the next start takes what was not stored for forgotten");
-            return Ok(());
-        }
-        self.directory.stop_cleanly(log_end.0)?;
-        info!("stopped");
-        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Whole nodes on real sockets and disks: they serve, survive a crash, stop cleanly and refuse strangers.
 
 use std::io::Write;
+use std::time::{Duration, Instant};
 
 use crate::common::{Nodes, until};
 use quorate_node::root::Durability;
@@ -41,6 +42,18 @@ fn all_nodes_killed_at_once_come_back_with_everything() {
     (0..3).for_each(|index| nodes.kill(index));
     (0..3).for_each(|index| nodes.start(index));
     assert_eq!(nodes.client(1).call_until_served(&["GET", "counter"]), "50");
+}
+
+#[test]
+fn nodes_that_are_stopped_together_do_not_wait_for_each_other() {
+    let mut nodes = Nodes::started(3);
+    for index in 0..3 {
+        assert_eq!(nodes.client(index).call_until_served(&["SET", "key", "value"]), "+OK");
+    }
+    let began_at = Instant::now();
+    nodes.stop_all();
+    let took = began_at.elapsed();
+    assert!(took < Duration::from_secs(4), "the last of them had nobody to hand over to, and took {took:?}");
 }
 
 #[test]

@@ -92,6 +92,13 @@ impl Nodes {
         node.wait().expect("it stops cleanly");
     }
 
+    /// Stops every node at the same time.
+    pub fn stop_all(&mut self) {
+        let running: Vec<_> = self.running.iter_mut().filter_map(Option::take).collect();
+        running.iter().for_each(|node| node.stopper().stop());
+        running.into_iter().for_each(|node| node.wait().expect("it stops cleanly"));
+    }
+
     pub fn reloader(&self, index: usize) -> quorate_server::Reloader {
         self.running[index].as_ref().expect("the node runs").reloader()
     }

@@ -4,7 +4,7 @@
 //! measured in turns, as in [`super::pairs`].
 
 use std::fmt::Display;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -14,7 +14,7 @@ use serde::Serialize;
 mod create;
 mod print;
 
-use super::cluster::{Cluster, NodeGroups, NodeIdle, NodeMemory};
+use super::cluster::{self, Cluster, NodeGroups, NodeIdle, NodeMemory};
 use super::load::{self, Load, Measured};
 use super::pairs::{self, Compared, Contender};
 use super::{CONNECTIONS_MAX, Operation, PIPELINE_MAX, Row, SIZE_MAX};
@@ -42,7 +42,7 @@ Rows:
 
 /// Measure what very many objects with groups of their own cost
 ///
-/// It makes its own namespaces, and drops them at its end, also after a failure.
+/// It makes its own namespaces, and drops them at its end, also after a failure or when it is told to end (Ctrl-C, SIGTERM).
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true, after_help = EXAMPLES)]
 pub(super) struct Options {
@@ -182,6 +182,7 @@ pub(super) fn run(endpoint: &Endpoint, options: &Options) -> Result<(), Failure>
         Cluster::find(&endpoint, &[])
     });
     let bench = Bench { options, cluster, empty: empty.transpose()? };
+    cluster::drop_when_told_to_end(&[&bench.cluster].into_iter().chain(&bench.empty).collect::<Vec<_>>())?;
     let Options { groups, size, json, .. } = *options;
     let mut report = Report { groups, size_bytes: size, name_bytes: load::key(0).len(), rows: Vec::new() };
     let measured = bench.make_namespaces().and_then(|()| bench.measure(&mut report.rows));
@@ -402,9 +403,6 @@ impl Bench<'_> {
 
 /// For somebody who watches.
 fn note(what: impl Display) {
-    let mut stderr = std::io::stderr();
-    if stderr.is_terminal() {
-        // Nobody is told anything wrong if it is not shown.
-        let _ = writeln!(stderr, "... {what}");
-    }
+    // Nobody is told anything wrong if it is not shown.
+    let _ = writeln!(std::io::stderr(), "... {what}");
 }
