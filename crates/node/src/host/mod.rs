@@ -202,6 +202,8 @@ pub enum Failure {
     Loading,
     /// Not executed: this node's clock is off most of its peers', so nobody would take a deadline from it.
     ClockOff,
+    /// Not executed: this node could not compare its clock with most of its peers' lately, so it takes no commands.
+    ClockUnknown,
     /// Not executed: the namespace is gone.
     NoNamespace,
     /// Not executed: the write before it on its connection may come later, and nothing orders the two.
@@ -598,6 +600,11 @@ impl Host {
     /// commands. What it still stamps is right, if it ever was: time goes on by the lease clock.
     pub fn is_clock_off(&self) -> bool {
         self.clock_off
+    }
+
+    /// Whether it is known to be off, rather than not known to be right.
+    pub fn is_clock_known_off(&self) -> bool {
+        self.clock_off && self.walls.is_mine_known_off()
     }
 
     fn judge_clock(&mut self) {
