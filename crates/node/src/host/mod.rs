@@ -55,6 +55,7 @@ mod saving;
 mod shown;
 mod status;
 mod steps;
+mod stopping;
 mod stranded;
 mod succession;
 mod swapped;
@@ -64,6 +65,7 @@ mod tombstones;
 mod transfer;
 mod unstored;
 mod upkeep;
+mod waiters;
 mod wishes;
 
 use std::collections::VecDeque;
@@ -299,6 +301,7 @@ pub struct Host {
     followed: Vec<(u32, GroupId)>,
     sweeps: VecDeque<upkeep::Sweep>,
     timers: Timers<Timer>,
+    retries: retries::Retries,
     /// Of the groups' replicas.
     wakings: Wakings,
     wal: Wal,
@@ -412,7 +415,8 @@ impl Host {
     /// When the next turn is due even if nothing arrives.
     pub fn next_turn_at(&self) -> Instant {
         let overdue_at = self.clients.give_up_at().unwrap_or(Instant::MAX);
-        let idle = self.sweeps.is_empty() && self.catch_ups.is_empty() && !self.may_end_orphans();
+        let idle =
+            self.sweeps.is_empty() && self.catch_ups.is_empty() && !self.may_end_orphans() && !self.retries.is_due();
         let busy_at = if idle { Instant::MAX } else { self.clock.now() };
         let timers_at = self.timers.next_at().into_iter().chain(self.wakings.next_at()).min();
         timers_at.into_iter().chain(self.saves_at()).min().unwrap_or(Instant::MAX).min(overdue_at).min(busy_at)

@@ -193,6 +193,7 @@ impl Host {
             followed: Vec::new(),
             sweeps: VecDeque::new(),
             timers: Timers::default(),
+            retries: super::retries::Retries::default(),
             wakings: Wakings::default(),
             wal,
             settings,
