@@ -135,14 +135,24 @@ impl WallClocks {
         agreeing * 2 > self.node_count
     }
 
+    /// Whether this node's wall clock is known to disagree with so many that no majority can agree. Otherwise, where it is not
+    /// trusted, too few could be asked lately.
+    pub fn is_mine_known_off(&self) -> bool {
+        let apart = self.others.values().filter(|known| self.is_fresh(known) && !self.agrees(known)).count();
+        apart * 2 >= self.node_count
+    }
+
     /// Whether another node's wall clock is known to agree with this one's.
     pub fn agrees_with(&self, node: NodeId) -> bool {
         self.others.get(&node).is_some_and(|known| self.agrees(known))
     }
 
     fn agrees(&self, known: &Known) -> bool {
-        let fresh = self.now <= known.asked_at.after_us(self.known_us);
-        fresh && known.origin_ms.abs_diff(self.mine_ms) <= WALLS_APART_MAX_MS
+        self.is_fresh(known) && known.origin_ms.abs_diff(self.mine_ms) <= WALLS_APART_MAX_MS
+    }
+
+    fn is_fresh(&self, known: &Known) -> bool {
+        self.now <= known.asked_at.after_us(self.known_us)
     }
 }
 
@@ -204,6 +214,19 @@ mod tests {
     }
 
     #[test]
+    fn a_wall_clock_is_off_once_no_majority_can_agree_with_it() {
+        assert!(walls(6001, 3999).is_mine_known_off());
+        assert!(!walls(6001, 5000).is_mine_known_off(), "C's agrees");
+        let mut walls = WallClocks::new(3, 100_000, moment(100, 5000));
+        assert!(!walls.is_mine_trusted() && !walls.is_mine_known_off(), "nobody was heard");
+        walls.hear(B, Stamp(9000), Instant(100_000));
+        assert!(!walls.is_mine_trusted() && !walls.is_mine_known_off(), "C's may agree");
+        let mut walls = WallClocks::new(2, 100_000, moment(100, 5000));
+        walls.hear(B, Stamp(9000), Instant(100_000));
+        assert!(walls.is_mine_known_off(), "there is nobody else");
+    }
+
+    #[test]
     fn ones_own_jump_is_noticed_without_a_word_from_others() {
         let mut walls = walls(5000, 5000);
         walls.read(moment(2_100, 7_000));
@@ -217,6 +240,7 @@ mod tests {
         let mut walls = walls(5000, 5000);
         walls.read(moment(5_101, 10_001));
         assert!(!walls.is_mine_trusted() && !walls.agrees_with(B));
+        assert!(!walls.is_mine_known_off(), "it may be right");
     }
 
     #[test]

@@ -170,6 +170,11 @@ impl Operations {
             || self.bytes >= OPERATION_BYTES_MAX
     }
 
+    /// How many have no answer yet.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
     /// The oldest that has no answer yet.
     pub fn oldest(&self) -> Option<u64> {
         (!self.ring.is_empty()).then_some(self.base)

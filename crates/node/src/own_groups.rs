@@ -246,7 +246,8 @@ impl Machine {
     }
 
     fn retire(&mut self, number: u64, name: &[u8]) -> Outcome {
-        if let Some(record) = self.record_of(name).filter(|record| record.number == number) {
+        // More than one member tells of it.
+        if let Some(record) = self.record_of(name).filter(|record| record.number == number && !record.stopping) {
             self.begin_to_stop(name, record);
         }
         Outcome::Ok

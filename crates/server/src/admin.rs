@@ -445,6 +445,9 @@ fn words_of(failure: &Failure) -> (StatusCode, &'static str) {
         Failure::Timeout => (StatusCode::GATEWAY_TIMEOUT, NO_ANSWER),
         Failure::NoQuorum => unavailable("not executed: too few nodes can be reached"),
         Failure::ClockOff => unavailable("not executed: the node's clock is off its peers'"),
+        Failure::ClockUnknown => {
+            unavailable("not executed: the node was too busy or cut off to compare its clock with its peers'")
+        }
         Failure::Loading => unavailable("not executed: the node does not know the cluster yet"),
         Failure::BehindUnknown => unavailable("not executed: a write before it has an unknown outcome"),
         Failure::Overloaded => unavailable("not executed: too much is waiting, try again"),

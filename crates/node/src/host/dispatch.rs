@@ -341,7 +341,8 @@ impl Host {
             let failure = match (at_large, loading) {
                 (true, _) => Failure::Timeout,
                 (false, true) => Failure::Loading,
-                (false, false) if self.is_clock_off() => Failure::ClockOff,
+                (false, false) if self.is_clock_known_off() => Failure::ClockOff,
+                (false, false) if self.is_clock_off() => Failure::ClockUnknown,
                 (false, false) if is_overload => Failure::Overloaded,
                 (false, false) => Failure::NoQuorum,
             };

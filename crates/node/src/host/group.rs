@@ -88,6 +88,8 @@ pub struct Own {
     pub name: Box<[u8]>,
     /// When the volume was last told that the object is deleted, or what the group had come to when it stopped.
     pub(super) told_at: Instant,
+    /// The operation with which it was told: while that is open, nothing is said again. 0 for none.
+    pub(super) telling: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +111,7 @@ impl Own {
     /// What an own group of this id and name is; `None` for any other group.
     pub(super) fn of(group: GroupId, name: &[u8]) -> Option<Box<Own>> {
         let (volume, number) = volume_of(group)?;
-        Some(Box::new(Own { volume, number, name: name.into(), told_at: Instant(0) }))
+        Some(Box::new(Own { volume, number, name: name.into(), told_at: Instant(0), telling: 0 }))
     }
 }
 

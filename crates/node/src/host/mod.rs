@@ -60,6 +60,7 @@ mod shown;
 mod sizes;
 mod status;
 mod steps;
+mod stopping;
 mod stranded;
 mod succession;
 mod swapped;
@@ -69,6 +70,7 @@ mod tombstones;
 mod transfer;
 mod unstored;
 mod upkeep;
+mod waiters;
 mod wishes;
 
 use std::collections::VecDeque;
@@ -207,6 +209,8 @@ pub enum Failure {
     Loading,
     /// Not executed: this node's clock is off most of its peers', so nobody would take a deadline from it.
     ClockOff,
+    /// Not executed: this node could not compare its clock with most of its peers' lately, so it takes no commands.
+    ClockUnknown,
     /// Not executed: the namespace is gone.
     NoNamespace,
     /// Not executed: the write before it on its connection may come later, and nothing orders the two.
@@ -304,6 +308,7 @@ pub struct Host {
     timers: Timers<Timer>,
     /// When what expires next in groups is looked at. Very many may be due at one time, and nothing else waits for them.
     expiries: Timers<GroupId>,
+    retries: retries::Retries,
     /// Of the groups' replicas.
     wakings: Wakings,
     wal: Wal,
@@ -421,7 +426,8 @@ impl Host {
         let idle = self.sweeps.is_empty()
             && self.catch_ups.is_empty()
             && !self.may_end_orphans()
-            && !self.own.late.has_unborn();
+            && !self.own.late.has_unborn()
+            && !self.retries.is_due();
         let busy_at = if idle { Instant::MAX } else { self.clock.now() };
         let timers_at = self.timers.next_at().into_iter().chain(self.wakings.next_at());
         timers_at
@@ -620,6 +626,11 @@ impl Host {
     /// commands. What it still stamps is right, if it ever was: time goes on by the lease clock.
     pub fn is_clock_off(&self) -> bool {
         self.clock_off
+    }
+
+    /// Whether it is known to be off, rather than not known to be right.
+    pub fn is_clock_known_off(&self) -> bool {
+        self.clock_off && self.walls.is_mine_known_off()
     }
 
     fn judge_clock(&mut self) {

@@ -194,6 +194,7 @@ impl Host {
             sweeps: VecDeque::new(),
             timers: Timers::default(),
             expiries: Timers::default(),
+            retries: super::retries::Retries::default(),
             wakings: Wakings::default(),
             wal,
             settings,

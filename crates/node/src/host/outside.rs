@@ -288,6 +288,7 @@ impl Host {
 
     /// The volume has taken back what the group had come to, or has had it before.
     pub(super) fn take_returned(&mut self, group: GroupId, answer: &Answer) {
+        self.registers.ending.remove(&group);
         let is_outside = volume_of(group).is_some_and(|(volume, _)| self.find(volume).is_none());
         if is_outside && matches!(answer, Answer::Outcome(Outcome::Ok | Outcome::Nil)) {
             self.end_outside(group);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use quorate_protocol::id::{Content, Value};
 use quorate_protocol::quorum::QuorumSystem;
-use quorate_protocol::{Configuration, Epoch, Event, GroupId, Instant, NodeId, Payload, Proposal, Slot};
+use quorate_protocol::{Configuration, Epoch, Event, GroupId, Instant, NodeId, Proposal, Slot};
 use quorate_wal::{Kind, Lsn, RECORD_BYTES_MAX};
 use roaring::RoaringTreemap;
 
@@ -18,7 +18,7 @@ use super::orphans::Orphans;
 use super::outside::Outside;
 use super::{Host, Timer};
 use crate::entry::Purpose;
-use crate::frame::{Access, Bounce, Message};
+use crate::frame::{Access, Bounce};
 use crate::hash::FixedState;
 use crate::machine::Machine;
 use crate::planted::{self, Planted};
@@ -30,13 +30,6 @@ use crate::volume::{Birth, Death, Frozen, OwnRecord, Record, Starting, VolumeCom
 pub(super) const BIRTH_EPOCH: Epoch = Epoch(0);
 /// How often coordinators of volumes look after own groups that begin or end.
 pub(super) const SETTLE_US: u64 = 100_000;
-/// Own groups that this node has asked to stop, and of which nothing has come back: with more, no other is asked, so that ten
-/// thousand that end at once do not drown what clients do meanwhile.
-const STOPPING_AT_ONCE: usize = 1_000;
-/// Looked at for that, in one volume.
-const STOPPING_SEEN_MAX: usize = 4 * STOPPING_AT_ONCE;
-/// Who was asked to stop is asked again after this.
-const STOP_AGAIN_US: u64 = 200_000;
 /// What has come for groups that are not born yet is kept for so long, and up to so many messages.
 const MAIL_PATIENCE_US: u64 = 400_000;
 const MAIL_COUNT_MAX: usize = 16_384;
@@ -54,7 +47,7 @@ pub(super) struct OwnGroups {
     pub(super) late: Late,
     is_timer_set: bool,
     /// Asked to stop, for a volume that this node coordinates: when, and how often.
-    asked: HashMap<GroupId, (Instant, u32), FixedState>,
+    pub(super) asked: HashMap<GroupId, (Instant, u32), FixedState>,
     /// Born here once, and nobody can read as what: they may have spoken, and must not be born again.
     pub(super) lost: BTreeSet<GroupId>,
     /// Those that their volume leads, of all volumes of which this node has a replica.
@@ -464,9 +457,7 @@ impl Host {
                 }
             }
         }
-        // Of volumes that another node coordinates by now, nothing comes back.
-        let now = self.clock.now();
-        self.own.asked.retain(|_, (at, _)| at.after_us(2 * STOP_AGAIN_US) > now);
+        self.forget_asked_to_stop();
         self.set_settle_timer(SETTLE_US);
     }
 
@@ -528,69 +519,6 @@ impl Host {
         }
     }
 
-    /// Own groups of the volume that have not ended yet, and were not asked to stop, or some time ago.
-    fn ask_all_to_stop(&mut self, volume: u32) {
-        let Some(children) = self.groups[volume as usize].machine.children() else { return };
-        let numbers: Vec<u64> = children.stopping.keys().take(STOPPING_SEEN_MAX).copied().collect();
-        numbers.into_iter().for_each(|number| self.ask_to_stop(volume, number));
-    }
-
-    /// First whoever is believed to coordinate the group is asked, and then, with emphasis, all of its members.
-    fn ask_to_stop(&mut self, volume: u32, number: u64) {
-        let now = self.clock.now();
-        let group = own_group(self.groups[volume as usize].id(), number);
-        let times = match self.own.asked.get(&group) {
-            Some((at, _)) if at.after_us(STOP_AGAIN_US) > now => return,
-            Some((_, times)) => *times,
-            None if self.own.asked.len() >= STOPPING_AT_ONCE => return,
-            None => 0,
-        };
-        let Some((record, members)) = self.about_to_stop(volume, number) else { return };
-        self.own.asked.insert(group, (now, times + 1));
-        let epoch = record.led().map_or(BIRTH_EPOCH, |led| Epoch(led.epoch));
-        let insist = times > 0;
-        let here = self.find(group).and_then(|index| self.groups[index as usize].replica.coordinator());
-        let first = here.unwrap_or(members[0]);
-        for &member in members.iter().filter(|&&member| insist || member == first) {
-            if member == self.settings.node {
-                self.handle_stop_group(group, epoch, insist);
-            } else {
-                self.outbox.send(member, &Message::StopGroup { group, epoch, insist });
-            }
-        }
-    }
-
-    /// The record of an own group that is to stop now, and its members.
-    fn about_to_stop(&self, volume: u32, number: u64) -> Option<(Record, Vec<NodeId>)> {
-        let group = &self.groups[volume as usize];
-        let name = group.machine.children()?.stopping.get(&number)?;
-        let record = Record::decode(&group.machine.objects()?.away(name)?).ok()?;
-        let members = record.member_ids(&group.configuration.members);
-        // A successor that is decided comes first: what is sealed does not move.
-        let is_settled = record.led().is_none_or(|led| !led.is_moving());
-        (record.number == number && is_settled).then_some((record, members))
-    }
-
-    pub(super) fn handle_stop_group(&mut self, group: GroupId, epoch: Epoch, insist: bool) {
-        let Some(index) = self.rouse(group) else {
-            // It is asked to stop again, once it is here.
-            self.look_for(group);
-            return;
-        };
-        let found = &self.groups[index as usize];
-        if !found.is_alive() || found.own.is_none() {
-            return;
-        }
-        match found.replica.register().map(|replica| replica.core()) {
-            // A member that has not heard of all changes would be sealed in a configuration that is over.
-            Some(core) if core.stages().len() > 1 || core.view().newest != epoch => {}
-            Some(_) => self.end_register(index),
-            None if found.replica.is_stopped() && insist => self.tell_final_state(index),
-            None if found.replica.is_stopped() => {}
-            None => self.plan(index, Event::Proposed(Proposal::Stop(Payload::from(&[][..])))),
-        }
-    }
-
     /// After a slot of an own group: the volume has to know if the object is deleted, or the group has stopped.
     pub(super) fn follow_own(&mut self, index: u32, value: &Value) {
         // The replica may know that it is stopped some slots before the machine has executed the last one.
@@ -603,7 +531,7 @@ impl Host {
             && group.state == GroupState::Alive
             && group.replica.is_coordinating()
         {
-            own.told_at = Instant(0);
+            (own.told_at, own.telling) = (Instant(0), 0);
             self.tell_final_state(index);
         }
     }
@@ -620,7 +548,7 @@ impl Host {
         }
     }
 
-    fn tell_final_state(&mut self, index: u32) {
+    pub(super) fn tell_final_state(&mut self, index: u32) {
         if !self.is_time_to_tell(index) {
             return;
         }
@@ -630,18 +558,19 @@ impl Host {
         self.tell_volume(index, &VolumeCommand::Return { number, state, last: Vec::new() });
     }
 
-    /// Not again and again while an answer may be on its way; after stopping there is something new to tell.
+    /// Not again and again while an answer may be on its way, however long that takes: what is asked of a volume that has too much
+    /// to do must not become more by that. After stopping there is something new to tell.
     pub(super) fn is_time_to_tell(&self, index: u32) -> bool {
         let group = &self.groups[index as usize];
         let waits = |own: &Own| own.told_at.after_us(SETTLE_US) > self.clock.now() && own.told_at > Instant(0);
-        !group.own().is_some_and(waits)
+        !group.own().is_some_and(|own| waits(own) || self.internals.contains(own.telling))
     }
 
     pub(super) fn tell_volume(&mut self, index: u32, command: &VolumeCommand) {
         let now = self.clock.now();
         let group = self.groups[index as usize].id();
         let Some(own) = &mut self.groups[index as usize].own else { return };
-        own.told_at = now;
+        (own.told_at, own.telling) = (now, self.internals.number_next());
         let volume = own.volume;
         let purpose = match command {
             VolumeCommand::Return { .. } => Purpose::Returned { group },

@@ -3,19 +3,24 @@
 //! Nothing orders the commands on a register, so there is no last one. Its members are sealed instead, and whoever knows what
 //! it ends with tells the volume, which takes what it is told first. See docs/decisions/0022.
 
+use quorate_object::Outcome;
 use quorate_protocol::register::{Content, Key, Request, Tag, Version};
 use quorate_protocol::wire::Wire;
 use quorate_protocol::{GroupId, Slot, Stamp};
 
 use super::Host;
+use super::held::HeldAnswer;
 use super::registers::Waiting;
-use crate::frame::Bounce;
+use crate::envelope::Ticket;
+use crate::frame::{Bounce, Position};
 use crate::record::GroupRecord;
-use crate::register::object_of;
+use crate::register::{NOT_IN_ONE_STEP, object_of};
 use crate::volume::{Birth, Frozen, Record, VolumeCommand, volume_of};
 
 /// Own registers looked at in a heartbeat for whether their objects are deleted or have expired.
 const LOOKED_AT: usize = 2_000;
+/// With so many operations of its own a node tells no volume of another deleted object: the next heartbeat comes back to it.
+const TOLD_AT_ONCE: usize = 1_000;
 
 impl Host {
     /// The volume has the group ended. Whoever is asked again begins again: not while it is at it.
@@ -28,7 +33,7 @@ impl Host {
     }
 
     pub(super) fn gather_final_state(&mut self, index: u32, token: u64) {
-        if let Some(Waiting::End { group }) = self.registers.waiting.remove(&token) {
+        if let Some(Waiting::End { group }) = self.registers.waiting.remove(token) {
             let token = self.registers.token(Waiting::End { group });
             self.ask_core(index, Request::Final { token, after: None });
         }
@@ -36,9 +41,9 @@ impl Host {
 
     /// What the group ends with: its one register, if that was ever written.
     pub(super) fn take_final_state(&mut self, index: u32, token: u64, versions: Vec<(Key, Version)>) {
-        let Some(Waiting::End { group }) = self.registers.waiting.remove(&token) else { return };
-        self.registers.ending.remove(&group);
+        let Some(Waiting::End { group }) = self.registers.waiting.remove(token) else { return };
         self.counters.registers_ended += 1;
+        let id = group;
         let group = &self.groups[index as usize];
         let Some(own) = group.own() else { return };
         let content = versions.first().map_or(&Content::Tombstone, |(_, version)| &version.content);
@@ -46,13 +51,17 @@ impl Host {
         let mut last = Vec::new();
         versions.first().map_or(Tag::ABSENT, |(_, version)| version.tag).encode(&mut last);
         let state = Frozen { time_ms: self.clock.stamp().0, object, results: Vec::new() };
-        let number = own.number;
+        let (number, telling) = (own.number, self.internals.number_next());
         self.tell_volume(index, &VolumeCommand::Return { number, state, last });
+        // Until the volume has answered this member is at it: nobody has it begin again meanwhile.
+        if !self.internals.contains(telling) {
+            self.registers.ending.remove(&id);
+        }
     }
 
     /// A write was under way when the group was sealed. Only the state that the volume takes says whether it happened.
     pub(super) fn leave_undecided(&mut self, token: u64, tag: Tag) {
-        if let Some(Waiting::Client { group, .. }) = self.registers.waiting.get(&token)
+        if let Some(Waiting::Client { group, .. }) = self.registers.waiting.get(token)
             && volume_of(*group).is_some()
         {
             self.registers.undecided.entry(*group).or_default().push((token, tag));
@@ -75,12 +84,42 @@ impl Host {
         }
     }
 
+    /// An own register's object is gone. Whoever is told so finds the name in no listing any more, and free.
+    pub(super) fn answer_once_ended(&mut self, group: GroupId, ticket: Ticket, outcome: Outcome) {
+        let position = Position::default();
+        match volume_of(group).filter(|_| self.find(group).is_some()) {
+            Some(_) => self.hold_answer(group, HeldAnswer { ticket, position, outcome, since: self.clock.now() }),
+            None => self.answer_ticket(ticket, position, outcome),
+        }
+    }
+
+    /// A client's command has found no object.
+    pub(super) fn tell_gone(&mut self, group: GroupId, ticket: Ticket, outcome: Outcome) {
+        match outcome {
+            // What no register does in one step the volume does, once it has the name again.
+            Outcome::Error(text) if volume_of(group).is_some() && text == NOT_IN_ONE_STEP => {
+                self.bounce(ticket.node, ticket.start, ticket.number, Bounce::Stopped);
+            }
+            outcome => self.answer_once_ended(group, ticket, outcome),
+        }
+        if let Some(index) = self.find(group) {
+            self.look_whether_deleted(index);
+        }
+    }
+
     /// Whether an own register's object is deleted, as far as this member knows: then its group is to end.
     pub(super) fn look_whether_deleted(&mut self, index: u32) {
         let group = &self.groups[index as usize];
         let (Some(own), Some(replica)) = (group.own(), group.replica.register()) else { return };
-        if replica.core().status().tombstone_count > 0 && self.is_time_to_tell(index) {
+        let is_busy = self.internals.count() >= TOLD_AT_ONCE;
+        if replica.core().status().tombstone_count > 0 && !is_busy && self.is_time_to_tell(index) {
             let (number, name) = (own.number, own.name.to_vec());
+            let stops =
+                |volume: u32| self.groups[volume as usize].machine.children().map(|children| &children.stopping);
+            // The volume has executed that it is to end, and sees to it.
+            if self.find(own.volume).and_then(stops).is_some_and(|stopping| stopping.contains_key(&number)) {
+                return;
+            }
             self.tell_volume(index, &VolumeCommand::Retire { number, name });
         }
     }
@@ -146,11 +185,14 @@ impl Host {
 
 #[cfg(test)]
 mod tests {
-    use quorate_protocol::GroupId;
+    use quorate_object::{Command, Outcome};
+    use quorate_protocol::{GroupId, NodeId};
 
-    use crate::host::Host;
+    use crate::Target;
+    use crate::frame::Message;
     use crate::host::batches::{GroupAction, GroupRequest};
-    use crate::host::three_nodes::{Cluster, arrives};
+    use crate::host::three_nodes::{Cluster, Fate, arrives};
+    use crate::host::{Answer, Group, Host, Submission};
     use crate::replica::Protocol;
     use crate::volume::own_group;
 
@@ -167,6 +209,149 @@ mod tests {
     fn versions_held(host: &Host, group: GroupId) -> Option<usize> {
         let replica = host.groups[host.find(group)? as usize].replica.register()?;
         Some(replica.core().status().key_count)
+    }
+
+    const COUNT: usize = 100;
+
+    fn name(at: usize) -> Vec<u8> {
+        format!("key{at}").into_bytes()
+    }
+
+    /// Three nodes, and as many registers in groups of their own.
+    fn with_registers() -> Cluster {
+        let mut cluster = Cluster::new(|_| {});
+        let number = cluster.next_number();
+        let mut request = GroupRequest::of(GroupAction::Create { value: b"x".to_vec() });
+        request.names = (0..COUNT).map(name).collect();
+        request.protocol = Protocol::Register;
+        cluster.node(1).host.submit_group_request(number, 0, request);
+        cluster.pass(1_000, arrives);
+        let volume = cluster.volume();
+        let last = own_group(volume, COUNT as u64);
+        assert!(cluster.nodes.iter().all(|node| versions_held(&node.host, last) == Some(1)));
+        cluster
+    }
+
+    fn submit(cluster: &mut Cluster, command: &Command<'_>) -> u64 {
+        let number = cluster.next_number();
+        let target = Target::Slot { namespace: 0, slot: 0 };
+        cluster.node(1).host.submit(Submission { number, predecessor: None, target, command });
+        number
+    }
+
+    fn delete_all(cluster: &mut Cluster) {
+        for at in 0..COUNT {
+            submit(cluster, &Command::Del { key: &name(at) });
+        }
+    }
+
+    fn answer_to(cluster: &Cluster, number: u64) -> Option<Answer> {
+        let answers = &cluster.nodes[0].answers;
+        answers.iter().find(|(answered, _)| *answered == number).map(|(_, answer)| answer.clone())
+    }
+
+    /// How many own groups are to end, and how many there are, as node 1 has executed it.
+    fn ending_and_away(cluster: &Cluster) -> (usize, usize) {
+        let host = &cluster.nodes[0].host;
+        let machine = &host.groups[host.find(cluster.volume()).unwrap() as usize].machine;
+        let ending = machine.children().map_or(0, |children| children.stopping.len());
+        (ending, machine.objects().map_or(0, |objects| objects.away_count()))
+    }
+
+    /// The volume's replicas do not hear each other, as if there were too much for them to do.
+    fn volume_stalls(volume: GroupId) -> impl Fn(NodeId, NodeId, &Message<'_>) -> Fate {
+        move |_, _, message| match message {
+            Message::Replica { group, .. } if *group == volume => Fate::IsLost,
+            _ => Fate::Arrives,
+        }
+    }
+
+    fn operations_opened(cluster: &Cluster) -> Vec<u64> {
+        cluster.nodes.iter().map(|node| node.host.internals.number_next()).collect()
+    }
+
+    #[test]
+    fn a_volume_with_too_much_to_do_is_told_of_each_deleted_register_once() {
+        let mut cluster = with_registers();
+        let stalls = volume_stalls(cluster.volume());
+        let before = operations_opened(&cluster);
+        delete_all(&mut cluster);
+        cluster.pass(4_000, &stalls);
+        assert_eq!(ending_and_away(&cluster), (0, COUNT));
+        for (before, after) in before.into_iter().zip(operations_opened(&cluster)) {
+            let opened = after - before;
+            assert!(opened <= COUNT as u64 + 10, "{opened} for {COUNT} registers");
+        }
+        cluster.pass(10_000, arrives);
+        assert_eq!(ending_and_away(&cluster), (0, 0));
+    }
+
+    #[test]
+    fn a_register_is_ended_once_by_each_member_while_its_volume_has_too_much_to_do() {
+        let mut cluster = with_registers();
+        let stalls = volume_stalls(cluster.volume());
+        delete_all(&mut cluster);
+        while ending_and_away(&cluster).0 < COUNT / 2 {
+            cluster.pass(1, arrives);
+        }
+        cluster.pass(4_000, &stalls);
+        let (ending, _) = ending_and_away(&cluster);
+        let ended: u64 = cluster.nodes.iter().map(|node| node.host.counters.registers_ended).sum();
+        assert!(ending > 0 && ended <= 3 * COUNT as u64, "{ended} of {COUNT} registers");
+        cluster.pass(10_000, arrives);
+        assert_eq!(ending_and_away(&cluster), (0, 0));
+    }
+
+    #[test]
+    fn a_volume_that_is_told_twice_that_an_object_is_deleted_has_its_group_end_once() {
+        let mut cluster = with_registers();
+        let before = operations_opened(&cluster);
+        delete_all(&mut cluster);
+        cluster.pass(2_000, arrives);
+        assert_eq!(ending_and_away(&cluster), (0, 0));
+        let opened: u64 = before.iter().zip(operations_opened(&cluster)).map(|(before, after)| after - before).sum();
+        // Each is told of by whoever deleted it, perhaps by the others, and given back by one.
+        assert!(opened <= 4 * COUNT as u64 + 10, "{opened} for {COUNT} registers");
+        let ended: u64 = cluster.nodes.iter().map(|node| node.host.counters.registers_ended).sum();
+        assert_eq!(ended, COUNT as u64);
+    }
+
+    #[test]
+    fn whoever_hears_that_a_register_is_deleted_finds_its_name_free() {
+        let mut cluster = with_registers();
+        let (deleted, read) = (submit(&mut cluster, &Command::Del { key: b"key0" }), cluster.next_number());
+        let mut asked = false;
+        while answer_to(&cluster, deleted).is_none() {
+            assert_eq!(ending_and_away(&cluster).1, COUNT, "it is listed until its deletion is answered");
+            cluster.pass(1, arrives);
+            let host = &mut cluster.node(1).host;
+            let is_tombstone = |group: &Group| {
+                let replica = group.replica.register();
+                group.own().is_some() && replica.is_some_and(|replica| replica.core().status().tombstone_count > 0)
+            };
+            if !asked && host.groups().any(is_tombstone) {
+                asked = true;
+                let target = Target::Slot { namespace: 0, slot: 0 };
+                let command = &Command::IncrBy { key: b"key0", delta: 7 };
+                host.submit(Submission { number: read, predecessor: None, target, command });
+            }
+        }
+        assert_eq!(answer_to(&cluster, deleted), Some(Answer::Outcome(Outcome::Int(1))));
+        assert_eq!(ending_and_away(&cluster), (0, COUNT - 1));
+        cluster.pass(200, arrives);
+        assert!(asked);
+        assert_eq!(answer_to(&cluster, read), Some(Answer::Outcome(Outcome::Int(7))), "the volume has executed it");
+    }
+
+    #[test]
+    fn a_deletion_is_answered_also_where_the_volume_is_late() {
+        let mut cluster = with_registers();
+        let stalls = volume_stalls(cluster.volume());
+        let deleted = submit(&mut cluster, &Command::Del { key: b"key0" });
+        cluster.pass(400, &stalls);
+        assert_eq!(answer_to(&cluster, deleted), None);
+        cluster.pass(400, &stalls);
+        assert_eq!(answer_to(&cluster, deleted), Some(Answer::Outcome(Outcome::Int(1))));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId, Stamp};
 use super::directory::Place;
 use super::routes::{NoRoute, OwnPlace, Route};
 use super::tombstones::{Collections, Expiries};
+use super::waiters::Waiters;
 use super::{Host, Timer};
 use crate::entry::{Purpose, Target};
 use crate::envelope::{Envelope, Ticket};
@@ -43,7 +44,7 @@ const PAGE_KEYS: usize = 256;
 pub(super) struct Registers {
     /// Tokens so far: what replicas here are asked is numbered across groups.
     token_count: u64,
-    pub(super) waiting: HashMap<u64, Waiting, FixedState>,
+    pub(super) waiting: Waiters,
     /// Clients' writes, with their deadlines: one that comes again is the same to its replica.
     writes: HashMap<Ticket, (u64, Stamp), FixedState>,
     /// When they need not be known any more.
@@ -109,19 +110,8 @@ pub(super) enum Waiting {
     },
 }
 
-/// A command on all objects of a volume, answered from the names that a read quorum knows.
-pub(super) struct Listing {
-    group: GroupId,
-    ticket: Ticket,
-    deadline: Stamp,
-    command: Vec<u8>,
-    names: Vec<Vec<u8>>,
-    bytes: usize,
-    count: i64,
-}
-
 impl Waiting {
-    fn group(&self) -> GroupId {
+    pub(super) fn group(&self) -> GroupId {
         match self {
             Waiting::Listing(listing) => listing.group,
             Waiting::Client { group, .. }
@@ -133,6 +123,17 @@ impl Waiting {
             | Waiting::Reconfiguration { group } => *group,
         }
     }
+}
+
+/// A command on all objects of a volume, answered from the names that a read quorum knows.
+pub(super) struct Listing {
+    group: GroupId,
+    ticket: Ticket,
+    deadline: Stamp,
+    command: Vec<u8>,
+    names: Vec<Vec<u8>>,
+    bytes: usize,
+    count: i64,
 }
 
 impl Registers {
@@ -286,7 +287,7 @@ impl Host {
             CoreAnswer::Written { token } => self.take_written(index, token),
             CoreAnswer::Listed { token, keys, next } => self.take_page(index, token, keys, next),
             CoreAnswer::Retirable { token, epoch } => {
-                if let Some(Waiting::Retirement { group }) = self.registers.waiting.remove(&token) {
+                if let Some(Waiting::Retirement { group }) = self.registers.waiting.remove(token) {
                     let retiring = self.registers.retiring.get_mut(&group);
                     if let Some(retiring) = retiring.filter(|retiring| retiring.epoch == epoch) {
                         retiring.is_ready = true;
@@ -306,12 +307,12 @@ impl Host {
             CoreAnswer::Over { token } => self.turn_back(token, Bounce::Stopped),
             CoreAnswer::GivenUp { token } => self.turn_back(token, Bounce::Stopped),
             CoreAnswer::Drained { token, epoch } => {
-                if let Some(Waiting::Drain { group, asker }) = self.registers.waiting.remove(&token) {
+                if let Some(Waiting::Drain { group, asker }) = self.registers.waiting.remove(token) {
                     self.tell_drained(asker, group, epoch);
                 }
             }
             CoreAnswer::Forgotten { token, count, next } => {
-                if let Some(Waiting::Collection { group }) = self.registers.waiting.remove(&token) {
+                if let Some(Waiting::Collection { group }) = self.registers.waiting.remove(token) {
                     self.end_collection(group, count, next.is_some());
                 }
             }
@@ -324,13 +325,21 @@ impl Host {
     }
 
     pub(super) fn take_written(&mut self, index: u32, token: u64) {
-        let waiting = self.registers.waiting.remove(&token);
+        let waiting = self.registers.waiting.remove(token);
         let Some(Waiting::Client { ticket, command, asked_at, .. }) = waiting else { return };
         self.counters.commands_applied += 1;
         self.registers.round_trips.note(asked_at, self.clock.now());
         self.settle_write(index, ticket);
-        let outcome = Command::decode(&command).map_or_else(|_| malformed(), |command| written(&command));
-        self.answer_ticket(ticket, Position::default(), outcome);
+        let command = Command::decode(&command);
+        let is_gone = matches!(command, Ok(Command::Del { .. }));
+        let outcome = command.map_or_else(|_| malformed(), |command| written(&command));
+        let group = self.groups[index as usize].id();
+        if is_gone {
+            self.answer_once_ended(group, ticket, outcome);
+        } else {
+            self.release_answers(group);
+            self.answer_ticket(ticket, Position::default(), outcome);
+        }
         self.look_whether_deleted(index);
     }
 
@@ -348,8 +357,8 @@ impl Host {
     }
 
     fn take_value(&mut self, token: u64, content: &Content, rounds: u32) {
-        let waiting = self.registers.waiting.remove(&token);
-        let Some(Waiting::Client { ticket, command, asked_at, .. }) = waiting else { return };
+        let waiting = self.registers.waiting.remove(token);
+        let Some(Waiting::Client { group, ticket, command, asked_at }) = waiting else { return };
         self.registers.round_trips.note(asked_at, self.clock.now());
         match rounds {
             0 | 1 => self.counters.register_reads_one_round += 1,
@@ -361,12 +370,15 @@ impl Host {
             Ok(command) => read(&command, content, now),
             Err(_) => malformed(),
         };
-        self.answer_ticket(ticket, Position::default(), outcome);
+        match content {
+            Content::Value { .. } => self.answer_ticket(ticket, Position::default(), outcome),
+            Content::Tombstone => self.tell_gone(group, ticket, outcome),
+        }
     }
 
     /// What was asked was not carried out, or nobody knows.
     pub(super) fn turn_back(&mut self, token: u64, why: Bounce) {
-        let ticket = match self.registers.waiting.remove(&token) {
+        let ticket = match self.registers.waiting.remove(token) {
             Some(Waiting::Client { ticket, .. }) => {
                 if why != Bounce::Expired {
                     self.registers.writes.remove(&ticket);
@@ -398,24 +410,19 @@ impl Host {
         self.registers.undecided.remove(&group);
         self.registers.collections.forget(group);
         self.lose_wishes(group);
-        self.registers.waiting.retain(|&token, waiting| {
-            let (of, ticket) = match waiting {
-                Waiting::Client { group, ticket, .. } => (*group, *ticket),
-                Waiting::Listing(listing) => (listing.group, listing.ticket),
-                Waiting::Retirement { group: of }
-                | Waiting::Collection { group: of }
-                | Waiting::Expiry { group: of }
-                | Waiting::End { group: of }
-                | Waiting::Reconfiguration { group: of }
-                | Waiting::Drain { group: of, .. } => return *of != group,
-            };
-            if of == group {
-                lost.push((token, ticket));
+        for (_, waiting) in self.registers.waiting.take_all_of(group) {
+            match waiting {
+                Waiting::Client { ticket, .. } => lost.push(ticket),
+                Waiting::Listing(listing) => lost.push(listing.ticket),
+                Waiting::Retirement { .. }
+                | Waiting::Collection { .. }
+                | Waiting::Expiry { .. }
+                | Waiting::End { .. }
+                | Waiting::Reconfiguration { .. }
+                | Waiting::Drain { .. } => {}
             }
-            of != group
-        });
-        lost.sort_unstable_by_key(|(token, _)| *token);
-        for (_, ticket) in lost {
+        }
+        for ticket in lost {
             if !self.registers.writes.contains_key(&ticket) {
                 self.bounce(ticket.node, ticket.start, ticket.number, why);
             }
@@ -446,7 +453,7 @@ impl Host {
     }
 
     fn take_page(&mut self, index: u32, token: u64, keys: Vec<Key>, next: Option<Key>) {
-        let Some(Waiting::Listing(mut listing)) = self.registers.waiting.remove(&token) else { return };
+        let Some(Waiting::Listing(mut listing)) = self.registers.waiting.remove(token) else { return };
         let bytes = std::mem::take(&mut listing.command);
         let Ok(command) = Command::decode(&bytes) else { return };
         match command {
@@ -536,7 +543,7 @@ impl Host {
     /// The link to a node goes with its process: operations ask others at once, without waiting for a suspicion. Groups in which
     /// there are none are told in the next turns.
     pub(super) fn tell_registers_of_link(&mut self, node: NodeId, is_linked: bool) {
-        let in_use: BTreeSet<GroupId> = self.registers.waiting.values().map(Waiting::group).collect();
+        let in_use: BTreeSet<GroupId> = self.registers.waiting.groups().collect();
         for group in in_use {
             if let Some(index) = self.find(group) {
                 self.tell_register_of_link(index, node, is_linked);
@@ -608,7 +615,7 @@ impl Host {
                 (entry.rank, entry.due_at) = (rank, entry.due_at.min(first_at));
             }
             // Whoever is asked again begins again: not while it is at it.
-            let is_at_it = entry.token.is_some_and(|token| self.registers.waiting.contains_key(&token));
+            let is_at_it = entry.token.is_some_and(|token| self.registers.waiting.contains(token));
             let Some(&index) = self.index.get(&group) else { continue };
             if entry.due_at > now || is_at_it || !self.groups[index as usize].is_alive() {
                 continue;

@@ -1,6 +1,8 @@
 //! Operations that are sent again: those that came back, and those of which nothing is heard.
 
-use quorate_protocol::NodeId;
+use std::collections::VecDeque;
+
+use quorate_protocol::{Instant, NodeId};
 
 use super::steps::next_random;
 use super::{Host, Timer};
@@ -10,15 +12,57 @@ use crate::entry::Operation;
 pub(super) const RETRY_US: u64 = 10_000;
 /// ... and after twice as long each time, up to 2 to this power times as long.
 const RETRY_DOUBLINGS_MAX: u32 = 3;
+/// However many come back, one of them is sent again in so long on average: more than this, whoever turned them back would have
+/// to do less of what they wait for.
+const RETRY_SPACING_US: u64 = 20;
+/// ... and none waits longer than this for its turn.
+const RETRY_TURN_US_MAX: u64 = 1_000_000;
+/// Operations sent again in one turn: clients and heartbeats come between.
+const RETRIES_PER_TURN: usize = 2_000;
 /// An operation of which nothing is heard is sent again after this.
 const RESEND_US: u64 = 1_000_000;
+/// ... though no more of them than this whenever they are looked for.
+const RESENT_AT_ONCE: usize = 2_000;
+
+#[derive(Default)]
+pub(super) struct Retries {
+    /// When all that have come back so far will have had their turns.
+    taken_until: Instant,
+    /// Their time has come.
+    due: VecDeque<u64>,
+    /// So many more are sent again in this turn.
+    left: usize,
+}
+
+impl Retries {
+    /// How long one more has to wait for its turn.
+    fn take_turn(&mut self, now: Instant) -> u64 {
+        let wait_us = self.taken_until.0.saturating_sub(now.0);
+        self.taken_until = now.after_us((wait_us + RETRY_SPACING_US).min(RETRY_TURN_US_MAX));
+        wait_us
+    }
+
+    pub(super) fn start_turn(&mut self) {
+        self.left = RETRIES_PER_TURN;
+    }
+
+    pub(super) fn is_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+}
 
 impl Host {
     pub(super) fn retry_later(&mut self, number: u64) {
+        let now = self.clock.now();
         let Some(operation) = self.operations(number).find_mut(number) else { return };
+        // Another copy of it has come back before.
+        if operation.retry_at.is_some_and(|at| at > now) {
+            return;
+        }
         let base_us = RETRY_US << operation.attempts.min(RETRY_DOUBLINGS_MAX);
         let wait_us = base_us + next_random(&mut self.random) % base_us;
-        self.retry_after(number, wait_us);
+        let turn_us = self.retries.take_turn(now);
+        self.retry_after(number, wait_us + turn_us);
     }
 
     pub(super) fn retry_after(&mut self, number: u64, wait_us: u64) {
@@ -27,6 +71,20 @@ impl Host {
         if operation.retry_at.is_none_or(|earlier| at < earlier) {
             operation.retry_at = Some(at);
             self.timers.set(at, Timer::Retry { number });
+        }
+    }
+
+    pub(super) fn retry_timer_fired(&mut self, number: u64) {
+        self.retries.due.push_back(number);
+        self.retry_due();
+    }
+
+    pub(super) fn retry_due(&mut self) {
+        while self.retries.left > 0
+            && let Some(number) = self.retries.due.pop_front()
+        {
+            self.retries.left -= 1;
+            self.retry(number);
         }
     }
 
@@ -77,11 +135,80 @@ impl Host {
             let patience_us = RESEND_US << operation.attempts.saturating_sub(1).min(2);
             !operation.parked && operation.sent_at.after_us(patience_us) <= now
         };
-        let numbers: Vec<u64> =
-            self.clients.iter().chain(self.internals.iter()).filter(silent).map(|operation| operation.number).collect();
-        for number in numbers {
+        let numbers = self.internals.iter().chain(self.clients.iter()).filter(silent).map(|operation| operation.number);
+        for number in numbers.take(RESENT_AT_ONCE).collect::<Vec<u64>>() {
             self.counters.resent += 1;
             self.dispatch(number);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quorate_object::Command;
+    use quorate_protocol::Stamp;
+    use quorate_wal::memory::MemoryStorage;
+
+    use super::*;
+    use crate::entry::Target;
+    use crate::host::Submission;
+    use crate::host::dispatch::tests::first_of;
+    use crate::{Host, Moment};
+
+    const COUNT: u64 = 10_000;
+
+    /// A node that does not know its cluster yet, and so sends none of these operations anywhere.
+    fn waiting() -> Host {
+        let mut host = first_of(3);
+        for number in 1..=COUNT {
+            let target = Target::Slot { namespace: 0, slot: 0 };
+            host.submit(Submission { number, predecessor: None, target, command: &Command::Get { key: b"key" } });
+        }
+        host
+    }
+
+    fn count(host: &Host, is_counted: impl Fn(Instant) -> bool) -> usize {
+        host.clients.iter().filter(|operation| operation.retry_at.is_some_and(&is_counted)).count()
+    }
+
+    #[test]
+    fn those_that_come_back_at_once_are_sent_again_one_after_the_other() {
+        let host = waiting();
+        let now = host.clock.now();
+        assert_eq!(count(&host, |_| true), COUNT as usize);
+        for after_us in [20_000, 50_000, 100_000, 200_000] {
+            let before = count(&host, |at| at <= now.after_us(after_us));
+            assert!(before as u64 <= (after_us - RETRY_US) / RETRY_SPACING_US, "{before} before {after_us} us");
+        }
+        assert_eq!(count(&host, |at| at > now.after_us(RETRY_TURN_US_MAX + 2 * RETRY_US)), 0);
+    }
+
+    #[test]
+    fn a_turn_sends_some_again_only_and_the_next_one_goes_on() {
+        let mut host = waiting();
+        let now = host.clock.now().after_us(RETRY_TURN_US_MAX);
+        let mut turns = 0;
+        loop {
+            host.begin(Moment { now, wall: Stamp(1_700_000_001_000) });
+            host.end(&MemoryStorage::default());
+            turns += 1;
+            // A few are of the node's own.
+            let (sent, expected) = (count(&host, |at| at > now), (turns * RETRIES_PER_TURN).min(COUNT as usize));
+            assert!(sent <= expected && sent + 10 >= expected, "{sent} instead of {expected}");
+            assert!(host.timers.count() < 2 * COUNT as usize, "timers pile up");
+            if !host.retries.is_due() {
+                break;
+            }
+            assert_eq!(host.next_turn_at(), now);
+        }
+        assert!((5..=6).contains(&turns), "{turns} turns");
+    }
+
+    #[test]
+    fn of_many_silent_ones_some_are_sent_again_at_a_time() {
+        let mut host = waiting();
+        host.begin(Moment { now: host.clock.now().after_us(RESEND_US), wall: Stamp(1_700_000_001_000) });
+        host.resend_silent();
+        assert_eq!(host.counters.resent, RESENT_AT_ONCE as u64);
     }
 }

@@ -328,7 +328,7 @@ impl Host {
 
     /// What is asked of a replica here is for the members, which it is none of any more: who asks hears who they are first.
     pub(super) fn tell_asker(&mut self, token: u64) {
-        if let Some(Waiting::Client { group, ticket, .. }) = self.registers.waiting.get(&token) {
+        if let Some(Waiting::Client { group, ticket, .. }) = self.registers.waiting.get(token) {
             let (group, node) = (*group, ticket.node);
             if self.successions.contains(group) {
                 self.tell_members(node, group);

@@ -50,10 +50,12 @@ impl Host {
         let due = self.wakings.take_due(now);
         self.wake(&due);
         self.fire_expiries();
+        self.retries.start_turn();
+        self.retry_due();
         while let Some((at, timer)) = self.timers.take_due(now) {
             match timer {
                 Timer::Forget { index, group } => self.forget_results(index, group),
-                Timer::Retry { number } => self.retry(number),
+                Timer::Retry { number } => self.retry_timer_fired(number),
                 Timer::Heartbeat => self.beat(),
                 Timer::Directory => self.ask_for_directory(),
                 Timer::Settle => self.settle(),

@@ -169,9 +169,9 @@ impl Host {
             CoreAnswer::Unknown { token } => (*token, Reconfigured::Unknown),
             _ => return Some(answer),
         };
-        match self.registers.waiting.get(&token) {
+        match self.registers.waiting.get(token) {
             Some(&Waiting::Reconfiguration { group }) => {
-                self.registers.waiting.remove(&token);
+                self.registers.waiting.remove(token);
                 self.end_wish(group, outcome);
                 None
             }

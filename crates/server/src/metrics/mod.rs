@@ -22,6 +22,7 @@ pub(crate) struct Figures {
     pub(crate) node_name: String,
     pub(crate) is_ready: bool,
     pub(crate) is_clock_off: bool,
+    pub(crate) is_clock_unknown: bool,
     pub(crate) clients: ClientFigures,
     pub(crate) front: Counts,
     pub(crate) slow_log_length: usize,
@@ -79,8 +80,13 @@ impl Figures {
         text.gauge("quorate_ready", "1 if the node serves, as /readyz says.", u8::from(self.is_ready));
         text.gauge(
             "quorate_clock_off",
-            "1 if the node's wall clock is more than a second off most of its peers', or not known not to be.",
+            "1 if the node's wall clock is more than a second off most of its peers'.",
             u8::from(self.is_clock_off),
+        );
+        text.gauge(
+            "quorate_clock_unknown",
+            "1 if the node could not compare its wall clock with most of its peers' in the last seconds.",
+            u8::from(self.is_clock_unknown),
         );
         text.counter("quorate_worker_turns_total", "Turns of the worker.", self.turns);
         let peers = |value: fn(&PeerFigures) -> bool| {

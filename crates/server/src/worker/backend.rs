@@ -294,6 +294,10 @@ fn failure(failure: quorate_node::Failure) -> quorate_front::Failure {
         quorate_node::Failure::ClockOff => Failure::Other(
             "TRYAGAIN not executed: this node's clock is more than 1 s off most of its peers', set it right".to_owned(),
         ),
+        quorate_node::Failure::ClockUnknown => Failure::Other(
+            "TRYAGAIN not executed: this node was too busy or cut off to compare its clock with its peers', try again"
+                .to_owned(),
+        ),
         quorate_node::Failure::Overloaded => {
             Failure::Other("TRYAGAIN not executed: too much is waiting, try again".to_owned())
         }

@@ -22,7 +22,8 @@ impl Worker {
         Figures {
             node_name: name_of(host, host.settings().node),
             is_ready: host.is_ready(),
-            is_clock_off: host.is_clock_off(),
+            is_clock_off: host.is_clock_known_off(),
+            is_clock_unknown: host.is_clock_off() && !host.is_clock_known_off(),
             clients: ClientFigures {
                 connected: self.clients.count(),
                 limit: self.clients.count_max(),
