@@ -100,7 +100,7 @@ fn http_tells_of_health_and_status_and_changes_namespaces() {
     assert_eq!(client.call(&["SELECT", "3"]), "+OK");
     assert_eq!(client.call_until_served(&["SET", "key", "value"]), "+OK");
     assert_eq!(nodes.http(0, "DELETE /namespaces/3").0, 200);
-    assert_eq!(nodes.http(0, "DELETE /namespaces/3").0, 400);
+    assert_eq!(nodes.http(0, "DELETE /namespaces/3").0, 404);
     assert_eq!(nodes.http(0, "POST /namespaces/4?colour=red").0, 400);
 }
 
