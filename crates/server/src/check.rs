@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
 use crate::config::Config;
-use crate::directory::{Directory, DirectoryError};
+use crate::directory::{Directory, DirectoryError, WITNESSES};
 use crate::{ServerError, tls};
 
 /// What was found.
@@ -33,9 +33,6 @@ pub fn check(config: &Config) -> Result<Checked, ServerError> {
     check_port(listen.admin, "HTTP", "admin")?;
     Ok(Checked::CanStart)
 }
-
-/// What [`Directory::open`] misses in a directory that has been accepted and lacks it.
-const WITNESSES: [&str; 2] = ["wal/log.bounds", "checkpoint.count"];
 
 /// A node that has spoken has its log and the count of its checkpoints.
 fn check_witnesses(path: &Path) -> Result<(), DirectoryError> {

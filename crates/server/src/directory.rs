@@ -37,7 +37,7 @@ pub(crate) const NEW: &str = "new";
 pub(crate) const WAL: &str = "wal";
 pub(crate) const CHECKPOINT: &str = "checkpoint";
 /// What there is as soon as a node has spoken: the log's record of its files, and the count of the checkpoint's batches.
-const WITNESSES: [&str; 2] = ["wal/log.bounds", "checkpoint.count"];
+pub(crate) const WITNESSES: [&str; 2] = ["wal/log.bounds", "checkpoint.count"];
 /// Shards (logs) of a directory, fixed when it is made.
 const SHARDS: u32 = 1;
 
