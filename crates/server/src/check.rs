@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
 use crate::config::Config;
-use crate::directory::{Directory, DirectoryError, WITNESSES};
+use crate::directory::{Directory, DirectoryError};
 use crate::{ServerError, tls};
 
 /// What was found.
@@ -25,23 +25,12 @@ pub fn check(config: &Config) -> Result<Checked, ServerError> {
         Err(DirectoryError::InUse { pid, .. }) => return Ok(Checked::Runs { pid }),
         checked => checked?,
     }
-    check_witnesses(path)?;
     check_writable(path)?;
     let listen = &config.listen;
     check_port(listen.client, "clients", "client")?;
     check_port(listen.peer, "the other nodes", "peer")?;
     check_port(listen.admin, "HTTP", "admin")?;
     Ok(Checked::CanStart)
-}
-
-/// A node that has spoken has its log and the count of its checkpoints.
-fn check_witnesses(path: &Path) -> Result<(), DirectoryError> {
-    let is_known = Directory::identities(path).iter().any(|(_, identity)| identity.is_ok());
-    if !is_known || !Directory::is_accepted(path) {
-        return Ok(());
-    }
-    let gone = WITNESSES.into_iter().find(|name| !path.join(name).exists());
-    gone.map_or(Ok(()), |missing| Err(DirectoryError::Gone { path: path.to_owned(), missing }))
 }
 
 /// The directory is or could be made, and files in it as well. Only an attempt can tell: what it made is removed again.
@@ -65,30 +54,7 @@ fn check_port(address: SocketAddr, what: &'static str, key: &'static str) -> Res
 
 #[cfg(test)]
 mod tests {
-    use quorate_protocol::id::NodeId;
-
     use super::*;
-    use crate::config::ClusterId;
-
-    #[test]
-    fn what_a_start_would_miss_is_missed() {
-        let path = std::env::temp_dir().join(format!("quorate-check-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        let open = || Directory::open(&path, ClusterId(7), NodeId(1));
-        assert!(check_witnesses(&path).is_ok(), "nothing is there");
-        let mut directory = open().expect("made");
-        assert!(check_witnesses(&path).is_ok(), "it is new");
-        directory.admit().expect("accepted");
-        drop(directory);
-        for name in WITNESSES {
-            let refusal = check_witnesses(&path).expect_err("it is gone").to_string();
-            assert!(refusal.contains(name), "{refusal}");
-            assert_eq!(refusal, open().expect_err("it is gone").to_string());
-            std::fs::write(path.join(name), "").expect("written");
-        }
-        assert!(check_witnesses(&path).is_ok());
-        std::fs::remove_dir_all(&path).expect("there");
-    }
 
     #[test]
     fn a_place_where_nothing_can_be_made_is_refused() {

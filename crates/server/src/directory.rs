@@ -37,7 +37,7 @@ pub(crate) const NEW: &str = "new";
 pub(crate) const WAL: &str = "wal";
 pub(crate) const CHECKPOINT: &str = "checkpoint";
 /// What there is as soon as a node has spoken: the log's record of its files, and the count of the checkpoint's batches.
-pub(crate) const WITNESSES: [&str; 2] = ["wal/log.bounds", "checkpoint.count"];
+const WITNESSES: [&str; 2] = ["wal/log.bounds", "checkpoint.count"];
 /// Shards (logs) of a directory, fixed when it is made.
 const SHARDS: u32 = 1;
 
@@ -100,8 +100,7 @@ impl Directory {
         }
         let is_new = path.join(NEW).exists();
         if !is_new {
-            let gone = WITNESSES.iter().find(|name| !path.join(name).exists());
-            gone.map_or(Ok(()), |missing| Err(DirectoryError::Gone { path: path.to_owned(), missing }))?;
+            check_witnesses(path)?;
         }
         let identity = match known {
             Some(identity) => Identity { start_number: identity.start_number + 1, boot, ..identity },
@@ -135,7 +134,10 @@ impl Directory {
             return Ok(());
         }
         let _lock = lock(path)?;
-        read_identity(path, cluster, node).map(|_| ())
+        match read_identity(path, cluster, node)? {
+            Some(_) if Directory::is_accepted(path) => check_witnesses(path),
+            _ => Ok(()),
+        }
     }
 
     /// Locks the directory of a stopped node to be looked at. Nothing is made or changed.
@@ -230,6 +232,11 @@ fn take_lock(path: &Path, file: File) -> Result<File, DirectoryError> {
         }
         Err(TryLockError::Error(source)) => Err(DirectoryError::Io { action: "lock", path: lock_path, source }),
     }
+}
+
+fn check_witnesses(path: &Path) -> Result<(), DirectoryError> {
+    let gone = WITNESSES.iter().find(|name| !path.join(name).exists());
+    gone.map_or(Ok(()), |missing| Err(DirectoryError::Gone { path: path.to_owned(), missing }))
 }
 
 fn write_identity(path: &Path, identity: &Identity) -> Result<(), DirectoryError> {

@@ -173,6 +173,23 @@ fn a_directory_is_new_until_it_is_admitted() {
 }
 
 #[test]
+fn what_a_start_would_miss_a_check_misses_too() {
+    let scratch = Scratch::new("witnesses");
+    let check = || Directory::check(&scratch.0, CLUSTER, NODE);
+    check().expect("nothing is there");
+    let mut directory = scratch.open().expect("made");
+    directory.admit().expect("accepted");
+    drop(directory);
+    for name in WITNESSES {
+        let refusal = check().expect_err("it is gone").to_string();
+        assert!(refusal.contains(name), "{refusal}");
+        assert_eq!(refusal, scratch.refusal());
+        fs::write(scratch.0.join(name), "").expect("written");
+    }
+    check().expect("all is there");
+}
+
+#[test]
 fn an_admitted_node_without_its_log_or_checkpoints_is_not_taken_for_a_new_one() {
     let scratch = Scratch::new("gone");
     let mut open = scratch.open().expect("made");
