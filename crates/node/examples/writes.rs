@@ -10,8 +10,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant as RealInstant};
 
 use quorate_checkpoint::MemoryStore;
-use quorate_node::host::{Answer, Forgotten, Host, HostSettings, Submission};
 use quorate_node::root::{NodeRecord, Settings};
+use quorate_node::{Answer, Forgotten, Host, HostSettings, Submission};
 use quorate_node::{Moment, Target};
 use quorate_object::{Command, Condition, Expiry, Outcome, SetAnswer, slot_of_key};
 use quorate_protocol::peers::Timing;

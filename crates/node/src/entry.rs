@@ -10,7 +10,7 @@ use quorate_protocol::{GroupId, Instant, NodeId, Slot, Stamp};
 
 use crate::envelope::Envelope;
 use crate::frame::Access;
-use crate::host::OwnPlace;
+use crate::own_place::OwnPlace;
 use crate::volume::volume_of;
 
 /// Operations kept at once; beyond it clients are asked to try again.

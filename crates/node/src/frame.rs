@@ -20,7 +20,7 @@ pub use bounce::Bounce;
 pub use digests::DigestMessage;
 pub use replica::{Place, encode_replica, places};
 
-use crate::host::{ChainRest, ChainView};
+use crate::chain_view::ChainView;
 use crate::members::{Reconfigured, Told, Wanted};
 use crate::replica::AnyMessage;
 
@@ -200,27 +200,6 @@ fn put_numbers(numbers: impl Iterator<Item = u64>, out: &mut Vec<u8>) {
 fn take_numbers(r: &mut Reader<'_>) -> Result<Vec<u64>, Malformed> {
     let count = r.remaining() / size_of::<u64>();
     (0..count).map(|_| r.u64()).collect()
-}
-
-fn put_views(views: &[ChainView], out: &mut Vec<u8>) {
-    for ChainView { group, rest, epoch, received, decided, lease_us } in views {
-        out.extend_from_slice(&group.0.to_le_bytes());
-        out.push(*rest as u8);
-        out.extend_from_slice(&epoch.0.to_le_bytes());
-        [received.0, decided.0, *lease_us].iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
-    }
-}
-
-fn take_views(r: &mut Reader<'_>) -> Result<Vec<ChainView>, Malformed> {
-    const EACH: usize = 37;
-    let view = |r: &mut Reader<'_>| {
-        let (group, tag) = (GroupId(r.u64()?), r.u8()?);
-        let rest = ChainRest::ALL.get(usize::from(tag)).copied();
-        let rest = rest.ok_or(Malformed::UnknownTag { of: "rest of a chain", tag })?;
-        let epoch = Epoch(r.u32()?);
-        Ok(ChainView { group, rest, epoch, received: Slot(r.u64()?), decided: Slot(r.u64()?), lease_us: r.u64()? })
-    };
-    (0..r.remaining() / EACH).map(|_| view(r)).collect()
 }
 
 fn take_epochs(r: &mut Reader<'_>) -> Result<Vec<(GroupId, Epoch)>, Malformed> {
@@ -474,7 +453,7 @@ impl Message<'_> {
             }
             Message::ViewAnswer { nonce, views } => {
                 out.extend_from_slice(&nonce.to_le_bytes());
-                put_views(views, out);
+                views.iter().for_each(|view| view.encode(out));
                 kind::VIEW_ANSWER
             }
             Message::StatusQuestion { nonce } => {
@@ -625,7 +604,10 @@ fn decode_body(kind: u8, body: &[u8]) -> Result<Option<Message<'_>>, Malformed> 
         kind::BIRTHS => Message::Births { volume: GroupId(r.u64()?), numbers: take_numbers(r)? },
         kind::BORN => Message::Born { volume: GroupId(r.u64()?), numbers: take_numbers(r)? },
         kind::STORE_BEHIND => Message::StoreBehind,
-        kind::VIEW_ANSWER => Message::ViewAnswer { nonce: r.u64()?, views: take_views(r)? },
+        kind::VIEW_ANSWER => {
+            let (nonce, count) = (r.u64()?, r.remaining() / ChainView::BYTES);
+            Message::ViewAnswer { nonce, views: (0..count).map(|_| ChainView::decode(r)).collect::<Result<_, _>>()? }
+        }
         kind::DIGEST => Message::Digest(DigestMessage::decode(r)?),
         kind::STATUS_QUESTION => Message::StatusQuestion { nonce: r.u64()? },
         kind::STATUS_ANSWER => Message::StatusAnswer { nonce: r.u64()?, bytes: r.bytes(r.remaining())? },

@@ -3,7 +3,7 @@
 use quorate_protocol::wire::{Malformed, Reader, Wire};
 use quorate_protocol::{GroupId, chain, paxos, register};
 
-use crate::host::GroupState;
+use crate::group_state::GroupState;
 use crate::host::checkpoints::{Name, decode_meta, take_name};
 use crate::host::is_birth;
 use crate::quorum::Quorum;

@@ -6,14 +6,16 @@
 
 #![forbid(unsafe_code)]
 
-mod admin_reply;
 mod ahead;
+mod answer;
 mod bodies;
+mod chain_view;
 mod changes;
 pub mod clock;
 pub mod entry;
 mod envelope;
 pub mod frame;
+mod group_state;
 mod hash;
 pub mod host;
 pub mod inspect;
@@ -22,6 +24,7 @@ pub mod members;
 mod number;
 mod outbox;
 mod own_groups;
+mod own_place;
 mod pace;
 pub mod planted;
 pub mod quorum;
@@ -38,12 +41,13 @@ mod timers;
 pub mod volume;
 mod wakings;
 
-pub use admin_reply::AdminReply;
+pub use answer::{AdminReply, Answer, Failure};
 pub use clock::Moment;
 pub use entry::Target;
 pub use envelope::Ticket;
+pub use group_state::GroupState;
 pub use host::{
-    Answer, Census, Counters, DigestCounts, Failure, Fault, Forgotten, Found, Group, GroupState, Host, HostSettings,
-    Lookup, ObjectCount, OpenError, OpenReport, OwnCounts, PanicIn, Submission,
+    Census, Counters, DigestCounts, Fault, Forgotten, Found, Group, Host, HostSettings, Lookup, ObjectCount, OpenError,
+    OpenReport, OwnCounts, PanicIn, Submission,
 };
 pub use outbox::Carrier;

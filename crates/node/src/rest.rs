@@ -23,8 +23,8 @@ use quorate_protocol::wire::{Malformed, Reader, Wire};
 use quorate_protocol::{Ballot, Epoch, GroupId, NodeId, Slot, Stamp, chain, paxos};
 use quorate_wal::Lsn;
 
+use crate::group_state::GroupState;
 use crate::hash::FixedState;
-use crate::host::GroupState;
 use crate::machine::{Content, Machine};
 use crate::number::{put_bytes, put_near, put_number, take_bytes, take_near, take_number, take_u32};
 use crate::replica::{Position, Protocol};

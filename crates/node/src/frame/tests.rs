@@ -3,6 +3,7 @@ use quorate_protocol::quorum::QuorumSystem;
 use quorate_protocol::{Ballot, Configuration, Value};
 
 use super::*;
+use crate::chain_view::ChainRest;
 use crate::quorum::Stages;
 
 const HEADER: Header = Header { node: NodeId(2), start: 3, sequence: 6, stamp: Stamp(4), wall: Stamp(8), directory: 5 };

@@ -3,10 +3,10 @@
 use quorate_object::{Outcome, slot_of_key};
 use quorate_protocol::{GroupId, NodeId};
 
+use super::Host;
 use super::batches::{BATCH_NAMES_MAX, GroupAction, GroupRequest};
 use super::directory::Missing;
-use super::{Answer, Failure, Host};
-use crate::admin_reply::AdminReply;
+use crate::answer::{AdminReply, Answer, Failure};
 use crate::entry::{Purpose, Target};
 use crate::members::Wanted;
 use crate::quorum::Quorum;

@@ -9,7 +9,8 @@ use quorate_object::Command;
 use quorate_protocol::Slot;
 
 use super::group::Told;
-use super::{Answer, Host, Submission};
+use super::{Host, Submission};
+use crate::answer::Answer;
 use crate::frame::Access;
 use crate::machine::ReadAnswer;
 use crate::root::Reads;

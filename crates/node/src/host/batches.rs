@@ -7,8 +7,8 @@ use quorate_protocol::NodeId;
 
 use super::postponed::Patience;
 use super::shown::{Shown, Views};
-use super::{Answer, Failure, Host, Timer};
-use crate::admin_reply::AdminReply;
+use super::{Host, Timer};
+use crate::answer::{AdminReply, Answer, Failure};
 use crate::entry::{Purpose, Target};
 use crate::quorum::Quorum;
 use crate::record::STILL_CHANGING;

@@ -3,8 +3,9 @@
 use quorate_protocol::wire::Malformed;
 use quorate_protocol::{GroupId, NodeId};
 
-use super::group::{Group, GroupState, Own};
+use super::group::{Group, Own};
 use super::transfer::{decode_snapshot, encode_snapshot};
+use crate::group_state::GroupState;
 
 /// Begins the log record of a birth; no record of a replica begins so.
 const BIRTH: u8 = 0xB1;

@@ -6,7 +6,8 @@
 use quorate_protocol::paxos::Role;
 use quorate_protocol::{Instant, NodeId};
 
-use super::{Group, GroupState, Host};
+use super::{Group, Host};
+use crate::group_state::GroupState;
 
 /// With no more groups than this, they are counted when somebody asks.
 const AT_ONCE: usize = 16_384;

@@ -17,11 +17,12 @@ pub(crate) use names::{Name, take_name};
 use names::{RUN_NAME, children_name};
 
 use super::Host;
-use super::group::{Group, GroupState};
+use super::group::Group;
 use super::quarantine::isolate;
 use super::resting::{fit_at_rest, kin_of};
 use super::saving::Saving;
 use super::transfer::Installing;
+use crate::group_state::GroupState;
 use crate::machine::{Content, Machine};
 use crate::planted::{self, Planted};
 use crate::register::RegisterReplica;

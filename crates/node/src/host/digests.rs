@@ -12,12 +12,13 @@ use std::mem;
 use quorate_protocol::id::Content;
 use quorate_protocol::{Ballot, Epoch, GroupId, Instant, NodeId, Payload, Slot, Value, paxos};
 
-use super::routes::{OwnPlace, Route};
+use super::routes::Route;
 use super::{Host, Timer};
 use crate::bodies::{Unresolved, refer, resolve};
 use crate::entry::Target;
 use crate::envelope::{Envelope, Ticket};
 use crate::frame::{Access, DigestMessage, Message};
+use crate::own_place::OwnPlace;
 use crate::recent::Recent;
 use crate::replica::{AnyMessage, Protocol};
 

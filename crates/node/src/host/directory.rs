@@ -10,10 +10,12 @@ use quorate_protocol::{Epoch, Event, GroupId, NodeId};
 
 use super::checkpoints::Stored;
 use super::dispatch::ROOT_EPOCH;
-use super::group::{Group, GroupState};
-use super::{Answer, Host, Timer};
+use super::group::Group;
+use super::{Host, Timer};
+use crate::answer::Answer;
 use crate::entry::{Purpose, Target};
 use crate::frame::Bounce;
+use crate::group_state::GroupState;
 use crate::machine::Content;
 use crate::record::GroupRecord;
 use crate::replica::{AnyReplica, Protocol};

@@ -4,11 +4,13 @@ use quorate_object::{Command, NAME_BYTES_MAX, Outcome};
 use quorate_protocol::{Epoch, NodeId, Slot, Stamp};
 
 use super::retries::RETRY_US;
-use super::routes::{NoRoute, OwnPlace, Route};
-use super::{Answer, Failure, Host, Submission, access_of};
+use super::routes::{NoRoute, Route};
+use super::{Host, Submission, access_of};
+use crate::answer::{Answer, Failure};
 use crate::entry::{Operation, Operations, Purpose, Target};
 use crate::envelope::{ENVELOPE_BYTES_MAX, Envelope, NOTHING_SETTLED, Ticket};
 use crate::frame::{Access, Bounce, Message, Position};
+use crate::own_place::OwnPlace;
 use crate::planted::{self, Planted};
 use crate::register::{NOT_AS_A_WHOLE, NOT_IN_ONE_STEP, is_for_registers};
 use crate::root::Reads;

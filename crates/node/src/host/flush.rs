@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use quorate_object::{Command, Outcome, slot_of_key};
 
-use super::{Answer, Host};
+use super::Host;
+use crate::answer::Answer;
 use crate::entry::{Purpose, Target};
 use crate::frame::Access;
 use crate::volume::VolumeCommand;

@@ -7,7 +7,7 @@ use quorate_protocol::register::Stage;
 use super::Host;
 use super::directory::Place;
 use super::group::Group;
-use crate::admin_reply::AdminReply;
+use crate::answer::AdminReply;
 use crate::quorum::Quorum;
 
 /// Half of the operations are taken for reads where a load is told: an even mix.

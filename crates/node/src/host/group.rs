@@ -16,6 +16,7 @@ use super::quarantine::isolate;
 use super::transfer::empty_content;
 use crate::ahead::Ahead;
 use crate::envelope::Envelope;
+use crate::group_state::GroupState;
 use crate::machine::{Content, Machine};
 use crate::register::{content_of, key_of};
 use crate::replica::{AnyEffects, AnyEvent, AnyMessage, AnyReplica, AnyRequest, Protocol};
@@ -92,21 +93,6 @@ pub struct Own {
     pub(super) telling: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GroupState {
-    /// Its birth is not on disk yet: it says nothing.
-    Unborn,
-    Alive,
-    /// It may have said what it does not remember: it neither votes nor serves until a new epoch re-admits it.
-    Forgetful,
-    /// Its part of the log, or its checkpoint, is damaged: likewise.
-    Damaged,
-    /// Its code panicked, or could not read what is on the disk: nothing of it is trusted any more.
-    Quarantined,
-    /// The node is being stopped, and what the replica says from now on could not be kept.
-    Closed,
-}
-
 impl Own {
     /// What an own group of this id and name is; `None` for any other group.
     pub(super) fn of(group: GroupId, name: &[u8]) -> Option<Box<Own>> {
@@ -159,13 +145,6 @@ impl Group {
         let envelope = Envelope::take(&mut &payload[..]).filter(|_| !Envelope::is_followed(payload))?;
         let sought = objects.seek(Command::key_of(envelope.command)?)?;
         Some((objects, sought))
-    }
-}
-
-impl GroupState {
-    /// Whether the replica neither votes nor serves as long as its node runs.
-    pub fn is_silent(self) -> bool {
-        matches!(self, GroupState::Forgetful | GroupState::Damaged | GroupState::Quarantined)
     }
 }
 

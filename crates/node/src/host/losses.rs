@@ -6,8 +6,9 @@
 use quorate_checkpoint::Batch;
 use quorate_wal::Lsn;
 
-use super::group::{Group, GroupState};
+use super::group::Group;
 use super::{Forgotten, HostSettings};
+use crate::group_state::GroupState;
 use crate::root::Durability;
 
 /// The name of the node's record.

@@ -77,7 +77,6 @@ use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 use quorate_checkpoint::Batch;
-use quorate_object::Outcome;
 use quorate_protocol::peers::{Peers, Timing};
 use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId, Stamp};
 use quorate_wal::{Lsn, Storage, Wal};
@@ -89,19 +88,18 @@ pub use counters::Counters;
 pub use digests::DigestCounts;
 pub use directory::ObjectCount;
 pub use discarded::Discarded;
-pub use group::{Group, GroupState, ROOT_NAMESPACE};
+pub use group::{Group, ROOT_NAMESPACE};
 pub use lookups::{Found, Lookup};
 pub use open::{OpenError, OpenReport};
 pub use quarantine::{Fault, PanicIn};
 pub use resting::OwnCounts;
-pub use routes::OwnPlace;
-pub use shown::{ChainRest, ChainView};
 pub use transfer::check_snapshot;
 
-use crate::admin_reply::AdminReply;
+use crate::answer::Answer;
 use crate::clock::{HybridClock, Moment, WallClocks};
 use crate::entry::Operations;
 use crate::frame::{Access, Bounce, FrameError, Header, Message, decode_frame};
+use crate::group_state::GroupState;
 use crate::hash::FixedState;
 use crate::outbox::{Carrier, Outbox};
 use crate::planted::{self, Planted};
@@ -185,36 +183,6 @@ pub struct Submission<'a> {
     pub predecessor: Option<u64>,
     pub target: crate::entry::Target,
     pub command: &'a quorate_object::Command<'a>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
-    Outcome(Outcome),
-    Admin(AdminReply),
-    Failed(Failure),
-}
-
-/// Why an operation has no outcome.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// Not executed: too few members are alive.
-    NoQuorum,
-    /// It may have been executed, or may still be.
-    Timeout,
-    /// Not executed: too much is waiting.
-    Overloaded,
-    /// Not executed: this node, or the one that would execute it, uses more memory than it may.
-    OutOfMemory,
-    /// Not executed: this node does not know the cluster yet.
-    Loading,
-    /// Not executed: this node's clock is off most of its peers', so nobody would take a deadline from it.
-    ClockOff,
-    /// Not executed: this node could not compare its clock with most of its peers' lately, so it takes no commands.
-    ClockUnknown,
-    /// Not executed: the namespace is gone.
-    NoNamespace,
-    /// Not executed: the write before it on its connection may come later, and nothing orders the two.
-    BehindUnknown,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -12,7 +12,8 @@ use quorate_protocol::{GroupId, Instant, NodeId};
 
 use super::led::own_groups_of;
 use super::own::Parent;
-use super::{Answer, Host, Timer};
+use super::{Host, Timer};
+use crate::answer::Answer;
 use crate::entry::{Purpose, Target};
 use crate::frame::Message;
 use crate::planted::{self, Planted};

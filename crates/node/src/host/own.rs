@@ -11,7 +11,7 @@ use quorate_wal::{Kind, Lsn, RECORD_BYTES_MAX};
 use roaring::RoaringTreemap;
 
 use super::births::encode_birth;
-use super::group::{Group, GroupState, Own};
+use super::group::{Group, Own};
 use super::late::{BORN_PER_TURN, Late};
 use super::led::{Led, parent_of};
 use super::orphans::Orphans;
@@ -19,6 +19,7 @@ use super::outside::Outside;
 use super::{Host, Timer};
 use crate::entry::Purpose;
 use crate::frame::{Access, Bounce};
+use crate::group_state::GroupState;
 use crate::hash::FixedState;
 use crate::machine::Machine;
 use crate::planted::{self, Planted};

@@ -8,12 +8,13 @@ use quorate_protocol::wire::Wire;
 use quorate_protocol::{After, Effect, Event, GroupId, NodeId, Proposal, Refusal, Value};
 use quorate_wal::{Kind, RECORD_BYTES_MAX};
 
+use super::Host;
 use super::held::HeldAnswer;
 use super::quarantine::{PanicIn, isolate, panic_as_planned};
-use super::{GroupState, Host};
 use crate::changes::Done;
 use crate::envelope::{Envelope, Ticket};
 use crate::frame::{Bounce, DigestMessage, Message, Position, encode_replica, encode_reply};
+use crate::group_state::GroupState;
 use crate::machine::Verdict;
 use crate::planted::{self, Planted};
 use crate::replica::{AnyMessage, AnyMessageRef, Hosted, Protocol};

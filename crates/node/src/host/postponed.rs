@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use quorate_object::Outcome;
 use quorate_protocol::Instant;
 
-use super::{Answer, Host, Timer};
+use super::{Host, Timer};
+use crate::answer::Answer;
 use crate::entry::Purpose;
 use crate::record::STILL_CHANGING;
 use crate::root::RootCommand;

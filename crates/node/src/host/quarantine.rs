@@ -12,9 +12,10 @@ use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId};
 
 use super::Host;
 use super::checkpoints::Stored;
-use super::group::{Group, GroupState};
+use super::group::Group;
 use crate::envelope::Envelope;
 use crate::frame::{Bounce, Message};
+use crate::group_state::GroupState;
 use crate::machine::{Machine, ReadAnswer};
 use crate::root::Durability;
 

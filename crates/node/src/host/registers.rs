@@ -11,7 +11,7 @@ use quorate_protocol::register::{Answer as CoreAnswer, Content, Key, Request, St
 use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId, Stamp};
 
 use super::directory::Place;
-use super::routes::{NoRoute, OwnPlace, Route};
+use super::routes::{NoRoute, Route};
 use super::tombstones::{Collections, Expiries};
 use super::waiters::Waiters;
 use super::{Host, Timer};
@@ -20,6 +20,7 @@ use crate::envelope::{Envelope, Ticket};
 use crate::frame::{Access, Bounce, Position};
 use crate::hash::FixedState;
 use crate::machine::malformed;
+use crate::own_place::OwnPlace;
 use crate::pace::RoundTrips;
 use crate::planted::{self, Planted};
 use crate::record::GroupRecord;

@@ -8,7 +8,7 @@ use quorate_protocol::GroupId;
 use quorate_wal::{Kind, Storage};
 
 use super::Host;
-use super::group::GroupState;
+use crate::group_state::GroupState;
 use crate::planted::{self, Planted};
 use crate::volume::volume_of;
 

@@ -7,9 +7,10 @@ use quorate_wal::{Kind, Recovered};
 
 use super::Fault;
 use super::births::{decode_birth, is_birth};
-use super::group::{Group, GroupState, ROOT_NAMESPACE};
+use super::group::{Group, ROOT_NAMESPACE};
 use super::open::{Sleeping, Unreadable, give_up_unreadable};
 use super::quarantine::isolate;
+use crate::group_state::GroupState;
 use crate::hash::FixedState;
 use crate::replica::AnyRecord;
 

@@ -4,11 +4,12 @@ use quorate_object::Command;
 use quorate_protocol::effect::ReadMode;
 use quorate_protocol::{Epoch, Event, GroupId, NodeId, Payload, Proposal, Stamp};
 
+use super::Host;
 use super::held::HeldAnswer;
-use super::{GroupState, Host};
 use crate::clock::WALLS_APART_MAX_MS;
 use crate::envelope::{ENVELOPE_BYTES_MAX, Envelope, Ticket};
 use crate::frame::{Access, Bounce, Message, Position};
+use crate::group_state::GroupState;
 use crate::machine::{Content, ReadAnswer};
 use crate::planted::{self, Planted};
 use crate::volume::VolumeCommand;

@@ -15,10 +15,10 @@ use crate::entry::{Purpose, Target};
 use crate::envelope::Envelope;
 use crate::frame::Access;
 use crate::hash::FixedState;
-use crate::record::GroupRecord;
+use crate::own_place::OwnPlace;
 use crate::replica::Protocol;
 use crate::root::Reads;
-use crate::volume::{OwnRecord, Record, own_group};
+use crate::volume::Record;
 
 /// Own groups whose members are remembered, where this node is no member of their volume.
 const REMEMBERED_MAX: usize = 1 << 16;
@@ -41,28 +41,6 @@ pub(super) enum NoRoute {
     Changing,
     /// Whoever may have carried the write out was started anew since, and knows nothing of it.
     Lost,
-}
-
-/// An own group, as an operation on its object knows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnPlace {
-    pub group: GroupId,
-    pub members: Vec<NodeId>,
-    pub protocol: Protocol,
-    /// Of one that its volume leads.
-    pub led: Option<Box<GroupRecord>>,
-}
-
-impl OwnPlace {
-    fn new(volume: GroupId, record: Record, members: &[NodeId]) -> OwnPlace {
-        let (group, protocol) = (own_group(volume, record.number), record.protocol());
-        let members = record.member_ids(members);
-        let led = match record.place {
-            OwnRecord::Led { record, .. } => Some(record),
-            OwnRecord::Paxos { .. } => None,
-        };
-        OwnPlace { group, members, protocol, led }
-    }
 }
 
 /// Own groups by namespace and name.

@@ -8,7 +8,8 @@ use super::Host;
 use super::Timer;
 use super::batches::reply_of;
 use super::directory::Place;
-use crate::admin_reply::AdminReply;
+use crate::answer::AdminReply;
+use crate::chain_view::{ChainRest, ChainView};
 use crate::entry::Target;
 use crate::frame::Message;
 use crate::hash::FixedState;
@@ -34,28 +35,6 @@ impl Shown {
     pub(super) fn told(volume: u32, line: &[u8]) -> Option<Shown> {
         (!line.starts_with(b"ERR")).then(|| Shown { volume, record: Record::decode(line).ok() })
     }
-}
-
-/// How far a member of a chain is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChainView {
-    pub group: GroupId,
-    pub rest: ChainRest,
-    pub epoch: Epoch,
-    /// All updates below are here. Of one that is paused nothing more is known without a look into the checkpoint store.
-    pub received: Slot,
-    /// All updates below are known as decided.
-    pub decided: Slot,
-    /// For how long the member may answer reads by itself.
-    pub lease_us: u64,
-}
-
-/// How awake a member of a chain is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChainRest {
-    Active,
-    Idle,
-    Paused,
 }
 
 /// What members of chains have said.
@@ -278,24 +257,5 @@ impl Host {
             ]);
         }
         AdminReply::Map(entries)
-    }
-}
-
-impl ChainRest {
-    pub(crate) const ALL: [ChainRest; 3] = [ChainRest::Active, ChainRest::Idle, ChainRest::Paused];
-
-    fn word(self) -> &'static str {
-        match self {
-            ChainRest::Active => "active",
-            ChainRest::Idle => "idle",
-            ChainRest::Paused => "paused",
-        }
-    }
-}
-
-impl ChainView {
-    /// Updates that this member does not know as decided.
-    fn in_flight(&self) -> i64 {
-        self.received.0.saturating_sub(self.decided.0) as i64
     }
 }

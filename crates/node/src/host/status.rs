@@ -3,10 +3,10 @@
 use hashbrown::HashMap;
 use quorate_protocol::NodeId;
 
-use super::group::GroupState;
-use super::{Answer, Host, Timer};
-use crate::admin_reply::AdminReply;
+use super::{Host, Timer};
+use crate::answer::{AdminReply, Answer};
 use crate::frame::Message;
+use crate::group_state::GroupState;
 use crate::hash::FixedState;
 use crate::root::ROOT;
 use crate::status::{

@@ -3,7 +3,8 @@
 use quorate_protocol::{Cx, Event, NodeId, Proposal, Replica, paxos};
 
 use super::quarantine::{PanicIn, isolate, panic_as_planned};
-use super::{Group, GroupState, Host};
+use super::{Group, Host};
+use crate::group_state::GroupState;
 use crate::replica::{AnyEffects, AnyEvent, AnyMessage};
 
 impl Host {

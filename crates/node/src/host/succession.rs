@@ -16,7 +16,7 @@ use super::Host;
 use super::checkpoints::Stored;
 use super::group::Group;
 use super::registers::Waiting;
-use crate::admin_reply::AdminReply;
+use crate::answer::AdminReply;
 use crate::entry::Purpose;
 use crate::frame::Message;
 use crate::machine::{Content, Machine};

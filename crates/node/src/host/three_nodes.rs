@@ -6,8 +6,9 @@ use quorate_protocol::peers::Timing;
 use quorate_protocol::{GroupId, Instant, NodeId, Slot, Stamp};
 use quorate_wal::memory::MemoryStorage;
 
+use crate::answer::Answer;
 use crate::frame::{Header, Message, decode_frame, encode_frame, messages};
-use crate::host::{Answer, Forgotten, Host, HostSettings, Submission};
+use crate::host::{Forgotten, Host, HostSettings, Submission};
 use crate::root::{NodeRecord, Settings};
 use crate::{Moment, Target};
 

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 use quorate_protocol::register::{Answer as CoreAnswer, Request};
 use quorate_protocol::{Epoch, GroupId, Instant, NodeId};
 
+use super::Host;
 use super::registers::Waiting;
-use super::{Answer, Failure, Host};
-use crate::admin_reply::AdminReply;
+use crate::answer::{AdminReply, Answer, Failure};
 use crate::frame::Message;
 use crate::members::{Reconfigured, Wanted};
 

@@ -4,10 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quorate_node::host::{Group, GroupState, Host};
 use quorate_node::register::RegisterReplica;
 use quorate_node::root::ROOT;
 use quorate_node::volume::volume_of;
+use quorate_node::{Group, GroupState, Host};
 use quorate_protocol::{GroupId, Slot};
 
 use crate::world::Node;

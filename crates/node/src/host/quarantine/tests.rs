@@ -4,8 +4,9 @@ use quorate_wal::Storage;
 use quorate_wal::memory::MemoryStorage;
 
 use super::*;
+use crate::answer::{Answer, Failure};
 use crate::host::three_nodes::settings;
-use crate::host::{Answer, Failure, HostSettings, Submission};
+use crate::host::{HostSettings, Submission};
 use crate::root::{Reads, SLOT_COUNT, Settings};
 use crate::{Moment, Target};
 use quorate_protocol::Stamp;
