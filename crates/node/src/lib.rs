@@ -28,6 +28,7 @@ mod own_place;
 mod pace;
 pub mod planted;
 pub mod quorum;
+mod readiness;
 mod recent;
 mod record;
 pub mod register;
@@ -51,3 +52,4 @@ pub use host::{
     OpenReport, OwnCounts, PanicIn, Submission,
 };
 pub use outbox::Carrier;
+pub use readiness::Readiness;

@@ -11,7 +11,7 @@ mod token;
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use mio::Waker;
-use quorate_node::{AdminReply, Answer, Failure};
+use quorate_node::{AdminReply, Answer, Failure, Readiness};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, Semaphore, oneshot};
@@ -72,7 +72,8 @@ pub(crate) struct Pulse {
     origin: Instant,
     /// Of the latest turn, since the origin.
     turned_ms: AtomicU64,
-    is_ready: AtomicBool,
+    /// By its place among all that there are.
+    readiness: AtomicU8,
 }
 
 /// One request to the worker, and where the answer goes.
@@ -103,12 +104,17 @@ struct Admin {
 
 impl Pulse {
     pub(crate) fn new() -> Pulse {
-        Pulse { origin: Instant::now(), turned_ms: AtomicU64::new(0), is_ready: AtomicBool::new(false) }
+        Pulse { origin: Instant::now(), turned_ms: AtomicU64::new(0), readiness: AtomicU8::new(0) }
     }
 
-    pub(crate) fn beat(&self, is_ready: bool) {
+    pub(crate) fn beat(&self, readiness: Readiness) {
         self.turned_ms.store(self.origin.elapsed().as_millis() as u64, Ordering::Relaxed);
-        self.is_ready.store(is_ready, Ordering::Relaxed);
+        self.readiness.store(readiness as u8, Ordering::Relaxed);
+    }
+
+    fn readiness(&self) -> Readiness {
+        let place = usize::from(self.readiness.load(Ordering::Relaxed));
+        Readiness::ALL.get(place).copied().unwrap_or(Readiness::ClusterUnknown)
     }
 
     fn is_well(&self) -> bool {
@@ -224,20 +230,22 @@ async fn hello() -> &'static str {
 }
 
 async fn healthz(State(admin): State<Admin>) -> Response {
-    verdict(admin.pulse.is_well(), "well\n", "the worker has not turned for 2 s\n")
+    verdict("well", stands_still(&admin.pulse))
 }
 
 async fn readyz(State(admin): State<Admin>) -> Response {
-    let is_ready = admin.pulse.is_well() && admin.pulse.is_ready.load(Ordering::Relaxed);
-    verdict(
-        is_ready,
-        "ready\n",
-        "not ready: the node does not know the cluster yet; its log and GET /status say what it waits for\n",
-    )
+    verdict("ready", stands_still(&admin.pulse).or_else(|| admin.pulse.readiness().obstacle()))
 }
 
-fn verdict(is_good: bool, good: &'static str, bad: &'static str) -> Response {
-    if is_good { good.into_response() } else { (StatusCode::SERVICE_UNAVAILABLE, bad).into_response() }
+fn stands_still(pulse: &Pulse) -> Option<&'static str> {
+    (!pulse.is_well()).then_some("the worker has not turned for 2 s")
+}
+
+fn verdict(word: &str, obstacle: Option<&str>) -> Response {
+    match obstacle {
+        None => format!("{word}\n").into_response(),
+        Some(obstacle) => (StatusCode::SERVICE_UNAVAILABLE, format!("not {word}: {obstacle}\n")).into_response(),
+    }
 }
 
 async fn metrics(State(admin): State<Admin>) -> Response {
@@ -504,7 +512,7 @@ mod tests {
     #[test]
     fn a_worker_that_stands_still_is_not_well() {
         let mut pulse = Pulse::new();
-        pulse.beat(true);
+        pulse.beat(Readiness::Ready);
         assert!(pulse.is_well());
         pulse.origin = Instant::now().checked_sub(TURN_WITHIN * 2).expect("the machine has run for seconds");
         assert!(!pulse.is_well());

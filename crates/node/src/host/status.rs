@@ -8,6 +8,7 @@ use crate::answer::{AdminReply, Answer};
 use crate::frame::Message;
 use crate::group_state::GroupState;
 use crate::hash::FixedState;
+use crate::readiness::Readiness;
 use crate::root::ROOT;
 use crate::status::{
     GroupReport, LogStatus, MemberStatus, NamespaceStatus, NodeOwnStatus, NodeState, NodeStatus, OwnGroupsStatus,
@@ -187,9 +188,33 @@ impl Host {
         self.directory.state().map_or(&self.settings.nodes, |state| &state.nodes)
     }
 
-    /// Whether this node serves: it knows the cluster, and the root answers it.
-    pub fn is_ready(&self) -> bool {
-        self.directory.state().is_some() && self.find(ROOT).is_none_or(|index| self.groups[index as usize].is_alive())
+    /// Whether this node takes commands. A replica of the root that is silent does not keep it from that: others tell it of
+    /// the cluster.
+    pub fn readiness(&self) -> Readiness {
+        let is_unborn = self.root_state() == Some(GroupState::Unborn);
+        let nodes = self.known_nodes();
+        let is_heard = |node: u32| node == self.settings.node.0 || !self.peers.is_suspected(NodeId(node));
+        let heard = nodes.iter().filter(|node| is_heard(node.id)).count();
+        if self.directory.state().is_none() || is_unborn {
+            Readiness::ClusterUnknown
+        } else if heard * 2 <= nodes.len() {
+            Readiness::CutOff
+        } else if self.is_clock_known_off() {
+            Readiness::ClockOff
+        } else if self.is_clock_off() {
+            Readiness::ClockUnknown
+        } else {
+            Readiness::Ready
+        }
+    }
+
+    /// Whether this node has a replica of the root that neither votes nor serves.
+    pub fn is_root_silent(&self) -> bool {
+        self.root_state().is_some_and(GroupState::is_silent)
+    }
+
+    fn root_state(&self) -> Option<GroupState> {
+        self.find(ROOT).map(|index| self.groups[index as usize].state)
     }
 }
 
@@ -249,4 +274,44 @@ fn summary(status: &Status) -> AdminReply {
         ("volumes".to_string(), number(status.volumes.len() as u64)),
         ("lag_max".to_string(), number(status.volumes.iter().map(lag).max().unwrap_or(0))),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::three_nodes::{Cluster, arrives};
+
+    #[test]
+    fn a_node_that_takes_no_commands_says_why() {
+        let mut cluster = Cluster::new(|_| {});
+        let all = |cluster: &mut Cluster| [1, 2, 3].map(|id| cluster.node(id).host.readiness());
+        assert_eq!(all(&mut cluster), [Readiness::Ready; 3]);
+        cluster.node(3).wall_ahead_ms = 30_000;
+        cluster.pass(10_000, arrives);
+        assert_eq!(all(&mut cluster), [Readiness::Ready, Readiness::Ready, Readiness::ClockOff]);
+        cluster.node(3).wall_ahead_ms = 0;
+        cluster.pass(10_000, arrives);
+        assert_eq!(all(&mut cluster), [Readiness::Ready; 3]);
+        [1, 2].into_iter().for_each(|id| cluster.node(id).is_down = true);
+        cluster.pass(2_000, arrives);
+        assert_eq!(cluster.node(3).host.readiness(), Readiness::CutOff);
+        [1, 2].into_iter().for_each(|id| cluster.node(id).is_down = false);
+        cluster.pass(10_000, arrives);
+        assert_eq!(all(&mut cluster), [Readiness::Ready; 3]);
+    }
+
+    #[test]
+    fn a_silent_replica_of_the_root_keeps_a_node_from_nothing() {
+        let mut cluster = Cluster::new(|_| {});
+        let host = &mut cluster.node(2).host;
+        let root = host.find(ROOT).expect("every node has one");
+        host.quarantine(root, "testing", "as planned".into());
+        cluster.pass(2_000, arrives);
+        let host = &cluster.node(2).host;
+        assert!(host.is_root_silent());
+        assert_eq!(host.readiness(), Readiness::Ready);
+        let written = cluster.write(2, b"value");
+        cluster.pass(2_000, arrives);
+        assert!(cluster.is_done(2, written));
+    }
 }

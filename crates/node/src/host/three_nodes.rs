@@ -32,6 +32,8 @@ pub(super) struct Node {
     unstored: Vec<(u64, Batch)>,
     pub(super) answers: Vec<(u64, Answer)>,
     pub(super) is_down: bool,
+    /// How far its wall clock is ahead of the others'.
+    pub(super) wall_ahead_ms: u64,
     frames_sent: u64,
     pub(super) executed: Vec<(GroupId, Slot, u64)>,
 }
@@ -102,6 +104,7 @@ impl Cluster {
                 unstored: Vec::new(),
                 answers: Vec::new(),
                 is_down: false,
+                wall_ahead_ms: 0,
                 frames_sent: 0,
                 executed: Vec::new(),
             }
@@ -146,7 +149,8 @@ impl Cluster {
         if node.is_down {
             return;
         }
-        node.host.begin(moment(self.now_us));
+        let Moment { now, wall } = moment(self.now_us);
+        node.host.begin(Moment { now, wall: Stamp(wall.0 + node.wall_ahead_ms) });
         for (_, from, _, frame) in arrived {
             let frame: Vec<u8> = frame;
             node.host.receive(from, &frame).expect("it is whole");

@@ -21,7 +21,7 @@ impl Worker {
         let expiries = self.watch.as_ref().map_or_else(Vec::new, |watch| watch.expiries());
         Figures {
             node_name: name_of(host, host.settings().node),
-            is_ready: host.is_ready(),
+            is_ready: host.readiness().is_ready(),
             is_clock_off: host.is_clock_known_off(),
             is_clock_unknown: host.is_clock_off() && !host.is_clock_known_off(),
             clients: ClientFigures {

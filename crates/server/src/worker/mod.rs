@@ -29,7 +29,7 @@ use mio::{Events, Poll};
 use quorate_front::{Access, Front, Histogram, OperationId};
 use quorate_node::host::{Discarded, ROOT_NAMESPACE};
 use quorate_node::root::{Durability, INTERVAL_US};
-use quorate_node::{Answer, Carrier, Fault, Host};
+use quorate_node::{Answer, Carrier, Fault, Host, Readiness};
 use quorate_protocol::{Instant, NodeId};
 use quorate_wal::file::FileStorage;
 use tokio::sync::oneshot;
@@ -142,6 +142,7 @@ pub(crate) struct State {
     writes_before_speaking: bool,
     news_at: Instant,
     suspected: Vec<NodeId>,
+    readiness: Readiness,
     /// When it is told next whom a new data directory waits for, unless that changes; and whom it waited for.
     waiting_at: Option<Instant>,
     waits_for: Vec<String>,
@@ -170,6 +171,7 @@ impl State {
             writes_before_speaking: false,
             news_at: Instant(0),
             suspected: Vec::new(),
+            readiness: Readiness::ClusterUnknown,
             waiting_at: None,
             waits_for: Vec::new(),
             snapshots_installed: 0,
@@ -255,7 +257,7 @@ impl Worker {
             }
         }
         self.state.counters.turns += 1;
-        self.pulse.beat(self.host.is_ready());
+        self.pulse.beat(self.host.readiness());
         self.tell_news(now);
         Ok(())
     }
@@ -409,12 +411,35 @@ impl Worker {
             ));
         }
         alarms.extend(self.links.refusals().map(|what| format!("no link: {what}")));
+        let readiness = self.host.readiness();
+        // Why it does not know the cluster is told above.
+        alarms.extend(readiness.obstacle().filter(|_| readiness != Readiness::ClusterUnknown).map(str::to_owned));
+        if self.host.is_root_silent() {
+            alarms.push("its replica of the root, which has the namespaces, neither votes nor serves".to_owned());
+        }
         if !self.disk.has_space() {
             alarms.push("no space left for the log: writes are refused here until there is".to_owned());
         }
         let now_s = (self.state.wall_ms / 1000).cast_signed();
         alarms.extend(self.watch.iter().flat_map(|watch| watch.expiries()).filter_map(|expiry| expiry.alarm(now_s)));
         alarms
+    }
+
+    /// Tells whoever supervises the node, and its log, whether it takes commands.
+    fn tell_readiness(&mut self) {
+        if self.state.stopping.is_some() {
+            return;
+        }
+        let readiness = self.host.readiness();
+        if readiness.is_ready() {
+            self.supervisor.serves();
+        }
+        let before = std::mem::replace(&mut self.state.readiness, readiness);
+        match readiness.obstacle() {
+            Some(obstacle) if readiness != before => warn!("not ready: {obstacle}"),
+            None if readiness != before => info!("ready"),
+            _ => {}
+        }
     }
 
     /// What the namespaces ask for decides when the log is written and synced.
@@ -502,9 +527,7 @@ impl Worker {
             return;
         }
         self.state.news_at = now.after_us(NEWS_US);
-        if self.host.is_ready() && self.state.stopping.is_none() {
-            self.supervisor.serves();
-        }
+        self.tell_readiness();
         self.host.set_alarms(self.alarms());
         self.tell_of_waiting(now);
         let suspected: Vec<NodeId> = self.host.peers().filter(|&node| self.host.is_suspected(node)).collect();

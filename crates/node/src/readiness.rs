@@ -1,0 +1,42 @@
+//! Whether a node takes commands.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// It does not know the cluster yet, or may not speak in it yet.
+    ClusterUnknown,
+    /// Too few nodes are heard of.
+    CutOff,
+    /// Its clock is off most of its peers'.
+    ClockOff,
+    /// Its clock could not be compared with most of its peers' lately.
+    ClockUnknown,
+    Ready,
+}
+
+impl Readiness {
+    pub const ALL: [Readiness; 5] =
+        [Readiness::ClusterUnknown, Readiness::CutOff, Readiness::ClockOff, Readiness::ClockUnknown, Readiness::Ready];
+
+    pub fn is_ready(self) -> bool {
+        self == Readiness::Ready
+    }
+
+    /// What keeps it from taking commands.
+    pub fn obstacle(self) -> Option<&'static str> {
+        match self {
+            Readiness::ClusterUnknown => {
+                Some("it does not know the cluster yet; its log and GET /status say what it waits for")
+            }
+            Readiness::CutOff => {
+                Some("it hears too few of the nodes to be in a majority: commands here are answered with NOQUORUM")
+            }
+            Readiness::ClockOff => Some(
+                "its clock is more than 1 s off most of its peers': commands here are refused until it is set right",
+            ),
+            Readiness::ClockUnknown => {
+                Some("it could not compare its clock with its peers' for 5 s: commands here are refused until it has")
+            }
+            Readiness::Ready => None,
+        }
+    }
+}
