@@ -88,7 +88,8 @@ struct Plan {
     /// How their replicas agree [default: paxos]
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(Protocol::ALL.map(Protocol::word)))]
     protocol: Option<String>,
-    /// Names of nodes among the volume's members, the coordinator or head first [default: all of them]
+    /// Names of nodes, the coordinator or head first; of chains and registers, among the volume's members [default: all of
+    /// those]
     #[arg(long, value_name = "NODE,...")]
     members: Option<String>,
     /// Of registers: majority, "threshold R W", grid or "grid ROWSxCOLS" [default: majority]

@@ -120,13 +120,13 @@ fn groups(found: &Inspection) -> String {
     ];
     let mut table = table(&header);
     for (number, group) in &found.groups {
-        table.add_row(group_row(*number, group));
+        table.add_row(group_row(*number, group, found.store_is_read));
     }
     align_right(&mut table, [0, 3, 6, 7, 8, 9, 10]);
     trimmed(table)
 }
 
-fn group_row(number: u64, group: &GroupFacts) -> Vec<String> {
+fn group_row(number: u64, group: &GroupFacts, store_is_read: bool) -> Vec<String> {
     let none = || "-".to_owned();
     let checkpoint = group.checkpoint.as_ref();
     let of = |text: Option<String>| text.unwrap_or_else(none);
@@ -134,7 +134,8 @@ fn group_row(number: u64, group: &GroupFacts) -> Vec<String> {
     let members = |members: &[u32]| members.iter().map(u32::to_string).collect::<Vec<String>>().join(",");
     let state = match checkpoint {
         Some(checkpoint) => checkpoint.silent.unwrap_or("alive"),
-        None => "dropped",
+        None if store_is_read => "dropped",
+        None => "unknown",
     };
     vec![
         number.to_string(),

@@ -109,6 +109,8 @@ struct Tally {
     of: usize,
     done: usize,
     failed: usize,
+    /// It printed what it was told.
+    is_shown: bool,
     shows_progress: bool,
 }
 
@@ -122,6 +124,7 @@ impl Tally {
             Value::Simple(_) => self.done += 1,
             group => {
                 self.done += 1;
+                self.is_shown = true;
                 let fields: Vec<String> =
                     fields(group).into_iter().map(|(field, value)| format!("  {field}: {value}")).collect();
                 say(format_args!("{name}\n{}", fields.join("\n")));
@@ -137,7 +140,9 @@ impl Tally {
         if self.shows_progress && self.of > NAMES_PER_COMMAND {
             let _ = writeln!(std::io::stderr());
         }
-        if self.of > 1 {
+        if self.is_shown {
+            // Nothing but that on standard output.
+        } else if self.of > 1 {
             let failed = if self.failed == 0 { String::new() } else { format!(", {} failed", self.failed) };
             say(format_args!("{} done{failed}", self.done));
         } else if self.failed == 0 && self.of == 1 {

@@ -7,7 +7,7 @@ use clap::Args;
 use quorate_server::auth::secrets::{PASSWORD_BYTES_MAX, PasswordHash, Token};
 
 use crate::failure::{Context, Failure};
-use crate::output::{complain, say};
+use crate::output::say;
 
 /// Print the hash of a password, for auth.password_hash in every node.toml
 ///
@@ -39,7 +39,7 @@ pub(crate) fn print_token(_options: &TokenOptions) -> Result<ExitCode, Failure> 
         say(format_args!("token:  {}\nadmin_token_hash = \"{hash}\"", token.expose()));
     } else {
         say(token.expose());
-        complain(format_args!("admin_token_hash = \"{hash}\""));
+        let _ = writeln!(std::io::stderr(), "admin_token_hash = \"{hash}\"");
     }
     Ok(ExitCode::SUCCESS)
 }

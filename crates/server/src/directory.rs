@@ -36,8 +36,8 @@ const CLEAN_STOP: &str = "clean_stop";
 pub(crate) const NEW: &str = "new";
 pub(crate) const WAL: &str = "wal";
 pub(crate) const CHECKPOINT: &str = "checkpoint";
-/// What there is as soon as a node has spoken: the log's record of its files, and the count of the checkpoint's batches.
-const WITNESSES: [&str; 2] = ["wal/log.bounds", "checkpoint.count"];
+/// What there is as soon as a node has spoken: the log's record of its files, the checkpoint, and the count of its batches.
+const WITNESSES: [&str; 3] = ["wal/log.bounds", CHECKPOINT, "checkpoint.count"];
 /// Shards (logs) of a directory, fixed when it is made.
 const SHARDS: u32 = 1;
 
@@ -73,12 +73,21 @@ pub enum DirectoryError {
         path.display()
     )]
     Gone { path: PathBuf, missing: &'static str },
+    #[error("{} is not the data directory of a node{}", path.display(), nodes_note(path))]
+    NoNode { path: PathBuf },
     #[error("cannot {action} {}: {source}", path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
 }
 
 fn pid_note(pid: &Option<u32>) -> String {
     pid.map_or_else(String::new, |pid| format!(" (pid {pid})"))
+}
+
+/// Whoever names what is around a node's directory, or in it, may mean that.
+fn nodes_note(path: &Path) -> String {
+    let inner = path.join("node-1");
+    let meant = [path.parent(), Some(&inner)].into_iter().flatten().find(|meant| meant.join(LOCK).exists());
+    meant.map_or_else(String::new, |meant| format!("; {} is", meant.display()))
 }
 
 impl Directory {
@@ -142,8 +151,13 @@ impl Directory {
 
     /// Locks the directory of a stopped node to be looked at. Nothing is made or changed.
     pub(crate) fn lock_stopped(path: &Path) -> Result<File, DirectoryError> {
-        let file = File::open(path.join(LOCK)).map_err(failed("find a node's data in", path))?;
-        take_lock(path, file)
+        match File::open(path.join(LOCK)) {
+            Ok(file) => take_lock(path, file),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Err(DirectoryError::NoNode { path: path.to_owned() })
+            }
+            Err(error) => Err(failed("look at", path)(error)),
+        }
     }
 
     /// The identities written in it, each with where, or why it cannot be read.
@@ -234,7 +248,8 @@ fn take_lock(path: &Path, file: File) -> Result<File, DirectoryError> {
     }
 }
 
-fn check_witnesses(path: &Path) -> Result<(), DirectoryError> {
+/// What it should have and has not.
+pub(crate) fn check_witnesses(path: &Path) -> Result<(), DirectoryError> {
     let gone = WITNESSES.iter().find(|name| !path.join(name).exists());
     gone.map_or(Ok(()), |missing| Err(DirectoryError::Gone { path: path.to_owned(), missing }))
 }

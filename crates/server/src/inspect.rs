@@ -12,7 +12,7 @@ use quorate_wal::file::FileStorage;
 use quorate_wal::{Kind, Lsn, Storage, Wal};
 use serde::Serialize;
 
-use crate::directory::{CHECKPOINT, Directory, DirectoryError, Identity, NEW, WAL};
+use crate::directory::{CHECKPOINT, Directory, DirectoryError, Identity, NEW, WAL, check_witnesses};
 use crate::links::Pins;
 
 /// What is in a data directory.
@@ -21,6 +21,8 @@ pub struct Inspection {
     pub path: String,
     pub identity: Option<IdentityFacts>,
     pub log: LogFacts,
+    /// Whether the checkpoints could be read. If not, groups without one here may well have one.
+    pub store_is_read: bool,
     pub groups: BTreeMap<u64, GroupFacts>,
     /// Each place that is not what was written, a sentence each. Empty: all is well.
     pub damage: Vec<String>,
@@ -105,6 +107,11 @@ pub fn inspect(path: &Path, details: Details, mut tell: impl FnMut(String)) -> R
     if let Err(error) = Pins::open(path) {
         found.damage.push(error.to_string());
     }
+    if Directory::is_accepted(path)
+        && let Err(error) = check_witnesses(path)
+    {
+        found.damage.push(error.to_string());
+    }
     let log = identity.map(|identity| read_log(path, &identity, details, &mut found, &mut tell)).transpose();
     let log = log.unwrap_or_else(|reason| {
         found.damage.push(reason);
@@ -115,11 +122,12 @@ pub fn inspect(path: &Path, details: Details, mut tell: impl FnMut(String)) -> R
         path: path.to_owned(),
         source,
     })?;
-    if let Some(copy) = copied
-        && let Err(reason) = read_store(&copy, details, &mut found, &mut tell)
-    {
-        // The copy's name would mean nothing to anybody.
-        found.damage.push(reason.replace(&copy.0.display().to_string(), &found.path));
+    if let Some(copy) = copied {
+        match read_store(&copy, details, &mut found, &mut tell) {
+            Ok(()) => found.store_is_read = true,
+            // The copy's name would mean nothing to anybody.
+            Err(reason) => found.damage.push(reason.replace(&copy.0.display().to_string(), &found.path)),
+        }
     }
     if let Some(log) = log {
         tell_needed(log, &mut found);
@@ -239,15 +247,19 @@ impl Drop for Copy {
     }
 }
 
-/// The store in a temporary directory; none if there is none.
+/// The store in a temporary directory; none if there is none and never was.
 fn copy_store(path: &Path) -> io::Result<Option<Copy>> {
     let store = path.join(CHECKPOINT);
-    if !store.is_dir() || fs::read_dir(&store)?.next().is_none() {
+    let count = FjallStore::count_path(&store);
+    let is_there = store.is_dir() && fs::read_dir(&store)?.next().is_some();
+    if !is_there && !count.exists() {
         return Ok(None);
     }
     let copy = Copy(std::env::temp_dir().join(format!("quorate-inspect-{}", std::process::id())));
-    copy_all(&store, &copy.0.join(CHECKPOINT))?;
-    let count = FjallStore::count_path(&store);
+    fs::create_dir_all(&copy.0)?;
+    if is_there {
+        copy_all(&store, &copy.0.join(CHECKPOINT))?;
+    }
     if count.exists() {
         fs::copy(count, FjallStore::count_path(&copy.0.join(CHECKPOINT)))?;
     }

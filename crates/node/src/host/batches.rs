@@ -177,10 +177,12 @@ impl Host {
         let is_led = request.protocol != Protocol::Paxos || request.action == GroupAction::Move;
         if is_led && !members.iter().all(|&member| place.members.contains(&NodeId(member))) {
             let names: Vec<&str> = place.members.iter().filter_map(|&node| self.node_name(node)).collect();
-            return Err(format!(
-                "ERR MEMBERS of a chain or a register must be among those of the key's volume, which are {}",
-                names.join(",")
-            ));
+            let what = match request.action {
+                GroupAction::Move => "only registers get other MEMBERS, and they",
+                _ => "MEMBERS of a chain or a register",
+            };
+            let names = names.join(",");
+            return Err(format!("ERR {what} must be among those of the key's volume, which are {names}"));
         }
         let count = if members.is_empty() { place.members.len() } else { members.len() };
         match request.protocol.is_register() {
@@ -197,6 +199,7 @@ impl Host {
             match nodes.iter().find(|node| node.name == *name) {
                 Some(node) if members.contains(&node.id) => return Err("ERR MEMBERS names a node twice".into()),
                 Some(node) => members.push(node.id),
+                None if name.is_empty() => return Err("ERR MEMBERS has a name with nothing in it".into()),
                 None => return Err(format!("ERR no node is called {name}")),
             }
         }

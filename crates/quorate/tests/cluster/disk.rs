@@ -249,6 +249,27 @@ fn a_log_that_lost_its_end_after_a_clean_stop_silences_its_groups() {
 }
 
 #[test]
+fn a_lost_checkpoint_store_is_damage_and_no_start() {
+    let mut cluster = Cluster::started("store-gone", 3);
+    set(&mut cluster.client(0), "key", "kept").expect("stored");
+    cluster.down();
+    let directory = cluster.node_directory(2);
+    std::fs::remove_dir_all(directory.join("checkpoint")).expect("removed");
+    let seen = inspect(&cluster, 2);
+    let told = text(&seen.stdout);
+    assert_eq!(seen.status.code(), Some(1), "{told}");
+    assert!(told.contains("lacks checkpoint: the node may have forgotten what it promised"), "{told}");
+    assert!(told.contains(" unknown ") && !told.contains(" dropped "), "{told}");
+    let around = Command::new(env!("CARGO_BIN_EXE_quorate")).arg("inspect").arg(directory.join("wal")).output();
+    let told = text(&around.expect("started").stderr);
+    assert!(told.contains(&format!("wal is not the data directory of a node; {} is", directory.display())), "{told}");
+    (0..2).for_each(|index| cluster.start_by_hand(index));
+    let mut first = cluster.client(0);
+    until("a quorum serves", || get(&mut first, "key") == Ok(Some("kept".into())));
+    cluster.stop_all();
+}
+
+#[test]
 fn a_flipped_bit_silences_the_groups_that_it_may_concern() {
     let mut cluster = Cluster::started("flipped", 3);
     let mut first = cluster.client(0);
