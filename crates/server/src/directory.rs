@@ -41,13 +41,17 @@ const WITNESSES: [&str; 3] = ["wal/log.bounds", CHECKPOINT, "checkpoint.count"];
 /// Shards (logs) of a directory, fixed when it is made.
 const SHARDS: u32 = 1;
 
-/// An open data directory. Dropping it releases the lock and leaves the marks of a crash.
+/// An open data directory. Dropping it releases the lock and leaves the marks of a crash, once the run has [begun]: a start
+/// that fails before has said nothing to anybody, and leaves what it found.
+///
+/// [begun]: Directory::begin
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
     identity: Identity,
     forgotten: Forgotten,
     is_new: bool,
+    has_begun: bool,
     /// Its lock is released when it is closed, by us or by our death.
     _lock: File,
 }
@@ -96,7 +100,7 @@ impl Directory {
         !path.join(NEW).exists()
     }
 
-    /// Opens the directory of `node` of `cluster`, making it if there is none, and begins a run: one number further.
+    /// Opens the directory of `node` of `cluster`, making it if there is none, for a run: one number further.
     pub fn open(path: &Path, cluster: ClusterId, node: NodeId) -> Result<Directory, DirectoryError> {
         fs::create_dir_all(path).map_err(failed("make", path))?;
         let lock = lock(path)?;
@@ -134,7 +138,12 @@ impl Directory {
         sync_directory(path)?;
         fs::write(path.join(PID), format!("{}\n", std::process::id()))
             .map_err(failed("write the pid file of", path))?;
-        Ok(Directory { path: path.to_owned(), identity, forgotten, is_new, _lock: lock })
+        Ok(Directory { path: path.to_owned(), identity, forgotten, is_new, has_begun: false, _lock: lock })
+    }
+
+    /// From here on the node may say and keep what it could forget.
+    pub fn begin(&mut self) {
+        self.has_begun = true;
     }
 
     /// Whether [`Directory::open`] could succeed now; changes nothing and makes nothing.
@@ -220,8 +229,21 @@ impl Directory {
     /// The run ends and everything it kept is on disk: to be called last. The log reaches to `log_end`.
     pub fn stop_cleanly(self, log_end: u64) -> Result<(), DirectoryError> {
         write_identity(&self.path, &Identity { log_end, ..self.identity.clone() })?;
+        self.mark_stopped()
+    }
+
+    fn mark_stopped(&self) -> Result<(), DirectoryError> {
         write_whole(&self.path, CLEAN_STOP, format!("{}\n", self.identity.start_number).as_bytes())?;
         remove_if_there(&self.path.join(PID))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        if !self.has_begun && self.forgotten == Forgotten::Nothing {
+            // If that fails as well, this counts as a crash.
+            let _ = self.mark_stopped();
+        }
     }
 }
 

@@ -13,8 +13,11 @@ impl Scratch {
         Scratch(path)
     }
 
+    /// For a run that begins.
     fn open(&self) -> Result<Directory, DirectoryError> {
-        Directory::open(&self.0, CLUSTER, NODE)
+        let mut directory = Directory::open(&self.0, CLUSTER, NODE)?;
+        directory.begin();
+        Ok(directory)
     }
 
     /// Why the directory is refused.
@@ -47,6 +50,21 @@ fn each_start_has_a_number_of_its_own_and_the_incarnation_stays() {
     assert_eq!((second.identity().start_number, second.forgotten()), (2, Forgotten::Memory));
     assert_eq!(second.identity().incarnation, incarnation);
     assert!(second.wal_path().is_dir() && second.checkpoint_path().is_dir());
+}
+
+#[test]
+fn a_start_that_fails_before_its_run_begins_leaves_a_clean_stop() {
+    let scratch = Scratch::new("fails");
+    scratch.open().expect("made").stop_cleanly(0).expect("stopped");
+    for number in 2..4 {
+        let failed = Directory::open(&scratch.0, CLUSTER, NODE).expect("opened");
+        assert_eq!((failed.identity().start_number, failed.forgotten()), (number, Forgotten::Nothing));
+    }
+    drop(scratch.open().expect("opened"));
+    for _ in 0..2 {
+        let failed = Directory::open(&scratch.0, CLUSTER, NODE).expect("opened");
+        assert_eq!(failed.forgotten(), Forgotten::Memory, "it makes no crash undone");
+    }
 }
 
 #[test]

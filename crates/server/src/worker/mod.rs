@@ -204,6 +204,7 @@ impl Worker {
     /// Turns until it is told to end, or cannot go on.
     pub(crate) fn run(mut self) -> Result<(), ServerError> {
         let mut events = Events::with_capacity(EVENTS_MAX);
+        self.directory.begin();
         self.host.begin_listening(self.clocks.now());
         let ended = loop {
             match self.orders.read() {

@@ -42,3 +42,26 @@ fn a_coordinator_that_forgot_is_replaced_although_nobody_suspects_it() {
         }
     }
 }
+
+#[test]
+fn a_start_that_fails_costs_nothing_of_what_a_clean_stop_has_kept() {
+    let mut nodes = Nodes::new(1);
+    nodes.configs[0].defaults.durability = Durability::Memory;
+    nodes.start(0);
+    assert_eq!(nodes.client(0).call_until_served(&["SET", "key", "value"]), "+OK");
+    nodes.stop(0);
+    nodes.start(0);
+    assert_eq!(nodes.client(0).call_until_served(&["GET", "key"]), "value", "a clean stop keeps it");
+    nodes.stop(0);
+    let taken = std::net::TcpListener::bind(nodes.configs[0].listen.client).expect("nobody listens there");
+    quorate_server::Node::start(nodes.configs[0].clone()).expect_err("the port is taken");
+    drop(taken);
+    nodes.start(0);
+    let (mut client, deadline) = (nodes.client(0), Instant::now() + Duration::from_secs(10));
+    let mut value = client.call(&["GET", "key"]);
+    while value != "value" && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(50));
+        value = client.call(&["GET", "key"]);
+    }
+    assert_eq!(value, "value", "the start that failed has said nothing to anybody");
+}
