@@ -228,9 +228,14 @@ impl Scan {
         }
         // The block's own length is not known.
         let behind_end = Lsn(known_end.0 + PAGE_BYTES as u64);
-        if verdict.last < known_end && verdict.damage.iter().all(|damage| damage.end() < behind_end) {
-            verdict.damage.push(Damage::Unreadable { from, to: behind_end });
-            verdict.end = verdict.end.max(Some(behind_end));
+        if verdict.damage.iter().all(|damage| damage.end() < behind_end) {
+            if verdict.last < known_end {
+                verdict.damage.push(Damage::Unreadable { from, to: behind_end });
+                verdict.end = verdict.end.max(Some(behind_end));
+            } else if let Some(life) = self.lives.iter().find(|life| life.voids(known_end)) {
+                // An earlier opening missed it and went on behind it. Whoever was told may have died before he noted that.
+                verdict.damage.push(Damage::Unreadable { from: Lsn(life.cut.0 + PAGE_BYTES as u64), to: behind_end });
+            }
         }
         verdict.torn_bytes = self.torn_bytes(verdict.last);
         verdict

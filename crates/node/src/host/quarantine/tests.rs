@@ -293,3 +293,39 @@ fn a_quarantined_replica_pins_no_log_and_finds_its_records_later() {
     let value = node.ask(0, &Command::Get { key: b"key" });
     assert_eq!(value, Answer::Outcome(Outcome::Bulk(b"value".to_vec())));
 }
+
+#[test]
+fn that_a_log_has_lost_its_end_is_known_also_after_a_crash_right_behind_that_start() {
+    let mut node = Node::open(MemoryStorage::default(), MemoryStore::default(), Durability::Sync, 1);
+    (0..20).for_each(|_| assert!(is_done(&node.write(0))));
+    let (volume, end) = (node.volume(0), node.host.log_mut().durable());
+    let Node { mut storage, store, .. } = node;
+    // After a clean stop its end is lost.
+    storage.write(end.segment(), end.offset(), &[0; 4096]).expect("it is there");
+    let open = |storage: &MemoryStorage, start: u32| {
+        let defaults = Settings {
+            replicas: 1,
+            volumes: 2,
+            durability: Durability::Sync,
+            reads: Reads::Lease,
+            ..Settings::default()
+        };
+        let before = settings(NodeId(1), 1);
+        let log = quorate_wal::Settings { known_end: end, ..before.log };
+        let settings = HostSettings { start, defaults, checkpoint_bytes: 1 << 20, log, ..before };
+        Host::open(settings, storage, &store, moment(u64::from(start) * 1_000_000_000)).expect("it opens")
+    };
+    let state = |host: &Host| host.groups().find(|found| found.id() == volume).expect("it is here").state;
+    let (mut host, report) = open(&storage, 2);
+    assert_eq!((report.damage.len(), state(&host)), (1, GroupState::Damaged), "{report:?}");
+    // The first flush vouches for what was found; what the store is to remember is not stored yet.
+    host.begin(moment(2_000_010_000));
+    host.end(&storage);
+    host.log_mut().vouch();
+    let submission = host.log_mut().submit().expect("a block");
+    submission.perform(&mut storage).expect("it has room");
+    host.flushed(submission.lsn);
+    drop(host);
+    let (host, _) = open(&storage, 3);
+    assert_eq!(state(&host), GroupState::Damaged, "it votes without what it had acknowledged");
+}
