@@ -16,6 +16,7 @@ use super::late::{BORN_PER_TURN, Late};
 use super::led::{Led, parent_of};
 use super::orphans::Orphans;
 use super::outside::Outside;
+use super::stopping::Asked;
 use super::{Host, Timer};
 use crate::entry::Purpose;
 use crate::frame::{Access, Bounce};
@@ -47,8 +48,7 @@ pub(super) struct OwnGroups {
     /// Born later than the other members.
     pub(super) late: Late,
     is_timer_set: bool,
-    /// Asked to stop, for a volume that this node coordinates: when, and how often.
-    pub(super) asked: HashMap<GroupId, (Instant, u32), FixedState>,
+    pub(super) asked: Asked,
     /// Born here once, and nobody can read as what: they may have spoken, and must not be born again.
     pub(super) lost: BTreeSet<GroupId>,
     /// Those that their volume leads, of all volumes of which this node has a replica.
@@ -106,7 +106,7 @@ impl Host {
         for Death { number, last } in changes.deaths {
             let group = own_group(id, number);
             self.decide_undecided(group, &last);
-            self.own.asked.remove(&group);
+            self.own.asked.remove(group);
             self.own.led.remove(&group);
             self.bury(volume, slot, group);
         }
@@ -454,6 +454,7 @@ impl Host {
                 Some(_) => {}
                 None => {
                     self.own.unsettled.remove(&id);
+                    self.own.asked.forget_volume(id);
                     self.forget_told(id, |_| true);
                 }
             }
