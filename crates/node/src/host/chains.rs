@@ -14,7 +14,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use quorate_protocol::chain::{Chain, Membership, Place, Request};
 use quorate_protocol::effect::ReadMode;
-use quorate_protocol::{Ballot, Epoch, Event, GroupId, Instant, NodeId, Proposal, Stamp};
+use quorate_protocol::{Ballot, Epoch, Event, GroupId, Instant, NodeId, Proposal, Slot, Stamp};
 
 use super::Host;
 use super::dispatch::INTERNAL;
@@ -107,6 +107,18 @@ struct Changing {
     number: u64,
     /// Of the command, in group time.
     deadline: Stamp,
+    /// Once that has passed: a slot that was proposed in time, and keeps the stamp that it was given, lies below.
+    last_slots: Option<Slot>,
+}
+
+impl Changing {
+    /// Whether it may still be executed in the parent, which has come to this slot and has so many in flight.
+    fn is_open(&mut self, stamp: Stamp, next_slot: Slot, in_flight: u64) -> bool {
+        if stamp <= self.deadline {
+            return true;
+        }
+        next_slot < *self.last_slots.get_or_insert(Slot(next_slot.0 + in_flight))
+    }
 }
 
 /// A parent that this node coordinates.
@@ -427,7 +439,8 @@ impl Host {
     fn look_after_chains(&mut self, parent: GroupId) {
         let Some(index) = self.find(parent) else { return };
         let Some(replica) = self.groups[index as usize].replica.paxos() else { return };
-        let ballot = Some(replica.status().ballot).filter(|_| replica.is_coordinating());
+        let status = replica.status();
+        let ballot = Some(status.ballot).filter(|_| replica.is_coordinating());
         let (now, stamp) = (self.clock.now(), self.clock.stamp());
         let mut terms = std::mem::take(&mut self.terms);
         let executed = self.chains_as_executed();
@@ -435,7 +448,10 @@ impl Host {
             parent_of(*group) != parent || executed.find(*group).is_some_and(|record| Epoch(record.epoch) == *epoch)
         };
         // Also at another ballot: what had no slot yet is proposed there.
-        terms.changing.retain(|group, changing| is_present(group, &changing.epoch) && stamp <= changing.deadline);
+        let is_open = |group: &GroupId, changing: &mut Changing| {
+            parent_of(*group) != parent || changing.is_open(stamp, status.next_slot, status.in_flight)
+        };
+        terms.changing.retain(|group, changing| is_present(group, &changing.epoch) && is_open(group, changing));
         terms.extended.retain(|group, epoch| is_present(group, epoch));
         terms.absent.retain(|(group, _), epoch| is_present(group, epoch));
         terms.not_before.retain(|_, at| *at > now);
@@ -552,7 +568,7 @@ impl Host {
         self.terms.proposal_count += 1;
         let number = PROPOSAL | self.terms.proposal_count;
         let deadline = Stamp(self.clock.stamp().0 + self.settings.timeout_ms);
-        self.terms.changing.insert(group, Changing { epoch, number, deadline });
+        self.terms.changing.insert(group, Changing { epoch, number, deadline, last_slots: None });
         let members = next.members.iter().map(|node| node.0).collect();
         let (epoch, joining) = (epoch.0, next.joining.map(|node| node.0));
         let mut command = Vec::new();

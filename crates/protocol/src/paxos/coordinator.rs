@@ -336,7 +336,10 @@ impl Paxos {
                 refuse(proposal, Refusal::NotCoordinator { coordinator: Some(self.me) }, out);
             }
             Proposal::HandOver { to } => {
-                coordination.handing_over = Some(HandingOver { to, latest_at: cx.now.after_us(HAND_OVER_US) });
+                // Whoever asks again does not wait anew.
+                let before = coordination.handing_over.filter(|before| before.to == to);
+                let latest_at = before.map_or(cx.now.after_us(HAND_OVER_US), |before| before.latest_at);
+                coordination.handing_over = Some(HandingOver { to, latest_at });
                 self.try_hand_over(active, cx, out);
             }
             Proposal::Commands(_) | Proposal::Mark | Proposal::Stop(_) => {

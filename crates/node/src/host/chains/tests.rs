@@ -1,13 +1,15 @@
 use super::*;
 use quorate_checkpoint::MemoryStore;
+use quorate_protocol::paxos;
 use quorate_wal::memory::MemoryStorage;
 
 use crate::Moment;
 use crate::host::HostSettings;
 use crate::host::batches::{GroupAction, GroupRequest};
 use crate::host::quarantine::PanicIn;
-use crate::host::three_nodes::{Cluster, arrives, settings};
+use crate::host::three_nodes::{Cluster, Fate, arrives, settings};
 use crate::quorum::Quorum;
+use crate::replica::AnyMessage;
 use crate::root::Settings;
 use crate::volume::own_group;
 
@@ -40,13 +42,13 @@ fn answers_reads(host: &Host, chain: GroupId) -> bool {
     replica.is_some_and(|chain| chain.answers_clean(host.clock.now()))
 }
 
-fn goes_on_without_first(host: &Host, chain: GroupId) -> bool {
+fn goes_on_without(host: &Host, chain: GroupId, node: u32) -> bool {
     let replica = host.find(chain).and_then(|index| host.groups[index as usize].replica.chain());
-    replica.is_some_and(|chain| chain.membership().members.iter().all(|node| node.0 != 1))
+    replica.is_some_and(|chain| chain.membership().members.iter().all(|member| member.0 != node))
 }
 
-#[test]
-fn a_chain_goes_on_without_a_member_only_once_terms_of_the_coordinator_before_are_over() {
+/// Three nodes, a volume that node 1 coordinates, and an object of it that has a chain of its own.
+fn with_a_chain() -> (Cluster, GroupId, GroupId) {
     let mut cluster = Cluster::new(|_| {});
     let (volume, chain) = (cluster.volume(), own_group(cluster.volume(), 1));
     let first = cluster.write(1, b"one");
@@ -60,6 +62,12 @@ fn a_chain_goes_on_without_a_member_only_once_terms_of_the_coordinator_before_ar
     let second = cluster.write(2, b"two");
     cluster.pass(300, arrives);
     assert!(cluster.is_done(1, first) && cluster.is_done(2, second));
+    (cluster, volume, chain)
+}
+
+#[test]
+fn a_chain_goes_on_without_a_member_only_once_terms_of_the_coordinator_before_are_over() {
+    let (mut cluster, volume, chain) = with_a_chain();
 
     // Node 1 coordinates the volume, and has given itself a term. The others elect another as soon as they hear of this.
     let host = &mut cluster.node(1).host;
@@ -71,11 +79,68 @@ fn a_chain_goes_on_without_a_member_only_once_terms_of_the_coordinator_before_ar
     let mut has_gone_on = false;
     for _ in 0..3_000 {
         cluster.pass(1, arrives);
-        has_gone_on |= goes_on_without_first(&cluster.node(2).host, chain);
+        has_gone_on |= goes_on_without(&cluster.node(2).host, chain, 1);
         assert!(!(has_gone_on && answers_reads(&cluster.node(1).host, chain)), "what node 1 answers is old");
     }
     assert!(has_gone_on, "it goes on without the member that hears nothing of it");
     let third = cluster.write(2, b"three");
     cluster.pass(300, arrives);
     assert!(cluster.is_done(2, third));
+}
+
+/// Node 1, which coordinates the volume, hears nothing of node 3 for a moment. Node 3 is to be left out of the chain, but the
+/// disks of the volume's two other acceptors write nothing for `stall_ms` from then on; meanwhile all nodes hear each other.
+/// When the disks write again node 3 is cut off. Whether a write is answered by the chain that has gone on without node 3 while
+/// that answers reads.
+fn is_left_out_while_it_answers(stall_ms: u64) -> bool {
+    let (mut cluster, volume, chain) = with_a_chain();
+    assert!(answers_reads(&cluster.node(3).host, chain));
+
+    // What they accept they cannot say, since it is not on their disks.
+    let stalled = |_: NodeId, _: NodeId, message: &Message<'_>| match message {
+        Message::Replica { group, message: AnyMessage::Paxos(paxos::Message::Accepted { .. }), .. }
+            if *group == volume =>
+        {
+            Fate::IsLost
+        }
+        _ => Fate::Arrives,
+    };
+    // Node 1 hears nothing of node 3.
+    let muted = |from: NodeId, to: NodeId, message: &Message<'_>| match (from.0, to.0) {
+        (3, 1) => Fate::IsLost,
+        _ => stalled(from, to, message),
+    };
+    let mut waited_ms = 0;
+    while !cluster.node(1).host.terms.changing.contains_key(&chain) {
+        cluster.pass(1, muted);
+        waited_ms += 1;
+        assert!(waited_ms < 3_000, "nobody leaves node 3 out");
+    }
+    cluster.pass(stall_ms, stalled);
+    assert!(!goes_on_without(&cluster.node(1).host, chain, 3), "nothing is decided meanwhile");
+    let cut_off = |from: NodeId, to: NodeId, _: &Message<'_>| match (from.0, to.0) {
+        (3, _) | (_, 3) => Fate::IsLost,
+        _ => Fate::Arrives,
+    };
+    let (mut third, mut is_wrong) = (None, false);
+    for _ in 0..1_000 {
+        cluster.pass(1, cut_off);
+        if third.is_none() && goes_on_without(&cluster.node(1).host, chain, 3) {
+            third = Some(cluster.write(1, b"three"));
+        }
+        let is_old = third.is_some_and(|third| cluster.is_done(1, third));
+        is_wrong |= is_old && answers_reads(&cluster.node(3).host, chain);
+    }
+    is_wrong
+}
+
+#[test]
+fn a_proposal_in_flight_counts_while_it_is_in_time() {
+    assert!(!is_left_out_while_it_answers(3_000));
+}
+
+#[test]
+fn a_proposal_in_flight_counts_also_behind_its_deadline() {
+    let wrong: Vec<u64> = (5_500..5_700).step_by(20).filter(|stall| is_left_out_while_it_answers(*stall)).collect();
+    assert!(wrong.is_empty(), "a member answered reads of a chain that went on without it: {wrong:?}");
 }
