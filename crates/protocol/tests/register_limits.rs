@@ -342,6 +342,27 @@ fn one_reconfiguration_at_a_time_and_only_a_sound_one() {
     assert_eq!(ask(&mut world, 7, &[1, 2], QuorumSystem::Majority), Some(Answer::Unsound { token: 7 }));
 }
 
+/// Members under load are slow, and each question that comes again makes them slower. One that was lost comes again in time.
+#[test]
+fn members_that_do_not_answer_are_asked_again_ever_more_rarely() {
+    let mut world = World::new(3, 3, QuorumSystem::Threshold { read: 3, write: 3 }, 1);
+    world.synced_at_once = true;
+    let deadline = Stamp(world.stamp().0 + 1000);
+    let token = world.write(N1, "k", Some("v"), None, deadline);
+    let mut asked_at_ms = Vec::new();
+    for ms in 0..1000 {
+        if world.packets.drain(..).any(|packet| packet.to == N2) {
+            asked_at_ms.push(ms);
+        }
+        world.now = world.now.after_us(1_000);
+        world.exchange_heartbeats();
+        world.attend(N1);
+    }
+    assert_eq!(asked_at_ms, [0, 5, 55, 155, 355, 555, 755, 955]);
+    assert_eq!(world.calls[&token].outcome, Outcome::Unknown);
+    assert!(world.answers.contains(&Answer::Unknown { token }), "{:?}", world.answers);
+}
+
 /// Under load a change of the view meets very many messages of the old one. To answer each of them, and to send all again for
 /// each answer, would bring up more messages than there were.
 #[test]

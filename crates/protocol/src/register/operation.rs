@@ -28,6 +28,8 @@ pub(super) struct Operation {
     breadth: Breadth,
     /// How often members were asked, in all phases.
     rounds: u32,
+    /// How often everybody who has not answered was asked again, in this phase.
+    repeats: u32,
     /// When more members are asked, or the same again.
     next_at: Instant,
 }
@@ -88,6 +90,7 @@ impl Operation {
             answered: 0,
             breadth: Breadth::Preferred,
             rounds: 0,
+            repeats: 0,
             next_at: Instant(0),
         }
     }
@@ -185,6 +188,7 @@ impl Register {
         }
         operation.asked = operation.answered;
         operation.breadth = Breadth::Preferred;
+        operation.repeats = 0;
         operation.next_at = cx.now.after_us(self.pace.widen_us);
         let (quorum, turn) = (operation.quorum(), operation.number.wrapping_add(u64::from(self.me.0)));
         let avoid = self.suspects(cx) & !operation.answered;
@@ -220,21 +224,21 @@ impl Register {
         if cx.now >= operation.deadline_at {
             return self.end_unknown(&operation, out);
         }
-        let mut whom = operation.stages(&self.known).iter().fold(0, |set, stage| set | self.known.all_of(stage));
-        whom &= !operation.answered;
-        let trusted = whom & !self.suspects(cx);
-        let unasked = trusted & !operation.asked;
-        (operation.breadth, operation.next_at) = match operation.breadth {
-            Breadth::Preferred if unasked != 0 => {
-                whom = unasked;
-                (Breadth::Trusted, cx.now.after_us(self.pace.widen_us))
+        let everybody = operation.stages(&self.known).iter().fold(0, |set, stage| set | self.known.all_of(stage));
+        let silent = everybody & !operation.answered;
+        let unasked = silent & !operation.asked;
+        let trusted = unasked & !self.suspects(cx);
+        let (whom, breadth, wait_us) = match operation.breadth {
+            Breadth::Preferred if trusted != 0 => (trusted, Breadth::Trusted, self.pace.widen_us),
+            Breadth::Preferred | Breadth::Trusted if unasked != 0 => (unasked, Breadth::All, self.pace.retry_us),
+            _ => {
+                let wait_us = self.pace.repeat_us(operation.repeats);
+                operation.repeats += 1;
+                (silent, Breadth::All, wait_us)
             }
-            Breadth::Preferred | Breadth::Trusted if whom & !operation.asked != 0 => {
-                whom &= !operation.asked;
-                (Breadth::All, cx.now.after_us(self.pace.retry_us))
-            }
-            _ => (Breadth::All, cx.now.after_us(self.pace.retry_us)),
         };
+        operation.breadth = breadth;
+        operation.next_at = cx.now.after_us(wait_us);
         self.ask(&mut operation, round, whom, out);
         self.keep(round, operation);
     }

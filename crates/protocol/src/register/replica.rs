@@ -64,8 +64,19 @@ pub struct Register {
 pub struct Pace {
     /// From the preferred quorums to everybody else; suspects are asked after as long again.
     pub widen_us: u64,
-    /// Until everybody who has not answered is asked again.
+    /// Until everybody who has not answered is asked again, at first. To be slow is not to be lost: it doubles each time, up to
+    /// four times as long.
     pub retry_us: u64,
+}
+
+/// How often it doubles.
+const DOUBLINGS_MAX: u32 = 2;
+
+impl Pace {
+    /// After so many times.
+    pub(super) fn repeat_us(self, repeats: u32) -> u64 {
+        self.retry_us << repeats.min(DOUBLINGS_MAX)
+    }
 }
 
 #[derive(Clone, Hash)]
