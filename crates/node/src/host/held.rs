@@ -26,6 +26,13 @@ impl Host {
         self.held_answers.entry(group).or_default().push(answer);
     }
 
+    /// Whether it was carried out here, and its answer waits. What is asked again meanwhile must not be carried out again, nor be
+    /// refused because the group ends.
+    pub(super) fn holds_answer(&self, group: GroupId, ticket: Ticket) -> bool {
+        let held = self.held_answers.get(&group);
+        held.is_some_and(|answers| answers.iter().any(|answer| answer.ticket == ticket))
+    }
+
     /// The group has ended, or it has an object again.
     pub(super) fn release_answers(&mut self, group: GroupId) {
         if self.held_answers.is_empty() {

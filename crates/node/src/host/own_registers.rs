@@ -185,7 +185,11 @@ impl Host {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+
     use quorate_object::{Command, Outcome};
+    use quorate_protocol::register::Body;
     use quorate_protocol::{GroupId, NodeId};
 
     use crate::Target;
@@ -193,7 +197,7 @@ mod tests {
     use crate::host::batches::{GroupAction, GroupRequest};
     use crate::host::three_nodes::{Cluster, Fate, arrives};
     use crate::host::{Answer, Group, Host, Submission};
-    use crate::replica::Protocol;
+    use crate::replica::{AnyMessage, Protocol};
     use crate::volume::own_group;
 
     fn ask(cluster: &mut Cluster, action: GroupAction, members: &[&str]) {
@@ -352,6 +356,37 @@ mod tests {
         assert_eq!(answer_to(&cluster, deleted), None);
         cluster.pass(400, &stalls);
         assert_eq!(answer_to(&cluster, deleted), Some(Answer::Outcome(Outcome::Int(1))));
+    }
+
+    /// The members are slow, and the group does not end: it is not even sealed, or nobody is told what it ends with.
+    #[test]
+    fn a_deletion_that_is_sent_again_while_its_answer_waits_is_neither_refused_nor_done_twice() {
+        for is_sealed in [false, true] {
+            let mut cluster = with_registers();
+            let stalls = volume_stalls(cluster.volume());
+            let rounds = RefCell::new(BTreeSet::new());
+            let is_slow = |from, to, message: &Message<'_>| match message {
+                Message::Replica { message: AnyMessage::Register(register), .. } => match register.body {
+                    Body::Store { round, .. } => {
+                        rounds.borrow_mut().insert(round);
+                        Fate::Arrives
+                    }
+                    Body::Stored { .. } if to == NodeId(1) => Fate::IsLate { by_us: 900_000 },
+                    Body::Told { .. } => Fate::IsLost,
+                    _ => Fate::Arrives,
+                },
+                Message::Request { .. } => Fate::IsLost,
+                _ if is_sealed => Fate::Arrives,
+                message => stalls(from, to, message),
+            };
+            let deleted = submit(&mut cluster, &Command::Del { key: b"key0" });
+            cluster.pass(1_300, is_slow);
+            assert!(cluster.node(1).host.counters.resent > 0);
+            assert_eq!(rounds.borrow().len(), 1, "is sealed: {is_sealed}");
+            assert_eq!(answer_to(&cluster, deleted), None);
+            cluster.pass(1_000, arrives);
+            assert_eq!(answer_to(&cluster, deleted), Some(Answer::Outcome(Outcome::Int(1))), "is sealed: {is_sealed}");
+        }
     }
 
     #[test]

@@ -224,6 +224,9 @@ impl Host {
         let (ticket, deadline) = (envelope.ticket, envelope.deadline);
         let group = &self.groups[index as usize];
         let id = group.id();
+        if self.holds_answer(id, ticket) {
+            return;
+        }
         let Ok(command) = Command::decode(envelope.command) else {
             return self.answer_ticket(ticket, Position::default(), malformed());
         };
