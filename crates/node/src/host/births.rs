@@ -40,3 +40,42 @@ pub(super) fn encode_birth(group: &Group) -> Vec<u8> {
     record.insert(0, BIRTH);
     record
 }
+
+#[cfg(test)]
+mod tests {
+    use quorate_protocol::NodeId;
+
+    use crate::host::Host;
+    use crate::host::batches::{GroupAction, GroupRequest};
+    use crate::host::three_nodes::{Cluster, arrives};
+
+    fn incomplete(host: &Host) -> Option<usize> {
+        host.groups().find_map(|group| group.machine.children()).map(|children| children.starting.len())
+    }
+
+    #[test]
+    fn births_are_completed_after_all_nodes_were_started_anew_though_nobody_uses_the_volume() {
+        let mut cluster = Cluster::new(|_| {});
+        let number = cluster.next_number();
+        let mut request = GroupRequest::of(GroupAction::Create { value: b"v".to_vec() });
+        request.names = vec![b"own".to_vec()];
+        cluster.node(1).host.submit_group_request(number, 0, request);
+        cluster.pass(20, arrives);
+        // By this one every log says that the birth is decided.
+        cluster.write(1, b"value");
+        cluster.pass(20, arrives);
+        for id in 1..=3 {
+            assert_eq!(incomplete(&cluster.node(id).host), Some(1), "on node {id}");
+            cluster.restart(id);
+        }
+        for id in 1..=3 {
+            let host = &mut cluster.node(id).host;
+            assert_eq!(incomplete(host), Some(1), "on node {id}");
+            (1..=3).filter(|&peer| peer != id).for_each(|peer| host.linked(NodeId(peer)));
+        }
+        cluster.pass(3_000, arrives);
+        for id in 1..=3 {
+            assert_eq!(incomplete(&cluster.node(id).host), Some(0), "on node {id}");
+        }
+    }
+}

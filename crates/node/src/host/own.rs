@@ -439,7 +439,7 @@ impl Host {
         }
     }
 
-    /// Looks after the own groups that begin or end, where this node coordinates their volume.
+    /// Looks after the own groups that begin or end, where this node coordinates their volume or nobody does.
     pub(super) fn settle(&mut self) {
         self.own.is_timer_set = false;
         self.fetch_for_late();
@@ -451,7 +451,7 @@ impl Host {
                     self.complete_births(volume);
                     self.ask_all_to_stop(volume);
                 }
-                Some(_) => {}
+                Some((volume, _)) => self.take_over_if_uncoordinated(volume),
                 None => {
                     self.own.unsettled.remove(&id);
                     self.own.asked.forget_volume(id);

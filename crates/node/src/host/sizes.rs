@@ -264,14 +264,13 @@ fn what_very_many_own_groups_begin_with_is_stored_in_pieces() {
 }
 
 #[test]
-fn what_own_groups_begin_with_is_kept_after_a_start_until_their_volume_is_used_again() {
+fn births_that_a_start_found_incomplete_are_completed_by_themselves() {
     let mut node = many_own_groups().start_anew(|_| {});
-    assert_the_last_is_there(&mut node);
-    // Nobody coordinates the volume until it is asked for something.
-    assert_eq!(node.ask(0, &set(b"another", b"value")), IS_DONE);
+    // Nobody coordinates the volume until it is used, or has something to see to.
     turns(&mut node, 50);
     let children = node.host.groups().find_map(|group| group.machine.children()).expect("the volume has some");
     assert_eq!(children.starting_bytes, 0);
+    assert_the_last_is_there(&mut node);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! While it is paused, its record in the store stands for what the log had of it. Once it is awake the log has that again,
 //! before another checkpoint takes the record's place. See docs/decisions/0019.
 
-use quorate_protocol::paxos::{self, ACCEPTED_SLOTS_MAX, Paxos};
+use quorate_protocol::paxos::{self, ACCEPTED_SLOTS_MAX, Paxos, Role};
 use quorate_protocol::{Event, GroupId, Instant, Proposal, Slot};
 use quorate_wal::Lsn;
 
@@ -147,11 +147,14 @@ impl Host {
         self.groups.get(index as usize).is_none_or(|group| group.checkpoint.logged_again <= self.wal.durable())
     }
 
-    /// Something has expired in a group that this node does not coordinate. Where nobody does, because the replica here was set
-    /// aside or its node started anew, or because a node was lost while the group slept, no client need come first.
-    pub(super) fn take_over_to_expire(&mut self, index: u32) {
+    /// There is something to be done in a group that this node does not coordinate. Where nobody does, because the replica here was
+    /// set aside or its node started anew, or because a node was lost while the group slept, no client need come first.
+    pub(super) fn take_over_if_uncoordinated(&mut self, index: u32) {
         let group = &self.groups[index as usize];
-        let Some(coordinator) = group.replica.coordinator() else { return };
+        let is_following = group.replica.paxos().is_some_and(|replica| replica.role() == Role::Following);
+        let Some(coordinator) = group.replica.coordinator().filter(|_| is_following && group.is_alive()) else {
+            return;
+        };
         if self.lacks_quorum(group, self.clock.now()) {
             return;
         }

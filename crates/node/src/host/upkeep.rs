@@ -224,7 +224,7 @@ impl Host {
         }
         match coordinating {
             true => self.plan(index, Event::Proposed(Proposal::Mark)),
-            false if is_of_paxos => self.take_over_to_expire(index),
+            false if is_of_paxos => self.take_over_if_uncoordinated(index),
             false => {}
         }
     }
