@@ -68,6 +68,7 @@ mod swapped;
 mod three_nodes;
 mod tombstones;
 mod transfer;
+mod unlogged;
 mod unstored;
 mod upkeep;
 mod waiters;
@@ -262,6 +263,7 @@ pub struct Host {
     catch_ups: Vec<(GroupId, NodeId, quorate_protocol::Slot)>,
     transfers: transfer::Transfers,
     digests: digests::Digests,
+    unlogged: unlogged::Unlogged,
     own: own::OwnGroups,
     terms: chains::Terms,
     registers: registers::Registers,

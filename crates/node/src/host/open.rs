@@ -183,6 +183,7 @@ impl Host {
             catch_ups: Vec::new(),
             transfers: super::transfer::Transfers::default(),
             digests: super::digests::Digests::default(),
+            unlogged: super::unlogged::Unlogged::default(),
             staged: Vec::new(),
             own: super::own::OwnGroups::default(),
             terms: super::chains::Terms::default(),

@@ -179,6 +179,7 @@ impl Host {
         let slot = position.slot;
         self.counters.slots_applied += 1;
         self.clock.follow(value.stamp);
+        self.keep_unlogged(index, slot, value);
         let panics = self.take_planned_panic(index, PanicIn::Apply);
         let group = &mut self.groups[index as usize];
         group.note_progress();

@@ -1,4 +1,5 @@
-//! Helping a member that lacks decided slots: with what the log still has, else with a snapshot in parts.
+//! Helping a member that lacks decided slots: with what the log still has, or memory where there is no log, else with a
+//! snapshot in parts.
 
 use hashbrown::HashMap;
 use quorate_checkpoint::Batch;
@@ -167,14 +168,20 @@ impl Host {
         }
     }
 
-    /// Sends decided values from the log. How many bytes; none if it does not have the first of them any more.
+    /// Sends decided values. How many bytes; none if the first of them is not there any more.
     fn send_learned(&mut self, index: u32, peer: NodeId, from: Slot, storage: &impl Storage) -> usize {
         let group = &self.groups[index as usize];
-        let (id, next_slot) = (group.id(), group.replica.next_slot());
+        let (id, epoch, next_slot) = (group.id(), group.configuration.epoch, group.replica.next_slot());
         let mut slots = Vec::new();
         let mut bytes = 0;
         let mut slot = from;
         while slot < next_slot && bytes < LEARN_BYTES_MAX {
+            if let Some((value, length)) = self.unlogged.find(id, epoch, slot) {
+                slots.push((slot, value.clone()));
+                bytes += length;
+                slot = slot.next();
+                continue;
+            }
             self.scratch.clear();
             let found = match self.wal.read(storage, id.0, slot.0, &mut self.scratch) {
                 Ok(found) => found,
@@ -209,7 +216,7 @@ impl Host {
             // Its records fill no slots, and its members help each other in their own words.
             AnyReplica::Register(_) => return 0,
         };
-        self.outbox.send(peer, &Message::Replica { group: id, epoch: group.configuration.epoch, message });
+        self.outbox.send(peer, &Message::Replica { group: id, epoch, message });
         bytes.max(1)
     }
 
