@@ -305,10 +305,6 @@ pub(crate) fn read(command: &Command<'_>, content: &Content, now: Stamp) -> Outc
     }
 }
 
-/// The refusal of emptying a volume.
-pub(crate) const NOT_AS_A_WHOLE: &str = "PROTOCOL the namespace holds registers (protocol register), which nothing empties \
-                                         as a whole: delete keys with DEL, or drop the namespace";
-
 /// What a write answers that was carried out. Nobody can tell which of two deletes has found an object, so each answers
 /// that there was one.
 pub(crate) fn written(command: &Command<'_>) -> Outcome {

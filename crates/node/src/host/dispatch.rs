@@ -3,6 +3,7 @@
 use quorate_object::{Command, NAME_BYTES_MAX, Outcome};
 use quorate_protocol::{Epoch, NodeId, Slot, Stamp};
 
+use super::flush::holds_registers;
 use super::retries::RETRY_US;
 use super::routes::{NoRoute, Route};
 use super::{Host, Submission, access_of};
@@ -12,7 +13,7 @@ use crate::envelope::{ENVELOPE_BYTES_MAX, Envelope, NOTHING_SETTLED, Ticket};
 use crate::frame::{Access, Bounce, Message, Position};
 use crate::own_place::OwnPlace;
 use crate::planted::{self, Planted};
-use crate::register::{NOT_AS_A_WHOLE, NOT_IN_ONE_STEP, is_for_registers};
+use crate::register::{NOT_IN_ONE_STEP, is_for_registers};
 use crate::root::Reads;
 use crate::volume::VolumeCommand;
 
@@ -41,9 +42,11 @@ impl Host {
         }
         let access = access_of(submission.command, reads);
         if self.is_register(submission.target) && !is_for_registers(submission.command) {
-            let refusal = if submission.command == &Command::Flush { NOT_AS_A_WHOLE } else { NOT_IN_ONE_STEP };
-            let refusal = Outcome::Error(refusal.into());
-            return self.answers.push((number, Answer::Outcome(refusal)));
+            let refusal = match (submission.command, submission.target) {
+                (Command::Flush, Target::Volume { namespace, .. }) => holds_registers(namespace),
+                _ => NOT_IN_ONE_STEP.to_owned(),
+            };
+            return self.answers.push((number, Answer::Outcome(Outcome::Error(refusal))));
         }
         if access != Access::Write && self.read_at_once(&submission, reads) {
             return;

@@ -31,6 +31,14 @@ struct Flush {
     failed: Option<Answer>,
 }
 
+/// The refusal of emptying a volume of registers. Whoever empties all namespaces is to see which one is left.
+pub(super) fn holds_registers(namespace: u32) -> String {
+    format!(
+        "PROTOCOL namespace {namespace} holds registers (protocol register), which nothing empties as a whole: \
+         delete keys with DEL, or drop the namespace"
+    )
+}
+
 impl Host {
     pub(super) fn submit_flush(&mut self, operation: u64, namespace: u32, volume: u32) {
         let mut bytes = Vec::new();
@@ -99,5 +107,37 @@ impl Host {
             let answer = flush.failed.unwrap_or(Answer::Outcome(Outcome::Ok));
             self.answers.push((flush.operation, answer));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quorate_object::{Command, Outcome};
+
+    use super::holds_registers;
+    use crate::Target;
+    use crate::host::three_nodes::{Cluster, arrives};
+    use crate::host::{Answer, Submission};
+
+    #[test]
+    fn who_empties_all_namespaces_is_told_which_one_holds_registers() {
+        let mut cluster = Cluster::new(|_| {});
+        let words: Vec<Vec<u8>> =
+            "NAMESPACE CREATE 12 PROTOCOL register".split(' ').map(|word| word.as_bytes().to_vec()).collect();
+        let number = cluster.next_number();
+        cluster.node(1).host.submit_admin(number, 0, &words);
+        cluster.pass(1_000, arrives);
+        cluster.node(1).answers.clear();
+        for namespace in [0, 12] {
+            let target = Target::Volume { namespace, index: 0 };
+            let number = u64::from(namespace);
+            cluster.node(1).host.submit(Submission { number, predecessor: None, target, command: &Command::Flush });
+        }
+        cluster.pass(100, arrives);
+        let refusal = Outcome::Error(holds_registers(12));
+        let answers = &mut cluster.node(1).answers;
+        answers.sort_by_key(|(number, _)| *number);
+        assert_eq!(*answers, [(0, Answer::Outcome(Outcome::Ok)), (12, Answer::Outcome(refusal))]);
+        assert!(holds_registers(12).contains("namespace 12 holds registers"));
     }
 }
