@@ -40,15 +40,26 @@ pub struct Report {
     pub sometimes: Sometimes,
     /// What was wrong, if anything.
     pub failure: Option<String>,
+    /// Whether that is no more than that the checker gave up.
+    pub is_undecided: bool,
 }
 
 /// Runs a seed and judges it. A broken invariant inside the run is a failure like any other.
 pub fn run_seed(settings: Settings) -> Report {
+    run_seed_within(settings, CONFIGURATIONS_MAX)
+}
+
+/// The same, but the checker may try only so much for one object.
+pub fn run_seed_within(settings: Settings, configurations_max: usize) -> Report {
     let seed = settings.seed;
     let result = catch_unwind(AssertUnwindSafe(|| {
         let mut world = World::new(settings);
         let at_rest = world.run();
-        let failure = judge(&world, at_rest);
+        let (failure, is_undecided) = match judge(&world, at_rest, configurations_max) {
+            None => (None, false),
+            Some(Wrong::Shown(text)) => (Some(text), false),
+            Some(Wrong::Undecided(text)) => (Some(text), true),
+        };
         Report {
             seed,
             calls: world.history().records().len(),
@@ -58,6 +69,7 @@ pub fn run_seed(settings: Settings) -> Report {
             faults: world.faults(),
             sometimes: world.sometimes(),
             failure,
+            is_undecided,
         }
     }));
     result.unwrap_or_else(|panic| {
@@ -75,6 +87,7 @@ pub fn run_seed(settings: Settings) -> Report {
             faults: FaultCounts::default(),
             sometimes: Sometimes::default(),
             failure: Some(text),
+            is_undecided: false,
         }
     })
 }
@@ -115,21 +128,28 @@ pub fn threads() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-fn judge(world: &World, at_rest: bool) -> Option<String> {
+enum Wrong {
+    Shown(String),
+    Undecided(String),
+}
+
+fn judge(world: &World, at_rest: bool, configurations_max: usize) -> Option<Wrong> {
     if !at_rest {
         let (now_us, unrest) = (world.now_us(), world.unrest());
-        return Some(format!("liveness: {now_us} us after the start the cluster has not come to rest{unrest}"));
+        let text = format!("liveness: {now_us} us after the start the cluster has not come to rest{unrest}");
+        return Some(Wrong::Shown(text));
     }
     convergence::assert_same_state(world.nodes());
     let bounds = |unknown_effect_us| Bounds {
         origin_ms: ORIGIN_MS as i64,
         skew_ms: SKEW_MS,
         unknown_effect_us: Some(unknown_effect_us),
-        configurations_max: CONFIGURATIONS_MAX,
+        configurations_max,
     };
     let check = |bounds: Bounds| match check::linearizability::check(world.history(), &bounds) {
         Verdict::Linearizable => None,
-        verdict => Some(verdict.to_string()),
+        verdict @ Verdict::Violation { .. } => Some(Wrong::Shown(verdict.to_string())),
+        verdict @ Verdict::Unknown { .. } => Some(Wrong::Undecided(verdict.to_string())),
     };
     let may_be_late = world.settings().protocol != Protocol::Paxos || world.settings().led_groups;
     // What can be put in order with little freedom can with more, and is found far sooner.
