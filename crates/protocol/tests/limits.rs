@@ -7,7 +7,7 @@ use std::sync::Arc;
 use harness::chain::World;
 use harness::{Body, Cluster, Packet};
 use quorate_protocol::chain;
-use quorate_protocol::effect::{Proposal, ReadMode};
+use quorate_protocol::effect::{Event, Proposal, ReadMode};
 use quorate_protocol::id::{Ballot, Configuration, Content, Epoch, GroupId, NodeId, Payload, Slot, Stamp, Value};
 use quorate_protocol::paxos::{
     ACCEPTED_SLOTS_MAX, MEMBERS_MAX, Message, Paxos, Record, WAITING_BYTES_MAX, WINDOW_SLOTS,
@@ -59,6 +59,27 @@ fn a_value_beyond_the_window_of_bytes_goes_alone() {
     cluster.propose(N1, Proposal::Commands(payload(9 << 20)));
     cluster.propose(N1, Proposal::Commands(payload(1)));
     assert_eq!(in_flight(&cluster, N1), 1);
+}
+
+/// When, in milliseconds after it was proposed, a value of this size that nobody has answered for is sent again.
+fn sent_again_after_ms(length: usize) -> u64 {
+    let mut cluster = cluster();
+    cluster.propose(N1, Proposal::Commands(payload(length)));
+    let accepts = |cluster: &Cluster| cluster.packets.iter().filter(|packet| packet.to == N2).count();
+    let (first, started) = (accepts(&cluster), cluster.now);
+    while accepts(&cluster) == first {
+        cluster.now = cluster.now.after_us(10_000);
+        cluster.step(N1, Event::Woken);
+    }
+    (cluster.now.0 - started.0) / 1_000
+}
+
+#[test]
+fn what_is_large_is_given_time_before_it_is_sent_again() {
+    assert_eq!(sent_again_after_ms(16), 200);
+    assert_eq!(sent_again_after_ms(1 << 19), 200);
+    // 8 MB/s for what is more than 1 MiB: as long as a slow disk and a slow link may take.
+    assert_eq!(sent_again_after_ms(9 << 20), 1_250);
 }
 
 #[test]

@@ -335,6 +335,14 @@ impl Host {
         self.run();
     }
 
+    /// Something has come from this node, be it a part of a frame: one that is large takes its time.
+    pub fn hears(&mut self, node: NodeId) {
+        if self.peers.heard(node, self.clock.now()) {
+            self.recovered_at.insert(node, self.clock.now());
+            self.here.without_quorum.clear();
+        }
+    }
+
     /// Takes a whole frame from the node that the link leads to.
     pub fn receive(&mut self, from: NodeId, frame: &[u8]) -> Result<(), FrameError> {
         let (header, bytes) = decode_frame(frame)?;
@@ -352,10 +360,7 @@ impl Host {
             self.forget_silence_of(from);
             self.digests.forget_held_from(from);
         }
-        if self.peers.heard(from, self.clock.now()) {
-            self.recovered_at.insert(from, self.clock.now());
-            self.here.without_quorum.clear();
-        }
+        self.hears(from);
         if header.directory > self.directory.version() {
             self.ask_for_directory();
         }

@@ -16,8 +16,12 @@ use crate::id::{Ballot, Configuration, Content, Instant, NodeId, Slot, Stamp, Va
 use crate::peers::GrantNumber;
 use crate::planted::{self, Planted};
 
-/// A slot undecided for this long is sent again to those who have not answered.
+/// A slot undecided for this long is sent again to those who have not answered,
 const RETRANSMIT_US: u64 = 200_000;
+/// ... and where more than this is in flight, later, as if disks and links took so much in a microsecond: what is large is
+/// still on its way, and sent twice it takes twice as long.
+const RETRANSMIT_SOON_BYTES: usize = 1 << 20;
+const RETRANSMIT_BYTES_PER_US: usize = 8;
 /// The most slots sent again at once: who lacks more has worse troubles than loss.
 const RETRANSMIT_SLOTS_MAX: usize = 32;
 /// After so long a pause, followers that may not know the last decisions are told; then again, doubled up to the maximum.
@@ -377,8 +381,9 @@ impl Paxos {
         coordination.next_proposal = slot.next();
         coordination.stop_proposed = matches!(value.content, Content::Stop(_));
         let below = coordination.next_proposal;
-        coordination.retransmit.get_or_insert(Retransmit { at: cx.now.after_us(RETRANSMIT_US), below, stuck: None });
         active.ledger.accept(slot, ballot, value.clone());
+        let at = cx.now.after_us(retransmit_us(&active.ledger));
+        coordination.retransmit.get_or_insert(Retransmit { at, below, stuck: None });
         if !planted::is(Planted::AcceptNotPersisted) {
             out.persist(Record::Accepted { ballot, slot, value: value.clone(), frontier });
         }
@@ -591,7 +596,7 @@ impl Paxos {
             }
         }
         coordination.retransmit = coordination.is_in_flight(frontier).then(|| Retransmit {
-            at: cx.now.after_us(RETRANSMIT_US),
+            at: cx.now.after_us(retransmit_us(&active.ledger)),
             below: coordination.next_proposal,
             stuck: (frontier < below).then_some(frontier),
         });
@@ -657,6 +662,11 @@ impl Paxos {
             && !coordination.has_waiting()
             && self.laggards(&coordination.members).all(|member| self.is_absent(member, cx))
     }
+}
+
+fn retransmit_us(ledger: &Ledger) -> u64 {
+    let large = ledger.bytes().saturating_sub(RETRANSMIT_SOON_BYTES);
+    RETRANSMIT_US + (large / RETRANSMIT_BYTES_PER_US) as u64
 }
 
 /// In a group that is seldom used nothing follows soon that would say what is decided.

@@ -249,6 +249,8 @@ impl Link {
         self.input.drain(..taken);
         if self.input.is_empty() {
             self.input.shrink_to(INPUT_BYTES_KEPT);
+        } else {
+            host.hears(from);
         }
         if let Err(error) = &outcome {
             common.report_frame(from, error);
