@@ -15,6 +15,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use fjall::compaction::Leveled;
 use fjall::config::PartitioningPolicy;
@@ -64,6 +65,12 @@ const THREADS: usize = 1;
 /// Files are divided at this size. What is new is merged with all of the first level, which is four of these: with the
 /// library's 64 MiB that was a whole store of a million groups, merged anew for every few seconds of one busy group.
 const FILE_BYTES: u64 = 8 * 1024 * 1024;
+
+/// Changes wait while so many memtables wait to become files: one more may come of the batch that follows, ...
+const SEALED_MAX: usize = 3;
+/// ... or so many files to be merged. Both are one below of what the library waits for.
+const RUNS_MAX: usize = 29;
+const FILES_CHECK: Duration = Duration::from_millis(10);
 
 /// The library's floor for the size of its journals.
 const JOURNALS_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -135,6 +142,7 @@ impl FjallStore {
         &self,
         fill: impl FnOnce(&mut fjall::OwnedWriteBatch) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
+        self.wait_for_files()?;
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
         fill(&mut batch)?;
@@ -145,8 +153,18 @@ impl FjallStore {
         self.begin_memtable_if_full()
     }
 
+    /// The library would wait where this does, and for ever if its thread ended meanwhile.
+    fn wait_for_files(&self) -> Result<(), StoreError> {
+        let tree = &self.records.tree;
+        while tree.sealed_memtable_count() >= SEALED_MAX || tree.l0_run_count() >= RUNS_MAX {
+            self.check()?;
+            std::thread::sleep(FILES_CHECK);
+        }
+        Ok(())
+    }
+
     /// The library would leave this to its thread, and changes gather without limit while that merges files. The next batch
-    /// waits while four of these wait to become files.
+    /// waits while three of these wait to become files.
     fn begin_memtable_if_full(&self) -> Result<(), StoreError> {
         if self.records.tree.active_memtable().size() > self.memtable_bytes {
             self.records.rotate_memtable().map_err(|error| self.error(error))?;
@@ -202,6 +220,11 @@ impl FjallStore {
 }
 
 impl Store for FjallStore {
+    fn check(&self) -> Result<(), StoreError> {
+        // Nothing is left to be written, so that this does no more than to look.
+        self.database.persist(PersistMode::Buffer).map_err(|error| self.error(error))
+    }
+
     fn apply(&mut self, changes: Batch) -> Result<(), StoreError> {
         self.commit(|batch| {
             let mut deleted = Vec::new();
@@ -338,12 +361,19 @@ fn group_of(key: &[u8]) -> Option<u64> {
 
 fn store_error(path: &str, error: fjall::Error) -> StoreError {
     let path = path.to_owned();
-    let full = |error: &io::Error| matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
     match error {
         fjall::Error::Locked => StoreError::InUse { path },
-        fjall::Error::Io(error) if full(&error) => StoreError::NoSpace,
+        fjall::Error::Poisoned => StoreError::Stopped { path, source: Box::new(error) },
+        error if is_for_space(&error) => StoreError::NoSpace,
         error => StoreError::Engine { path, source: Box::new(error) },
     }
+}
+
+/// Whether the error, or one that it comes from, is that there was no space.
+fn is_for_space(error: &fjall::Error) -> bool {
+    let is_it = |error: &io::Error| matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    causes.filter_map(|error| error.downcast_ref::<io::Error>()).any(is_it)
 }
 
 #[cfg(test)]

@@ -40,6 +40,11 @@ pub trait Store {
     /// is opened again.
     fn apply(&mut self, batch: Batch) -> Result<(), StoreError>;
 
+    /// Whether it could still apply a batch. It may not: what was applied is put in order in the background.
+    fn check(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     fn get(&self, group: u64, key: Key<'_>) -> Result<Option<Vec<u8>>, StoreError>;
 
     /// Calls back name and value of the group's objects, by ascending name from `first` on, for as long as `each` says so.
@@ -79,6 +84,10 @@ pub enum StoreError {
     /// Nothing of the batch counts. When there is space, drop the store and open it again.
     #[error("no space left for checkpoints")]
     NoSpace,
+    /// What was applied could not be put in order in the background, and the store does not say why. Where there is no space,
+    /// that is the reason, and this is as [`StoreError::NoSpace`]; otherwise as [`StoreError::Engine`].
+    #[error("the checkpoint store {path} failed: {source}")]
+    Stopped { path: String, source: Box<dyn std::error::Error + Send + Sync> },
     #[error("the checkpoint store {path} is in use by another process")]
     InUse { path: String },
     #[error(

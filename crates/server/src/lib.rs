@@ -14,6 +14,7 @@ mod metrics;
 mod priority;
 mod reload;
 mod socket;
+mod space;
 mod start;
 mod supervisor;
 pub mod tls;
@@ -83,7 +84,8 @@ where
     let io = |action| move |source| ServerError::Io { action, source };
     let mut signals =
         signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(io("listen for signals"))?;
-    let node = Node::start_metered(config, meter)?;
+    let told_to_stop = || signals.pending().any(|signal| signal != SIGHUP);
+    let Some(node) = start::start(config, meter, told_to_stop)? else { return Ok(()) };
     let (stopper, mut reloader) = (node.stopper(), node.reloader());
     let wait_for_signals = move || {
         for signal in &mut signals {
@@ -127,7 +129,8 @@ impl Node {
 
     /// The same, with somebody who knows better what memory is in use.
     pub fn start_metered(config: Config, meter: Meter) -> Result<Node, ServerError> {
-        start::start(config, meter)
+        let node = start::start(config, meter, || false)?;
+        Ok(node.expect("nobody tells it to stop before it has started"))
     }
 
     pub fn stopper(&self) -> Stopper {

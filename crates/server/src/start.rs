@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use mio::net::TcpListener;
 use mio::{Interest, Poll, Waker};
-use quorate_checkpoint::{FjallSettings, FjallStore};
+use quorate_checkpoint::{FjallSettings, FjallStore, StoreError};
 use quorate_front::{Access, Front, SlowLogSettings};
 use quorate_node::root::Durability;
 use quorate_node::{Forgotten, Host, HostSettings, OpenReport};
@@ -19,10 +19,12 @@ use crate::directory::{Directory, random_u64};
 use crate::links::Links;
 use crate::priority::stepping_back;
 use crate::reload::Reloader;
+use crate::space;
 use crate::supervisor::Supervisor;
 use crate::tls::{Store, Watch};
 use crate::worker::{
-    Checkpointer, Clients, Clocks, Disk, Facts, Flusher, Lookups, Memory, Orders, Pace, Source, State, Worker,
+    Checkpointer, Clients, Clocks, Disk, Facts, Flusher, Lookups, Memory, Orders, Pace, SPACE_RETRY, Source, State,
+    Worker, is_for_space,
 };
 use crate::{Meter, Node, ServerError, Stopper};
 
@@ -39,7 +41,12 @@ const DESCRIPTORS_RESERVED: u64 = 512;
 /// Its presence says that the directory was written without waiting for the disk.
 const EPHEMERAL_MARK: &str = "ephemeral";
 
-pub(crate) fn start(mut config: Config, meter: Meter) -> Result<Node, ServerError> {
+/// `None` if it was told to stop while it waited for space.
+pub(crate) fn start(
+    mut config: Config,
+    meter: Meter,
+    told_to_stop: impl FnMut() -> bool,
+) -> Result<Option<Node>, ServerError> {
     config.check_exposure().map_err(ServerError::Exposed)?;
     let as_written = config.clone();
     config.limits.clients = clients_max(config.limits.clients);
@@ -50,7 +57,10 @@ pub(crate) fn start(mut config: Config, meter: Meter) -> Result<Node, ServerErro
     let storage = open_storage(&config, &directory)?;
     let store_path = directory.checkpoint_path();
     let store_settings = FjallSettings { cache_bytes: config.storage.cache_bytes.0, ..FjallSettings::default() };
-    let store = stepping_back(|| FjallStore::open(&store_path, &store_settings)).map_err(io("start a thread"))??;
+    let data_dir = config.node.data_dir.clone();
+    let has_room = move || space::has_room(&data_dir);
+    let open = || FjallStore::open(&store_path, &store_settings);
+    let Some(store) = open_with_space(open, &has_room, told_to_stop)? else { return Ok(None) };
     let shelf = Arc::new(Mutex::new(Some(store.clone())));
     let readers = shelf.clone();
     let open_again = move || {
@@ -77,7 +87,7 @@ pub(crate) fn start(mut config: Config, meter: Meter) -> Result<Node, ServerErro
     let links =
         Links::new(&config, directory.identity(), data_dir, peer_listener, registry()?, waker.clone(), tls.clone())?;
     let clients = Clients::new(client_listener, registry()?, config.limits, tls.clone().filter(|_| config.tls.client));
-    let checkpointer = Checkpointer::start(store, open_again, waker.clone()).map_err(io("start a thread"))?;
+    let checkpointer = Checkpointer::start(store, open_again, has_room, waker.clone()).map_err(io("start a thread"))?;
     let lookups = Lookups::start(shelf, waker.clone()).map_err(io("start a thread"))?;
     info!(clients = %config.listen.client, peers = %config.listen.peer, admin = %config.listen.admin, "listening");
 
@@ -121,7 +131,31 @@ pub(crate) fn start(mut config: Config, meter: Meter) -> Result<Node, ServerErro
     };
     let name = format!("worker-{}", config.node.name);
     let worker = std::thread::Builder::new().name(name).spawn(move || worker.run()).map_err(io("start a thread"))?;
-    Ok(Node { stopper: Stopper { orders, waker }, reloader, worker })
+    Ok(Some(Node { stopper: Stopper { orders, waker }, reloader, worker }))
+}
+
+/// Opens the checkpoint store once there is space for that. `None` if told to stop before.
+fn open_with_space(
+    mut open: impl FnMut() -> Result<FjallStore, StoreError> + Send,
+    has_room: &impl Fn() -> bool,
+    mut told_to_stop: impl FnMut() -> bool,
+) -> Result<Option<FjallStore>, ServerError> {
+    let mut had_space = true;
+    loop {
+        match stepping_back(&mut open).map_err(io("start a thread"))? {
+            Ok(store) => return Ok(Some(store)),
+            Err(failed) if is_for_space(&failed, has_room) => {
+                if std::mem::replace(&mut had_space, false) {
+                    error!("no space left to open the checkpoints: this node starts once there is");
+                }
+                std::thread::sleep(SPACE_RETRY);
+                if told_to_stop() {
+                    return Ok(None);
+                }
+            }
+            Err(failed) => return Err(failed.into()),
+        }
+    }
 }
 
 fn io(action: &'static str) -> impl Fn(std::io::Error) -> ServerError {

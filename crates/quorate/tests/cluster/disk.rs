@@ -116,6 +116,41 @@ fn a_full_disk_refuses_writes_and_nothing_else() {
     cluster.stop_all();
 }
 
+#[test]
+fn a_full_disk_ends_no_node_while_checkpoints_are_merged() {
+    let mut cluster = Cluster::new("full-merge", 3);
+    let Some(disk) = SmallDisk::mount(&cluster.node_directory(1)) else {
+        println!("SKIPPED: only root may mount a small file system");
+        return;
+    };
+    cluster.up();
+    let (mut first, mut second) = (cluster.client(0), cluster.client(1));
+    until("both serve", || set(&mut first, "a", "1").is_ok() && set(&mut second, "b", "1").is_ok());
+    // Enough to be checkpointed a few times, and the disk is full while its files are merged.
+    let large = "x".repeat(VALUE_BYTES);
+    let mut number = 0;
+    let mut write_some = |client: &mut Connection| {
+        for _ in 0..24 {
+            set(client, &format!("large{}", number % 48), &large).expect("a quorum has space");
+            number += 1;
+        }
+    };
+    write_some(&mut first);
+    disk.fill();
+    until("checkpoints find no space", || {
+        write_some(&mut first);
+        cluster.told().contains("no space left for checkpoints")
+    });
+    write_some(&mut first);
+    let pid = cluster.status().nodes[1].own.as_ref().map(|own| own.pid);
+    assert!(pid.is_some(), "the node without space is there: {}", cluster.told());
+    disk.make_space();
+    until("there is space again", || cluster.told().contains("there is space for checkpoints again"));
+    until("writes go on", || set(&mut second, "b", "after").is_ok());
+    assert_eq!(cluster.status().nodes[1].own.as_ref().map(|own| own.pid), pid, "{}", cluster.told());
+    cluster.stop_all();
+}
+
 /// One node under strace, which makes all calls of a kind on each thread fail from some number on.
 fn fails_and_recovers(name: &str, durability: &str, inject: &str, told: &str) {
     let mut cluster = Cluster::new(name, 1);

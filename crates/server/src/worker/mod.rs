@@ -47,7 +47,7 @@ use backend::{Counters, Entry};
 use stopping::{STOPPING_SLEEP_US, Stopping};
 
 pub(crate) use backend::{Facts, resident_bytes};
-pub(crate) use checkpointer::Checkpointer;
+pub(crate) use checkpointer::{Checkpointer, SPACE_RETRY, is_for_space};
 pub(crate) use clients::Clients;
 pub(crate) use clock::Clocks;
 pub(crate) use disk::{Disk, Pace};
@@ -218,7 +218,7 @@ impl Worker {
         };
         match ended {
             Ok(Order::Stop) => self.end_cleanly(),
-            Ok(_) => Ok(self.checkpointer.end()?),
+            Ok(_) => Ok(self.checkpointer.end().map(drop)?),
             Err(error) => Err(error),
         }
     }

@@ -99,8 +99,8 @@ impl Worker {
         let log_end = self.host.log_mut().durable();
         self.checkpointer.hand_over(self.host.take_batches());
         self.lookups.end();
-        self.checkpointer.end()?;
-        if !self.disk.has_space() {
+        let is_stored = self.checkpointer.end()?;
+        if !self.disk.has_space() || !is_stored {
             info!("stopped; the next start takes what was not stored for forgotten");
             return Ok(());
         }
