@@ -121,6 +121,8 @@ pub enum Message<'a> {
     },
     /// The sender's checkpoint store takes own groups more slowly than they are born.
     StoreBehind,
+    /// The sender's log has no space: others are to do what has to be logged.
+    NoSpace,
     /// To whoever coordinates the parent of chains: may I answer reads of these groups, at these epochs, for a while?
     /// `extended` are those of which the sender is the tail, and the joining node holds everything.
     TermQuestion {
@@ -256,6 +258,7 @@ mod kind {
     pub(super) const BIRTHS: u8 = 26;
     pub(super) const BORN: u8 = 27;
     pub(super) const STORE_BEHIND: u8 = 28;
+    pub(super) const NO_SPACE: u8 = 29;
 }
 
 /// Why bytes are not a frame. The link they came by is of no use any more.
@@ -438,6 +441,7 @@ impl Message<'_> {
                 kind::BORN
             }
             Message::StoreBehind => kind::STORE_BEHIND,
+            Message::NoSpace => kind::NO_SPACE,
             Message::Drain { group, epoch } => {
                 head(group, epoch, out);
                 kind::DRAIN
@@ -604,6 +608,7 @@ fn decode_body(kind: u8, body: &[u8]) -> Result<Option<Message<'_>>, Malformed> 
         kind::BIRTHS => Message::Births { volume: GroupId(r.u64()?), numbers: take_numbers(r)? },
         kind::BORN => Message::Born { volume: GroupId(r.u64()?), numbers: take_numbers(r)? },
         kind::STORE_BEHIND => Message::StoreBehind,
+        kind::NO_SPACE => Message::NoSpace,
         kind::VIEW_ANSWER => {
             let (nonce, count) = (r.u64()?, r.remaining() / ChainView::BYTES);
             Message::ViewAnswer { nonce, views: (0..count).map(|_| ChainView::decode(r)).collect::<Result<_, _>>()? }

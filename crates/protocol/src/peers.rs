@@ -5,6 +5,10 @@
 //! the giver is bound for at least as long as the holder believes. What a grant binds its giver to is the protocols'
 //! business: in groups where its promise is the holder's, it promises nobody else while the grant lasts.
 //!
+//! A node that can put nothing on record says so, and is soon excused, for as long as most nodes are alive and can: it counts as
+//! suspected whatever is heard of it, and is given no grant, so that others may take its place. Where most cannot there is nobody
+//! to take it, and everything stays as it is.
+//!
 //! Grants are numbered. The number changes when a grant lapsed before it was renewed: whatever the giver said under
 //! the old number no longer counts for the holder. Clocks may differ in rate by up to 500 ppm, never in the order of
 //! their own readings.
@@ -56,6 +60,10 @@ struct Peer {
     node: NodeId,
     heard_at: Instant,
     suspected: bool,
+    /// It has said that until then it can put nothing on record.
+    unable_until: Instant,
+    unable_since: Instant,
+    excused: bool,
     held: GrantNumber,
     held_until: Instant,
     given: GrantNumber,
@@ -68,6 +76,10 @@ pub struct Peers {
     started_at: Instant,
     /// Above every number given before the last start, so that none is given twice.
     given_number_max: GrantNumber,
+    /// This node itself.
+    is_unable: bool,
+    unable_since: Option<Instant>,
+    is_excused: bool,
     list: Vec<Peer>,
 }
 
@@ -75,7 +87,16 @@ impl Peers {
     /// `start_number` is the node's durable count of its starts.
     pub fn new(timing: Timing, started_at: Instant, start_number: u32) -> Peers {
         assert!(timing.is_consistent(), "{timing:?}");
-        Peers { timing, started_at, given_number_max: u64::from(start_number) << 32, list: Vec::new() }
+        let given_number_max = u64::from(start_number) << 32;
+        Peers {
+            timing,
+            started_at,
+            given_number_max,
+            is_unable: false,
+            unable_since: None,
+            is_excused: false,
+            list: Vec::new(),
+        }
     }
 
     pub fn timing(&self) -> Timing {
@@ -88,6 +109,9 @@ impl Peers {
                 node,
                 heard_at: now,
                 suspected: false,
+                unable_until: Instant(0),
+                unable_since: Instant(0),
+                excused: false,
                 held: 0,
                 held_until: Instant(0),
                 given: 0,
@@ -120,11 +144,47 @@ impl Peers {
         }
     }
 
+    /// Whether this node can put nothing on record, which it is to tell the others with each heartbeat.
+    pub fn set_unable(&mut self, is_unable: bool) {
+        self.is_unable = is_unable;
+        if !is_unable {
+            self.unable_since = None;
+            self.is_excused = false;
+        }
+    }
+
+    /// Another node has said that it can put nothing on record.
+    pub fn note_unable(&mut self, node: NodeId, now: Instant) {
+        let until = now.after_us(self.timing.suspicion_us);
+        if let Some(peer) = self.find_mut(node) {
+            if peer.unable_until <= now {
+                peer.unable_since = now;
+            }
+            peer.unable_until = until;
+        }
+    }
+
+    pub fn is_unable(&self, node: NodeId, now: Instant) -> bool {
+        self.find(node).is_some_and(|peer| now < peer.unable_until)
+    }
+
+    /// Whether others are to do in place of this node what has to be put on record.
+    pub fn is_excused_itself(&self) -> bool {
+        self.is_excused
+    }
+
+    pub fn is_excused(&self, node: NodeId) -> bool {
+        self.find(node).is_some_and(|peer| peer.excused)
+    }
+
     /// Gives or renews the lease that a heartbeat asks for. The answer must be sent.
     pub fn handle_heartbeat(&mut self, from: NodeId, sent_at: Instant, now: Instant) -> Option<Message> {
         let number_next = self.given_number_max + 1;
         let given_until = now.after_us(self.timing.lease_given_us);
         let peer = self.find_mut(from)?;
+        if peer.excused {
+            return Some(Message::Grant { sent_at, number: 0 });
+        }
         let unbroken = peer.given != 0 && now < peer.given_until;
         if !unbroken {
             peer.given = number_next;
@@ -156,23 +216,42 @@ impl Peers {
     /// The nodes that have just become suspected.
     pub fn suspect(&mut self, now: Instant) -> Vec<NodeId> {
         let suspicion_us = self.timing.suspicion_us;
-        let overdue = |peer: &&mut Peer| !peer.suspected && peer.heard_at.after_us(suspicion_us) <= now;
-        self.list
-            .iter_mut()
-            .filter(overdue)
-            .map(|peer| {
+        let mut news = Vec::new();
+        for peer in &mut self.list {
+            if !peer.suspected && peer.heard_at.after_us(suspicion_us) <= now {
                 peer.suspected = true;
-                peer.node
-            })
-            .collect()
+                news.push(peer.node);
+            }
+        }
+        let able = self.list.iter().filter(|peer| !peer.suspected && peer.unable_until <= now).count();
+        let most_are_able = (able + usize::from(!self.is_unable)) * 2 > self.list.len() + 1;
+        // By then it is known who else is not: disks are shared, and fill up for all at one time.
+        let is_known = |since: Instant| since.after_us(suspicion_us) <= now;
+        if self.is_unable {
+            let since = *self.unable_since.get_or_insert(now);
+            self.is_excused = most_are_able && is_known(since);
+        }
+        for peer in &mut self.list {
+            let excused = most_are_able && now < peer.unable_until && is_known(peer.unable_since);
+            let was_excused = core::mem::replace(&mut peer.excused, excused);
+            if peer.excused && !was_excused && !news.contains(&peer.node) {
+                news.push(peer.node);
+            }
+        }
+        news
     }
 
     pub fn is_suspected(&self, node: NodeId) -> bool {
+        self.find(node).is_some_and(|peer| peer.suspected || peer.excused)
+    }
+
+    /// Whether a node is suspected because nothing is heard of it.
+    pub fn is_unheard(&self, node: NodeId) -> bool {
         self.find(node).is_some_and(|peer| peer.suspected)
     }
 
     pub fn suspects_any(&self) -> bool {
-        self.list.iter().any(|peer| peer.suspected)
+        self.list.iter().any(|peer| peer.suspected || peer.excused)
     }
 
     /// The grant held from `giver`, while it lasts.
@@ -279,6 +358,40 @@ mod tests {
         holder.begin_listening(at_ms(2000));
         assert!(holder.suspect(at_ms(2499)).is_empty());
         assert_eq!(holder.suspect(at_ms(2500)), [B]);
+    }
+
+    #[test]
+    fn who_can_record_nothing_is_excused_for_as_long_as_most_can() {
+        const C: NodeId = NodeId(3);
+        let (mut peers, _) = pair();
+        peers.add(C, at_ms(0));
+        let beat = |peers: &mut Peers, ms, heard: &[NodeId], unable: &[NodeId]| {
+            heard.iter().for_each(|node| drop(peers.heard(*node, at_ms(ms))));
+            unable.iter().for_each(|node| peers.note_unable(*node, at_ms(ms)));
+            peers.suspect(at_ms(ms))
+        };
+        assert_eq!(beat(&mut peers, 100, &[B, C], &[B]), []);
+        assert_eq!(beat(&mut peers, 400, &[B, C], &[B]), []);
+        assert_eq!(beat(&mut peers, 600, &[B, C], &[B]), [B]);
+        assert_eq!(beat(&mut peers, 700, &[B, C], &[B]), [], "it was told before");
+        let answer = peers.handle_heartbeat(B, at_ms(700), at_ms(700));
+        assert_eq!(answer, Some(Message::Grant { sent_at: at_ms(700), number: 0 }));
+        assert!(peers.is_suspected(B) && peers.bound_until(B, at_ms(700)).is_none());
+        // Nobody can do anything without it.
+        assert_eq!(beat(&mut peers, 800, &[B, C], &[B, C]), []);
+        assert!(!peers.is_suspected(B) && !peers.is_suspected(C));
+        assert_ne!(
+            peers.handle_heartbeat(B, at_ms(800), at_ms(800)),
+            Some(Message::Grant { sent_at: at_ms(800), number: 0 })
+        );
+        peers.set_unable(true);
+        assert_eq!(beat(&mut peers, 1400, &[B, C], &[]), []);
+        assert!(!peers.is_excused_itself(), "others may have come to be unable with it");
+        assert_eq!(beat(&mut peers, 1800, &[B, C], &[]), []);
+        assert_eq!(beat(&mut peers, 1900, &[B, C], &[]), []);
+        assert!(peers.is_excused_itself());
+        assert_eq!(beat(&mut peers, 2400, &[B], &[]), [C]);
+        assert!(!peers.is_excused_itself(), "one of them is gone");
     }
 
     #[test]

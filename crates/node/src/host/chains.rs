@@ -334,6 +334,10 @@ impl Host {
         extended: &[(GroupId, Epoch)],
     ) {
         let now = self.clock.now();
+        // A chain waits for each of its members, so it goes on without one that can log nothing, once its term has ended.
+        if self.peers.is_excused(from) {
+            return;
+        }
         let Some((_, lease_until)) = self.parent_lease(parent) else { return };
         if self.terms.leaving.get(&parent).is_some_and(|until| now < *until) {
             return;

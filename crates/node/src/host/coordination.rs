@@ -175,7 +175,8 @@ impl Host {
     }
 
     fn may_coordinate(&self, node: NodeId) -> bool {
-        self.is_steady(node, RECOVERY_US) && self.walls.agrees_with(node)
+        let is_able = !self.peers.is_unable(node, self.clock.now());
+        is_able && self.is_steady(node, RECOVERY_US) && self.walls.agrees_with(node)
     }
 
     fn hand_over_groups(&mut self, away: Vec<(u32, NodeId)>) {
@@ -257,6 +258,48 @@ mod tests {
         cluster.pass(1_000, arrives);
         assert_eq!(coordinator(&mut cluster), NodeId(2));
         cluster
+    }
+
+    #[test]
+    fn a_node_whose_log_has_no_space_leaves_coordination_to_others_until_it_has() {
+        let mut cluster = Cluster::new(|_| {});
+        cluster.node(1).is_full = true;
+        cluster.pass(2_000, arrives);
+        assert_ne!(coordinator(&mut cluster), NodeId(1));
+        let written = [1, 2, 3].map(|at| (at, cluster.write(at, b"value")));
+        cluster.pass(1_000, arrives);
+        written.map(|(at, number)| assert!(cluster.is_done(at, number), "at node {at}"));
+        cluster.pass(10_000, arrives);
+        assert_ne!(coordinator(&mut cluster), NodeId(1), "it is not given back meanwhile");
+        cluster.node(1).is_full = false;
+        cluster.pass(7_000, arrives);
+        assert_eq!(coordinator(&mut cluster), NodeId(1));
+        cluster.assert_executed(&[1, 2, 3], 2);
+    }
+
+    #[test]
+    fn a_candidate_that_can_log_no_promise_leaves_it_to_others() {
+        let mut cluster = Cluster::new(|_| {});
+        // Everybody believes that it coordinates, and it has to be elected first.
+        cluster.node(1).is_full = true;
+        cluster.restart(1);
+        let early = cluster.write(1, b"early");
+        cluster.pass(4_000, arrives);
+        assert_ne!(coordinator(&mut cluster), NodeId(1));
+        let late = cluster.write(2, b"late");
+        cluster.pass(1_000, arrives);
+        assert!(cluster.is_done(1, early) && cluster.is_done(2, late));
+    }
+
+    #[test]
+    fn where_most_logs_have_no_space_coordination_stays_where_it_is() {
+        let mut cluster = Cluster::new(|_| {});
+        [1, 2].map(|id| cluster.node(id).is_full = true);
+        cluster.pass(4_000, arrives);
+        assert_eq!(coordinator(&mut cluster), NodeId(1));
+        let number = cluster.read(3);
+        cluster.pass(500, arrives);
+        assert!(cluster.node(3).answers.iter().any(|(answered, _)| *answered == number), "reads go on");
     }
 
     fn coordinator(cluster: &mut Cluster) -> NodeId {

@@ -204,6 +204,7 @@ impl Host {
             answers: Vec::new(),
             answer_bytes: 0,
             out_of_memory: false,
+            out_of_space: false,
             batches: Vec::new(),
             storing: super::checkpoints::Storing::default(),
             behind: super::behind::Behind::default(),

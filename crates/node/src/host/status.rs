@@ -36,7 +36,7 @@ impl Host {
     pub(super) fn ask_for_status(&mut self, operation: u64, json: bool) {
         self.questions.nonce_last += 1;
         let nonce = self.questions.nonce_last;
-        let awaited: Vec<NodeId> = self.peers.nodes().filter(|&node| !self.peers.is_suspected(node)).collect();
+        let awaited: Vec<NodeId> = self.peers.nodes().filter(|&node| !self.peers.is_unheard(node)).collect();
         for &node in &awaited {
             self.outbox.send(node, &Message::StatusQuestion { nonce });
         }
@@ -148,7 +148,7 @@ impl Host {
         let me = self.settings.node.0;
         let nodes = self.known_nodes();
         let node_status = nodes.iter().map(|node| {
-            let live = node.id == me || !self.peers.is_suspected(NodeId(node.id));
+            let live = node.id == me || !self.peers.is_unheard(NodeId(node.id));
             NodeStatus {
                 id: node.id,
                 name: node.name.clone(),
@@ -193,7 +193,7 @@ impl Host {
     pub fn readiness(&self) -> Readiness {
         let is_unborn = self.root_state() == Some(GroupState::Unborn);
         let nodes = self.known_nodes();
-        let is_heard = |node: u32| node == self.settings.node.0 || !self.peers.is_suspected(NodeId(node));
+        let is_heard = |node: u32| node == self.settings.node.0 || !self.peers.is_unheard(NodeId(node));
         let heard = nodes.iter().filter(|node| is_heard(node.id)).count();
         if self.directory.state().is_none() || is_unborn {
             Readiness::ClusterUnknown

@@ -34,6 +34,8 @@ pub(super) struct Node {
     pub(super) is_down: bool,
     /// How far its wall clock is ahead of the others'.
     pub(super) wall_ahead_ms: u64,
+    /// There is no space for its log.
+    pub(super) is_full: bool,
     frames_sent: u64,
     pub(super) executed: Vec<(GroupId, Slot, u64)>,
 }
@@ -105,6 +107,7 @@ impl Cluster {
                 answers: Vec::new(),
                 is_down: false,
                 wall_ahead_ms: 0,
+                is_full: false,
                 frames_sent: 0,
                 executed: Vec::new(),
             }
@@ -155,6 +158,7 @@ impl Cluster {
             let frame: Vec<u8> = frame;
             node.host.receive(from, &frame).expect("it is whole");
         }
+        node.host.set_out_of_space(node.is_full);
         node.host.end(&node.storage);
         node.unstored.extend(node.host.take_batches());
         if !node.is_store_slow {
@@ -163,7 +167,9 @@ impl Cluster {
                 node.host.stored(number);
             }
         }
-        if let Some(submission) = node.host.log_mut().submit() {
+        if !node.is_full
+            && let Some(submission) = node.host.log_mut().submit()
+        {
             submission.perform(&mut node.storage).expect("it has room");
             node.host.flushed(submission.lsn);
         }
@@ -215,6 +221,14 @@ impl Cluster {
         let (condition, expiry, answer) = (Condition::Always, Expiry::Unset, SetAnswer::Ok);
         let command = &Command::Set { key: b"key", value, condition, expiry, answer };
         let target = Target::Slot { namespace: 0, slot: 0 };
+        self.node(at).host.submit(Submission { number, predecessor: None, target, command });
+        number
+    }
+
+    pub(super) fn read(&mut self, at: u32) -> u64 {
+        let number = self.next_number();
+        let target = Target::Slot { namespace: 0, slot: 0 };
+        let command = &Command::Get { key: b"key" };
         self.node(at).host.submit(Submission { number, predecessor: None, target, command });
         number
     }

@@ -102,13 +102,23 @@ impl Host {
 
     fn beat(&mut self) {
         let now = self.clock.now();
-        for node in self.peers.nodes().collect::<Vec<_>>() {
+        let nodes: Vec<NodeId> = self.peers.nodes().collect();
+        for &node in &nodes {
+            if self.out_of_space {
+                self.outbox.send(node, &Message::NoSpace);
+            }
             self.send_heartbeat(node);
         }
+        let excused: Vec<NodeId> = nodes.into_iter().filter(|&node| self.peers.is_excused(node)).collect();
         for node in self.peers.suspect(now) {
             self.suspect(node);
         }
-        if self.is_clock_off() {
+        for node in excused {
+            if !self.peers.is_suspected(node) {
+                self.note_recovered(node);
+            }
+        }
+        if self.is_clock_off() || self.peers.is_excused_itself() {
             self.hand_over_all(|_| true);
         }
         self.tell_behind();
@@ -123,6 +133,12 @@ impl Host {
     pub(super) fn send_heartbeat(&mut self, node: NodeId) {
         let heartbeat = quorate_protocol::peers::Message::Heartbeat { sent_at: self.clock.now() };
         self.outbox.send(node, &Message::Peers(heartbeat));
+    }
+
+    /// A node is suspected no more.
+    pub(super) fn note_recovered(&mut self, node: NodeId) {
+        self.recovered_at.insert(node, self.clock.now());
+        self.here.without_quorum.clear();
     }
 
     /// Every group that this node was believed to coordinate is told, a few a turn; a group asked for is told at once

@@ -136,7 +136,7 @@ impl Paxos {
     /// Whether it is this member's turn to take over: the coordinator is suspected, and so is every member between.
     pub(super) fn is_successor(&self, cx: &Cx<'_>) -> bool {
         let coordinator = self.promised.node;
-        if self.stopped || coordinator == self.me || !self.is_absent(coordinator, cx) {
+        if self.stopped || coordinator == self.me || !self.is_absent(coordinator, cx) || cx.peers.is_excused_itself() {
             return false;
         }
         let members = &self.configuration.members;
@@ -179,7 +179,7 @@ impl Paxos {
         ballot: Ballot,
         out: &mut Effects<Paxos>,
     ) {
-        if self.stopped {
+        if self.stopped || cx.peers.is_excused_itself() {
             return;
         }
         match &mut active.duty {
@@ -421,6 +421,11 @@ impl Paxos {
             return;
         };
         if cx.now < candidacy.retry_at {
+            return;
+        }
+        if cx.peers.is_excused_itself() {
+            let other = self.next_to_ask(self.me, cx);
+            self.resign(active, Some(other), out);
             return;
         }
         if cx.now >= candidacy.give_up_at {

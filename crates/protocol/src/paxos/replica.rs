@@ -449,8 +449,10 @@ impl Paxos {
         if let Duty::Following(_) = active.duty {
             let coordinator = self.believed_coordinator(active);
             let absent = coordinator == self.me || self.is_absent(coordinator, cx);
-            if !absent || matches!(proposal, Proposal::HandOver { .. }) {
-                refuse(proposal, Refusal::NotCoordinator { coordinator: Some(coordinator) }, out);
+            // A node that can put nothing on record would not be elected.
+            let other = (absent && cx.peers.is_excused_itself()).then(|| self.next_to_ask(self.me, cx));
+            if other.is_some() || !absent || matches!(proposal, Proposal::HandOver { .. }) {
+                refuse(proposal, Refusal::NotCoordinator { coordinator: other.or(Some(coordinator)) }, out);
                 return;
             }
             self.start_election(active, cx, None, out);

@@ -233,6 +233,7 @@ impl Worker {
         self.take_written(now)?;
         self.memory.measure(now);
         self.host.set_out_of_memory(self.memory.is_exceeded());
+        self.host.set_out_of_space(!self.disk.has_space());
         self.links.deliver(&mut self.host, now);
         self.state.wall_ms = moment.wall.0;
         self.take_clients(now, moment.wall.0);
@@ -302,7 +303,8 @@ impl Worker {
 
     fn read(&mut self) {
         let now = self.clocks.now();
-        // What other nodes send is mostly to be logged. A node that cannot is soon suspected, and others take over.
+        // What other nodes send is mostly to be logged. A node that cannot has told them, and they do without it; one that reads
+        // nothing any more is suspected.
         if !self.disk.is_backed_up(self.host.log_mut()) {
             self.links.read(&mut self.state.buffer, now);
         }
@@ -533,10 +535,13 @@ impl Worker {
         self.tell_of_waiting(now);
         let suspected: Vec<NodeId> = self.host.peers().filter(|&node| self.host.is_suspected(node)).collect();
         for node in suspected.iter().filter(|node| !self.state.suspected.contains(node)) {
-            warn!("{node} is suspected: nothing was heard of it for too long");
+            match self.host.is_excused(*node) {
+                true => warn!("{node} has no space for its log: others coordinate in its place"),
+                false => warn!("{node} is suspected: nothing was heard of it for too long"),
+            }
         }
         for node in self.state.suspected.iter().filter(|node| !suspected.contains(node)) {
-            info!("{node} is heard of again");
+            info!("{node} is heard of again and takes part");
         }
         self.state.suspected = suspected;
         let installed = self.host.counters().snapshots_installed;
