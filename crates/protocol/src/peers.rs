@@ -366,7 +366,9 @@ mod tests {
         let (mut peers, _) = pair();
         peers.add(C, at_ms(0));
         let beat = |peers: &mut Peers, ms, heard: &[NodeId], unable: &[NodeId]| {
-            heard.iter().for_each(|node| drop(peers.heard(*node, at_ms(ms))));
+            for node in heard {
+                peers.heard(*node, at_ms(ms));
+            }
             unable.iter().for_each(|node| peers.note_unable(*node, at_ms(ms)));
             peers.suspect(at_ms(ms))
         };

@@ -268,7 +268,9 @@ mod tests {
         assert_ne!(coordinator(&mut cluster), NodeId(1));
         let written = [1, 2, 3].map(|at| (at, cluster.write(at, b"value")));
         cluster.pass(1_000, arrives);
-        written.map(|(at, number)| assert!(cluster.is_done(at, number), "at node {at}"));
+        for (at, number) in written {
+            assert!(cluster.is_done(at, number), "at node {at}");
+        }
         cluster.pass(10_000, arrives);
         assert_ne!(coordinator(&mut cluster), NodeId(1), "it is not given back meanwhile");
         cluster.node(1).is_full = false;
@@ -294,7 +296,9 @@ mod tests {
     #[test]
     fn where_most_logs_have_no_space_coordination_stays_where_it_is() {
         let mut cluster = Cluster::new(|_| {});
-        [1, 2].map(|id| cluster.node(id).is_full = true);
+        for id in [1, 2] {
+            cluster.node(id).is_full = true;
+        }
         cluster.pass(4_000, arrives);
         assert_eq!(coordinator(&mut cluster), NodeId(1));
         let number = cluster.read(3);
