@@ -211,3 +211,36 @@ fn explain(history: &History, operations: &[Operation], dead: &Dead) -> String {
         draw(&dead.blocked),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{Call, Connection};
+
+    #[test]
+    fn unknown_writes_are_left_out_of_the_first_search_unless_somebody_may_have_seen_them() {
+        let answered = |answer| Fate::Answered { at_us: 20, answer };
+        let value = |text: &str| text.as_bytes().into();
+        let kept = [
+            (Action::Append { value: value("seen;") }, Fate::Unknown),
+            (Action::Get, answered(Answer::Bytes(value("first;seen;last;")))),
+            (Action::Set { value: value("compared;") }, Fate::Unknown),
+            (Action::SetIfEqual { expected: value("compared;"), value: value("new;") }, answered(Answer::Ok)),
+            (Action::Set { value: value("answered;") }, answered(Answer::Ok)),
+            (Action::IncrBy { delta: 1 }, Fate::Unknown),
+            (Action::Del, Fate::Unknown),
+        ];
+        let left_out = [
+            (Action::Set { value: value("unseen;") }, Fate::Unknown),
+            (Action::GetSet { value: value("unseen too;") }, Fate::Unknown),
+        ];
+        let mut history = History::new();
+        let mut invoke = |(action, fate): &(Action, Fate)| {
+            let id = history.invoke(Connection(0), Call { object: Object(0), action: action.clone() }, 10);
+            history.settle(id, fate.clone());
+            id
+        };
+        let (kept, left_out) = (kept.each_ref().map(&mut invoke), left_out.each_ref().map(&mut invoke));
+        assert_eq!(without_unseen(&history, &[&left_out[..], &kept[..]].concat()), kept);
+    }
+}
