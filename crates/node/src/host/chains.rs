@@ -137,8 +137,9 @@ pub(super) struct TermAnswer {
 }
 
 impl Terms {
-    /// A proposal of this number was not taken, or is executed. Or it was in flight and has lost its coordinator: if it is to be
-    /// executed that happens before the next one has a lease, and so before it gives any term.
+    /// A proposal of this number was not taken, or is executed. Or it was in flight and has lost its coordinator: if the next one
+    /// has found it, it is executed before that one has a lease, and so before it gives any term. (If not, see the known gap in
+    /// docs/protocols/chain.md.)
     pub(super) fn settle(&mut self, number: u64) {
         self.changing.retain(|_, changing| changing.number != number);
     }

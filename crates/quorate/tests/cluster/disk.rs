@@ -68,14 +68,20 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-#[test]
-fn a_full_disk_refuses_writes_and_nothing_else() {
-    let mut cluster = Cluster::new("full", 3);
+/// Three nodes, of which the second has a small file system. `None` where that cannot be had.
+fn with_a_small_disk(name: &str) -> Option<(Cluster, SmallDisk)> {
+    let mut cluster = Cluster::new(name, 3);
     let Some(disk) = SmallDisk::mount(&cluster.node_directory(1)) else {
         println!("SKIPPED: only root may mount a small file system");
-        return;
+        return None;
     };
     cluster.up();
+    Some((cluster, disk))
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_nothing_else() {
+    let Some((mut cluster, disk)) = with_a_small_disk("full") else { return };
     let (mut first, mut second) = (cluster.client(0), cluster.client(1));
     until("both serve", || set(&mut first, "a", "1").is_ok() && set(&mut second, "b", "1").is_ok());
     disk.fill();
@@ -118,12 +124,7 @@ fn a_full_disk_refuses_writes_and_nothing_else() {
 
 #[test]
 fn a_full_disk_ends_no_node_while_checkpoints_are_merged() {
-    let mut cluster = Cluster::new("full-merge", 3);
-    let Some(disk) = SmallDisk::mount(&cluster.node_directory(1)) else {
-        println!("SKIPPED: only root may mount a small file system");
-        return;
-    };
-    cluster.up();
+    let Some((mut cluster, disk)) = with_a_small_disk("full-merge") else { return };
     let (mut first, mut second) = (cluster.client(0), cluster.client(1));
     until("both serve", || set(&mut first, "a", "1").is_ok() && set(&mut second, "b", "1").is_ok());
     let log_path = cluster.node_directory(1).join("log");
