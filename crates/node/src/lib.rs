@@ -22,6 +22,7 @@ pub mod inspect;
 mod machine;
 pub mod members;
 mod number;
+mod office;
 mod outbox;
 mod own_groups;
 mod own_place;

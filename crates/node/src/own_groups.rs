@@ -7,6 +7,7 @@ use quorate_protocol::Slot;
 use quorate_protocol::wire::Reader;
 
 use crate::machine::{Content, Machine, malformed};
+use crate::office::Office;
 use crate::planted::{self, Planted};
 use crate::quorum::Quorum;
 use crate::record::{GroupRecord, STILL_CHANGING};
@@ -29,6 +30,14 @@ impl Machine {
 
     pub fn children(&self) -> Option<&Children> {
         self.children.as_deref()
+    }
+
+    /// The latest that was taken in this parent of chains.
+    pub(crate) fn office(&self) -> Office {
+        match &self.content {
+            Content::Root(root) => root.office,
+            Content::Objects(_) => self.children().map_or_else(Office::default, |children| children.office),
+        }
     }
 
     /// Of a volume: its objects and the records of its own groups.
@@ -151,16 +160,24 @@ impl Machine {
                 | VolumeCommand::ListOwn
                 | VolumeCommand::ListOwnFrom { .. },
             ) => self.read_volume(command),
-            Some(VolumeCommand::Reconfigure { number, epoch, members, joining }) => self.change_led(number, |record| {
-                let is_next = record.epoch == epoch;
-                if is_next {
-                    record.reconfigure(members, joining);
-                }
-                is_next
-            }),
+            Some(VolumeCommand::Reconfigure { office, .. }) if office < self.office() => Outcome::Nil,
+            Some(VolumeCommand::Reconfigure { number, epoch, members, joining, .. }) => {
+                self.change_led(number, |record| {
+                    let is_next = record.epoch == epoch;
+                    if is_next {
+                        record.reconfigure(members, joining);
+                    }
+                    is_next
+                })
+            }
             Some(VolumeCommand::Move { names, members, quorum }) => self.move_all(&names, members.as_deref(), quorum),
             Some(VolumeCommand::RetireBefore { number, epoch }) => {
                 self.change_led(number, |record| record.retire_before(epoch))
+            }
+            Some(VolumeCommand::TakeOffice { office }) => {
+                let children = self.children.get_or_insert_default();
+                children.office = children.office.max(office);
+                Outcome::Ok
             }
             None => malformed(),
         }

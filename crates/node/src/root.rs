@@ -13,6 +13,7 @@ use quorate_protocol::wire::Malformed;
 use quorate_protocol::{Epoch, GroupId, NodeId};
 use serde::{Deserialize, Serialize};
 
+use crate::office::{Office, decode_with_office};
 use crate::quorum::{Quorum, Stages};
 pub use crate::record::GroupRecord;
 use crate::replica::Protocol;
@@ -44,6 +45,8 @@ pub struct RootState {
     pub nodes: Vec<NodeRecord>,
     pub namespaces: BTreeMap<u32, Namespace>,
     group_next: u64,
+    /// The latest that was taken.
+    pub(crate) office: Office,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -238,12 +241,13 @@ pub enum RootCommand {
         number: u32,
     },
     /// Another configuration of a volume that is a chain, unless it has had one since this epoch. Only the coordinator of the
-    /// root proposes it, when it knows that whoever is left out answers nothing any more.
+    /// root proposes it, when it knows that whoever is left out answers nothing any more; void behind a later office than its own.
     Reconfigure {
         group: u64,
         epoch: u32,
         members: Vec<u32>,
         joining: Option<u32>,
+        office: Office,
     },
     /// Other quorums for all register groups of a namespace, among the members that they have.
     SetQuorum {
@@ -272,6 +276,10 @@ pub enum RootCommand {
         group: u64,
         stages: Stages,
     },
+    /// Whoever coordinates the root is about to give terms.
+    TakeOffice {
+        office: Office,
+    },
 }
 
 impl RootCommand {
@@ -281,7 +289,7 @@ impl RootCommand {
     }
 
     pub fn decode(bytes: &[u8]) -> Option<RootCommand> {
-        postcard::from_bytes(bytes).ok()
+        decode_with_office(bytes)
     }
 }
 
@@ -289,14 +297,20 @@ impl RootState {
     /// What a cluster begins with: its nodes, and namespace 0.
     pub fn bootstrap(mut nodes: Vec<NodeRecord>, defaults: Settings, seed: u64) -> RootState {
         nodes.sort_by_key(|node| node.id);
-        let mut root = RootState { version: 1, nodes, namespaces: BTreeMap::new(), group_next: ROOT.0 + 1 };
+        let mut root = RootState { version: 1, nodes, ..RootState::empty() };
         root.create(0, defaults, &[], seed);
         root
     }
 
     /// Nothing at all, to be restored into.
     pub fn empty() -> RootState {
-        RootState { version: 0, nodes: Vec::new(), namespaces: BTreeMap::new(), group_next: ROOT.0 + 1 }
+        RootState {
+            version: 0,
+            nodes: Vec::new(),
+            namespaces: BTreeMap::new(),
+            group_next: ROOT.0 + 1,
+            office: Office::default(),
+        }
     }
 
     pub fn encode(&self) -> Vec<u8> {
@@ -304,7 +318,7 @@ impl RootState {
     }
 
     pub fn decode(bytes: &[u8]) -> Option<RootState> {
-        postcard::from_bytes(bytes).ok()
+        decode_with_office(bytes)
     }
 
     pub fn execute(&mut self, command: &RootCommand, seed: u64) -> Outcome {
@@ -322,7 +336,8 @@ impl RootState {
                 self.version += 1;
                 Outcome::Ok
             }
-            RootCommand::Reconfigure { group, epoch, members, joining } => {
+            RootCommand::Reconfigure { office, .. } if *office < self.office => Outcome::Nil,
+            RootCommand::Reconfigure { group, epoch, members, joining, .. } => {
                 let volumes = self.namespaces.values_mut().flat_map(|namespace| &mut namespace.volumes);
                 let found = volumes.into_iter().find(|volume| volume.group == *group && volume.epoch == *epoch);
                 let Some(volume) = found else { return Outcome::Nil };
@@ -337,6 +352,10 @@ impl RootState {
             }
             RootCommand::RetireBefore { group, epoch } => self.retire_before(*group, *epoch),
             RootCommand::NoteMembers { group, stages } => self.note_members(*group, stages),
+            RootCommand::TakeOffice { office } => {
+                self.office = self.office.max(*office);
+                Outcome::Ok
+            }
             RootCommand::DropNamespace { number: 0 } => error("namespace 0 cannot be dropped: FLUSHDB empties it"),
             RootCommand::DropNamespace { number } => {
                 if self.namespaces.remove(number).is_none() {
@@ -494,6 +513,7 @@ fn error(text: &str) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quorate_protocol::{Ballot, NodeId};
 
     fn cluster(nodes: u32) -> RootState {
         let record = |id| NodeRecord {
@@ -570,5 +590,30 @@ mod tests {
         assert_eq!(root.read(&RootCommand::Read { version: 1 }), Outcome::Nil);
         let Outcome::Bulk(bytes) = root.read(&RootCommand::Read { version: 0 }) else { panic!() };
         assert_eq!(RootState::decode(&bytes), Some(root));
+    }
+
+    #[test]
+    fn a_change_of_a_chain_is_void_behind_a_later_office() {
+        let mut root = cluster(3);
+        let settings = Settings { protocol: Protocol::Chain, ..Settings::default() };
+        root.execute(&RootCommand::CreateNamespace { number: 1, settings, members: Vec::new() }, 1);
+        let chain = root.namespaces[&1].volumes[0].clone();
+        let office = |number| Office::from(Ballot { number, node: NodeId(1) });
+        let without_tail = |number| RootCommand::Reconfigure {
+            group: chain.group,
+            epoch: 0,
+            members: chain.members[..2].to_vec(),
+            joining: None,
+            office: office(number),
+        };
+        assert_eq!(root.execute(&RootCommand::TakeOffice { office: office(5) }, 1), Outcome::Ok);
+        assert_eq!(root.execute(&RootCommand::TakeOffice { office: office(3) }, 1), Outcome::Ok, "it comes late");
+        let before = root.clone();
+        assert_eq!(root.execute(&without_tail(4), 1), Outcome::Nil);
+        assert_eq!(root, before);
+        let mut restored = RootState::decode(&root.encode()).expect("it was encoded");
+        assert_eq!(restored.execute(&without_tail(4), 1), Outcome::Nil, "a copy knows it too");
+        assert_eq!(restored.execute(&without_tail(5), 1), Outcome::Ok);
+        assert_eq!(restored.namespaces[&1].volumes[0].members.len(), 2);
     }
 }

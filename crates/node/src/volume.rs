@@ -10,6 +10,7 @@ use quorate_protocol::{GroupId, NodeId, Slot, Stamp};
 use serde::{Deserialize, Serialize};
 
 use crate::number::{put_number, take_number, take_u32};
+use crate::office::{Office, decode_with_office};
 use crate::quorum::Quorum;
 use crate::record::GroupRecord;
 use crate::replica::Protocol;
@@ -193,7 +194,7 @@ pub enum VolumeCommand {
     /// The records of these names: for each its bytes, or a line of text.
     Show { names: Vec<Vec<u8>> },
     /// Another configuration of an own group that is a chain: as [`crate::root::RootCommand::Reconfigure`].
-    Reconfigure { number: u64, epoch: u32, members: Vec<u32>, joining: Option<u32> },
+    Reconfigure { number: u64, epoch: u32, members: Vec<u32>, joining: Option<u32>, office: Office },
     /// Other quorums for the registers of these names, and perhaps other members. Answers with a line for each.
     Move { names: Vec<Vec<u8>>, members: Option<Vec<u32>>, quorum: Option<Quorum> },
     /// A member has made an own group that is a register ready to go on in this epoch's configuration alone.
@@ -207,6 +208,8 @@ pub enum VolumeCommand {
     ListOwnFrom { hash: u64 },
     /// As [`VolumeCommand::Promote`], but for those that find too much of what is starting already: they are to be asked for again.
     PromoteSome { names: Vec<Vec<u8>>, plan: Plan },
+    /// Whoever coordinates the volume is about to give terms.
+    TakeOffice { office: Office },
 }
 
 /// What a volume says of one of its own groups to a node that has no replica of it.
@@ -257,7 +260,7 @@ impl VolumeCommand {
     /// `None` if it is a command on objects, or none at all.
     pub fn decode(bytes: &[u8]) -> Option<VolumeCommand> {
         match bytes.split_first() {
-            Some((&VOLUME_COMMAND, rest)) => postcard::from_bytes(rest).ok(),
+            Some((&VOLUME_COMMAND, rest)) => decode_with_office(rest),
             _ => None,
         }
     }
@@ -341,6 +344,8 @@ pub struct Children {
     pub stopping: BTreeMap<u64, Vec<u8>>,
     /// Own groups whose members or quorums the volume changes, with their names.
     pub led: BTreeMap<u64, Vec<u8>>,
+    /// The latest that was taken.
+    pub(crate) office: Office,
     /// The names of the other own groups whose members were named. It follows from the records, and is made where it is
     /// wanted.
     #[serde(skip)]
@@ -416,7 +421,7 @@ impl Children {
     }
 
     pub fn decode(bytes: &[u8]) -> Option<Children> {
-        let mut children: Children = postcard::from_bytes(bytes).ok()?;
+        let mut children: Children = decode_with_office(bytes)?;
         children.starting_bytes = children.starting.values().flatten().map(Starting::bytes).sum();
         Some(children)
     }

@@ -7,6 +7,8 @@
 //! Terms are numbered like leases between nodes: with a new number, what was confirmed before counts no more. See
 //! docs/decisions/0020.
 
+mod office;
+
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,13 +18,14 @@ use quorate_protocol::chain::{Chain, Membership, Place, Request};
 use quorate_protocol::effect::ReadMode;
 use quorate_protocol::{Ballot, Epoch, Event, GroupId, Instant, NodeId, Proposal, Slot, Stamp};
 
+use self::office::Taking;
 use super::Host;
 use super::dispatch::INTERNAL;
 use super::led::{own_groups_of, parent_of};
-use crate::envelope::{Envelope, NOTHING_SETTLED, Ticket};
 use crate::frame::Message;
 use crate::hash::FixedState;
 use crate::machine::Content;
+use crate::office::Office;
 use crate::planted::{self, Planted};
 use crate::record::GroupRecord;
 use crate::replica::{AnyRequest, Protocol};
@@ -125,6 +128,7 @@ impl Changing {
 struct Coordinated {
     ballot: Ballot,
     since: Instant,
+    taking: Option<Taking>,
 }
 
 /// What a coordinator of a parent answers.
@@ -138,10 +142,13 @@ pub(super) struct TermAnswer {
 
 impl Terms {
     /// A proposal of this number was not taken, or is executed. Or it was in flight and has lost its coordinator: if the next one
-    /// has found it, it is executed before that one has a lease, and so before it gives any term. (If not, see the known gap in
-    /// docs/protocols/chain.md.)
+    /// has found it, it is executed before that one has a lease, and so before it gives any term; if not, it is void once that one
+    /// has taken office.
     pub(super) fn settle(&mut self, number: u64) {
         self.changing.retain(|_, changing| changing.number != number);
+        for coordinated in self.coordinated.values_mut() {
+            coordinated.taking.take_if(|taking| taking.number == number);
+        }
     }
 
     fn binds(&self, parent: GroupId, now: Instant) -> bool {
@@ -164,7 +171,7 @@ impl Terms {
     fn note_coordinated(&mut self, parent: GroupId, ballot: Option<Ballot>, now: Instant) {
         match ballot {
             Some(ballot) if self.coordinated.get(&parent).is_some_and(|known| known.ballot == ballot) => {}
-            Some(ballot) => drop(self.coordinated.insert(parent, Coordinated { ballot, since: now })),
+            Some(ballot) => drop(self.coordinated.insert(parent, Coordinated { ballot, since: now, taking: None })),
             None => drop(self.coordinated.remove(&parent)),
         }
     }
@@ -339,8 +346,8 @@ impl Host {
         if self.peers.is_excused(from) {
             return;
         }
-        let Some((_, lease_until)) = self.parent_lease(parent) else { return };
-        if self.terms.leaving.get(&parent).is_some_and(|until| now < *until) {
+        let Some((index, lease_until)) = self.parent_lease(parent) else { return };
+        if self.terms.leaving.get(&parent).is_some_and(|until| now < *until) || !self.takes_office(index, parent) {
             return;
         }
         let is_told = !self.hears_nothing_of(parent, from);
@@ -444,8 +451,7 @@ impl Host {
     fn look_after_chains(&mut self, parent: GroupId) {
         let Some(index) = self.find(parent) else { return };
         let Some(replica) = self.groups[index as usize].replica.paxos() else { return };
-        let status = replica.status();
-        let ballot = Some(status.ballot).filter(|_| replica.is_coordinating());
+        let (status, ballot) = (replica.status(), self.ballot_coordinated(index));
         let (now, stamp) = (self.clock.now(), self.clock.stamp());
         let mut terms = std::mem::take(&mut self.terms);
         let executed = self.chains_as_executed();
@@ -463,7 +469,8 @@ impl Host {
         drop(executed);
         terms.note_coordinated(parent, ballot, now);
         self.terms = terms;
-        if ballot.is_none() || self.peers.is_bound_by_the_past(now) || self.due_of(parent).next().is_none() {
+        let Some(ballot) = ballot else { return };
+        if self.peers.is_bound_by_the_past(now) || self.due_of(parent).next().is_none() {
             return;
         }
         if self.parent_lease(parent).is_none() {
@@ -480,7 +487,7 @@ impl Host {
             .take(PER_TURN)
             .collect();
         for (group, epoch, next) in wanted {
-            self.propose_membership(index, group, epoch, &next);
+            self.propose_membership(index, ballot, group, epoch, &next);
         }
     }
 
@@ -568,26 +575,21 @@ impl Host {
         self.is_well(parent, record) && !is_back && self.clock.now() < turning.since.after_us(TURN_US)
     }
 
-    /// Not as a client's command, which another coordinator might execute: only this one knows whose terms have ended.
-    fn propose_membership(&mut self, parent: u32, group: GroupId, epoch: Epoch, next: &Membership) {
-        self.terms.proposal_count += 1;
-        let number = PROPOSAL | self.terms.proposal_count;
-        let deadline = Stamp(self.clock.stamp().0 + self.settings.timeout_ms);
-        self.terms.changing.insert(group, Changing { epoch, number, deadline, last_slots: None });
+    fn propose_membership(&mut self, parent: u32, ballot: Ballot, group: GroupId, epoch: Epoch, next: &Membership) {
         let members = next.members.iter().map(|node| node.0).collect();
-        let (epoch, joining) = (epoch.0, next.joining.map(|node| node.0));
+        let joining = next.joining.map(|node| node.0);
+        let office = Office::from(ballot);
         let mut command = Vec::new();
         match volume_of(group) {
-            None => RootCommand::Reconfigure { group: group.0, epoch, members, joining }.encode(&mut command),
+            None => RootCommand::Reconfigure { group: group.0, epoch: epoch.0, members, joining, office }
+                .encode(&mut command),
             Some((_, number)) => {
-                VolumeCommand::Reconfigure { number, epoch, members, joining }.encode(&mut command);
+                VolumeCommand::Reconfigure { number, epoch: epoch.0, members, joining, office }.encode(&mut command)
             }
         }
-        let ticket = Ticket { node: self.settings.node, start: self.settings.start, number };
-        let mut envelope = Vec::new();
-        Envelope::encode(ticket, deadline, 0, NOTHING_SETTLED, |out| out.extend_from_slice(&command), &mut envelope);
+        let (number, deadline) = self.propose_here(parent, &command);
+        self.terms.changing.insert(group, Changing { epoch, number, deadline, last_slots: None });
         self.counters.chains_changed += 1;
-        self.gather(parent, &envelope);
     }
 
     /// The parent's word on a chain here.

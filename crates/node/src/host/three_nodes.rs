@@ -217,9 +217,13 @@ impl Cluster {
     }
 
     pub(super) fn write(&mut self, at: u32, value: &[u8]) -> u64 {
+        self.set(at, b"key", value)
+    }
+
+    pub(super) fn set(&mut self, at: u32, key: &[u8], value: &[u8]) -> u64 {
         let number = self.next_number();
         let (condition, expiry, answer) = (Condition::Always, Expiry::Unset, SetAnswer::Ok);
-        let command = &Command::Set { key: b"key", value, condition, expiry, answer };
+        let command = &Command::Set { key, value, condition, expiry, answer };
         let target = Target::Slot { namespace: 0, slot: 0 };
         self.node(at).host.submit(Submission { number, predecessor: None, target, command });
         number
