@@ -1,4 +1,4 @@
-//! One cluster at a time, in a directory and on ports of its own. Whatever was started ends with its value, also when
+//! Clusters, each in a directory and on ports of its own; as many at once as there are threads for tests. Whatever was started ends with its value, also when
 //! the test fails; then the directory stays, for whoever looks for the reason.
 
 use std::fs::{File, OpenOptions};
@@ -7,7 +7,6 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,13 +23,6 @@ const STOPPED_WITHIN: Duration = Duration::from_secs(10);
 const ANSWERED_WITHIN: Duration = Duration::from_secs(15);
 const CONNECTED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Clusters take turns: each wants the machine's processors for itself.
-static TURN: Mutex<()> = Mutex::new(());
-
-pub(crate) fn turn() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 pub(crate) struct Cluster {
     scratch: PathBuf,
     ports: Ports,
@@ -39,7 +31,6 @@ pub(crate) struct Cluster {
     by_hand: Vec<Option<Child>>,
     /// Where they are, if not all on this machine's loopback.
     network: Option<Network>,
-    _turn: MutexGuard<'static, ()>,
 }
 
 #[derive(Clone, Copy)]
@@ -51,11 +42,10 @@ pub(crate) struct Ports {
 impl Cluster {
     /// Nothing runs yet.
     pub(crate) fn new(name: &str, node_count: usize) -> Cluster {
-        let turn = turn();
         let scratch = std::env::temp_dir().join(format!("quorate-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&scratch).expect("a directory of its own");
         let by_hand = (0..node_count).map(|_| None).collect();
-        Cluster { scratch, ports: Ports::free(node_count as u16), up: None, by_hand, network: None, _turn: turn }
+        Cluster { scratch, ports: Ports::free(node_count as u16), up: None, by_hand, network: None }
     }
 
     /// All nodes are up, started by hand, each in a network namespace of its own. None, and a word of it, where there may be

@@ -3,12 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::nodes::turn;
-
 #[test]
 fn redis_py_finds_what_it_expects_of_redis() {
-    // They start a cluster of their own.
-    let _turn = turn();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clients/python/run");
     let mut command = Command::new(script);
     let output = command.env("QUORATE", env!("CARGO_BIN_EXE_quorate")).stdin(Stdio::null()).output().expect("started");
