@@ -461,7 +461,7 @@ impl RootState {
         let mut volumes = Vec::with_capacity(settings.volumes as usize);
         for index in 0..settings.volumes as usize {
             let members: Vec<u32> = match named {
-                [] => (0..usize::from(settings.replicas)).map(|k| self.nodes[(index + k) % nodes].id).collect(),
+                [] => laid_out(nodes, index, settings.replicas.into()).map(|at| self.nodes[at].id).collect(),
                 named => named.to_vec(),
             };
             let group = GroupId(self.group_next);
@@ -474,6 +474,14 @@ impl RootState {
         hash_key[8..].copy_from_slice(&seed.rotate_left(32).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
         self.namespaces.insert(number, Namespace { settings, hash_key, volumes });
     }
+}
+
+/// Where a namespace's volume lies among so many nodes. Each is the first of as many volumes as any other, or one more, and those
+/// that come behind it are others each time: what one node coordinated is taken over by all of the rest.
+fn laid_out(nodes: usize, index: usize, replicas: usize) -> impl Iterator<Item = usize> {
+    let (first, round) = (index % nodes, index / nodes);
+    let others = (0..nodes - 1).map(move |k| (first + 1 + (round + k) % (nodes - 1)) % nodes);
+    std::iter::once(first).chain(others).take(replicas)
 }
 
 /// How many nodes can hold a volume.
@@ -537,6 +545,25 @@ mod tests {
         let mut coordinated = [0; 6];
         root.volumes().for_each(|(_, _, volume)| coordinated[volume.members[0] as usize] += 1);
         assert_eq!(coordinated[1..], [13, 13, 13, 13, 12]);
+    }
+
+    #[test]
+    fn what_a_node_coordinated_is_taken_over_by_all_others() {
+        for (nodes, replicas) in [(3, 3), (4, 3), (5, 3), (7, 5), (2, 2)] {
+            let rounds = 6 * (nodes - 1);
+            let mut volumes = (0..nodes * rounds).map(|index| laid_out(nodes, index, replicas).collect::<Vec<_>>());
+            let mut next = BTreeMap::new();
+            let mut last = BTreeMap::new();
+            volumes.by_ref().for_each(|members| {
+                assert_eq!(members.iter().collect::<std::collections::BTreeSet<_>>().len(), replicas);
+                *next.entry((members[0], members[1])).or_insert(0) += 1;
+                *last.entry(members[replicas - 1]).or_insert(0) += 1;
+            });
+            assert!(next.values().all(|&count| count == rounds / (nodes - 1)), "{nodes} nodes: {next:?}");
+            assert_eq!(next.len(), nodes * (nodes - 1));
+            assert!(last.values().all(|&count| count == rounds), "of chains, tails are as even as heads: {last:?}");
+        }
+        assert_eq!(laid_out(1, 5, 1).collect::<Vec<_>>(), [0]);
     }
 
     #[test]
