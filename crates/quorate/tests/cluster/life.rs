@@ -1,6 +1,7 @@
 //! Starting, stopping and starting again, as a person does it.
 
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use redis::Connection;
 
@@ -156,6 +157,38 @@ fn nodes_stop_cleanly_under_load_and_lose_nothing() {
         println!("n{}: all counters count after {resumed} ms; {}", index + 1, load.ledger().totals());
     }
     load.stop();
+    cluster.stop_all();
+}
+
+#[test]
+fn what_a_node_that_stops_has_not_answered_it_has_not_carried_out() {
+    let mut cluster = Cluster::started("goodbye", 3);
+    cluster.down();
+    (0..3).for_each(|index| cluster.start_by_hand(index));
+    let clients: Vec<_> = (0..16).map(|number| (number, cluster.client(0))).collect();
+    let count_until_it_ends = |(number, mut client): (usize, redis::Connection)| {
+        let mut answered = 0;
+        loop {
+            match redis::cmd("INCR").arg(number).query::<u64>(&mut client) {
+                Ok(_) => answered += 1,
+                Err(error) => return (number, answered, error),
+            }
+        }
+    };
+    let ended: Vec<(usize, u64, redis::RedisError)> = std::thread::scope(|scope| {
+        let counting: Vec<_> =
+            clients.into_iter().map(|client| scope.spawn(move || count_until_it_ends(client))).collect();
+        std::thread::sleep(Duration::from_millis(500));
+        cluster.stop_by_hand(0);
+        counting.into_iter().map(|client| client.join().expect("it counts")).collect()
+    });
+    let mut other = cluster.client(1);
+    for (number, answered, error) in ended {
+        assert!(error.is_connection_dropped() && !error.to_string().contains("reset"), "{error}");
+        let count: u64 = redis::cmd("GET").arg(number).query(&mut other).expect("the others serve");
+        assert!(answered > 0 && count == answered, "{answered} answers, counted to {count}; {error}");
+    }
+    cluster.start_by_hand(0);
     cluster.stop_all();
 }
 

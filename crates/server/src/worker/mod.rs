@@ -308,9 +308,7 @@ impl Worker {
         if !self.disk.is_backed_up(self.host.log_mut()) {
             self.links.read(&mut self.state.buffer, now);
         }
-        if self.state.stopping.is_none() {
-            self.clients.read(&mut self.state.buffer);
-        }
+        self.clients.read(&mut self.state.buffer);
     }
 
     fn take_clients(&mut self, now: Instant, now_ms: u64) {

@@ -44,7 +44,7 @@ impl Worker {
             Some(_) => {}
             None => {
                 self.supervisor.stops();
-                self.clients.stop_listening();
+                self.clients.leave();
                 let handed = self.host.hand_over_all(|node| self.links.is_linked_to(node));
                 let (count, in_flight) = (handed.len(), self.state.in_flight);
                 info!("stopping: {count} groups are handed over, {in_flight} commands are in flight");

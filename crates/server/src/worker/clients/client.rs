@@ -91,7 +91,7 @@ impl Client {
                 self.is_unread = false;
             }
             Ok(length) => {
-                if self.lingers_until.is_some() {
+                if self.is_lingering() {
                     self.discarded_bytes += length;
                 } else {
                     self.input.extend_from_slice(&buffer[..length]);
@@ -194,7 +194,7 @@ impl Client {
         if self.is_broken || self.is_over || self.discarded_bytes > LINGER_BYTES_MAX {
             return false;
         }
-        if self.lingers_until.is_none() {
+        if !self.is_lingering() {
             self.lingers_until = Some(now.after_us(LINGER_US));
             self.is_paused = false;
             self.stream.close();
@@ -206,6 +206,10 @@ impl Client {
     /// Says goodbye.
     pub(super) fn close(&mut self) {
         self.stream.close();
+    }
+
+    pub(super) fn is_lingering(&self) -> bool {
+        self.lingers_until.is_some()
     }
 
     pub(super) fn has_lingered(&self, now: Instant) -> bool {

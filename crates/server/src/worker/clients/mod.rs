@@ -59,6 +59,8 @@ pub(crate) struct Clients {
     /// Of all clients' input.
     input_bytes: usize,
     sweep_at: Instant,
+    /// The node stops.
+    is_leaving: bool,
     counters: Counters,
 }
 
@@ -94,6 +96,7 @@ impl Clients {
             held_back: Vec::new(),
             input_bytes: 0,
             sweep_at: Instant(0),
+            is_leaving: false,
             counters: Counters::default(),
         }
     }
@@ -200,7 +203,8 @@ impl Clients {
         for place in std::mem::take(&mut self.readable) {
             let Some(client) = self.places.get_mut(place).and_then(Option::as_mut) else { continue };
             client.is_in_readable = false;
-            if client.is_paused || client.is_held_back || client.is_over || !client.read(buffer) {
+            let is_left = self.is_leaving && !client.is_lingering();
+            if is_left || client.is_paused || client.is_held_back || client.is_over || !client.read(buffer) {
                 continue;
             }
             client.count_input(&mut self.input_bytes);
@@ -262,10 +266,15 @@ impl Clients {
             let Some(client) = self.places.get_mut(place).and_then(Option::as_mut) else { continue };
             client.is_in_to_write = false;
             client.write(front, now);
-            let progress = front.progress(client.connection);
+            let progress = match front.progress(client.connection) {
+                _ if self.is_leaving && front.is_answered(client.connection) => Progress::Close,
+                progress => progress,
+            };
             if client.is_finished(front, progress) {
                 if !client.try_linger(now) {
                     self.close(front, place);
+                } else if client.is_unread {
+                    enlist(&mut client.is_in_readable, &mut self.readable, place);
                 }
             } else if client.is_paused && progress == Progress::Open {
                 client.is_paused = false;
@@ -324,8 +333,15 @@ impl Clients {
         self.accept_at.unwrap_or(Instant::MAX).min(sweep_at).min(room_at)
     }
 
-    /// Takes neither connections nor requests any more.
-    pub(crate) fn stop_listening(&mut self) {
+    /// Takes neither connections nor requests any more. Each client is told goodbye once it has its answers: what it sent besides
+    /// is not carried out, and what is thrown away of it unread does not reset the connection before it has read them.
+    pub(crate) fn leave(&mut self) {
+        self.is_leaving = true;
+        for (place, client) in self.places.iter_mut().enumerate() {
+            if let Some(client) = client {
+                enlist(&mut client.is_in_to_write, &mut self.to_write, place);
+            }
+        }
         if let Some(mut listener) = self.listener.take() {
             // It is closed in any case.
             let _ = self.registry.deregister(&mut listener);

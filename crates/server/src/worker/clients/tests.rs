@@ -283,3 +283,26 @@ fn a_guest_has_ten_seconds_to_give_the_password() {
     open.pass(100 * GUEST_US);
     assert_eq!(open.clients.count(), 1);
 }
+
+#[test]
+fn a_node_that_stops_takes_nothing_more_and_says_goodbye() {
+    let mut port = Port::new(limits());
+    let (mut busy, mut idle) = (port.connect(), port.connect());
+    busy.write_all(b"PING\r\n").unwrap();
+    let mut reading = busy.try_clone().unwrap();
+    let reader = std::thread::spawn(move || reading.read_exact(&mut [0; 7]));
+    port.turn_until(|_| reader.is_finished());
+    reader.join().unwrap().unwrap();
+    port.clients.leave();
+    // Not taken: it is neither answered nor in the way of what was.
+    busy.write_all(&b"PING\r\n".repeat(10_000)).unwrap();
+    let mut told = Vec::new();
+    let mut reading = busy.try_clone().unwrap();
+    let reader = std::thread::spawn(move || reading.read_to_end(&mut told).map(|_| told));
+    port.turn_until(|_| reader.is_finished());
+    assert_eq!(reader.join().unwrap().unwrap(), b"");
+    (0..50).for_each(|_| port.turn());
+    assert_eq!(idle.read(&mut [0; 1]).unwrap(), 0);
+    drop(port);
+    assert_eq!(busy.read(&mut [0; 1]).unwrap(), 0, "it is not reset");
+}
