@@ -37,6 +37,8 @@ pub enum Failure {
 pub enum AdminReply {
     Ok,
     Text(String),
+    /// One of the lines of a text that people read.
+    Line(String),
     Int(i64),
     /// An error line without the leading `-`.
     Error(String),

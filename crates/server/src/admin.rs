@@ -467,7 +467,7 @@ fn words_of(failure: &Failure) -> (StatusCode, &'static str) {
 fn to_json(reply: AdminReply) -> Value {
     match reply {
         AdminReply::Ok => json!({ "ok": true }),
-        AdminReply::Text(text) | AdminReply::Error(text) => text.into(),
+        AdminReply::Text(text) | AdminReply::Line(text) | AdminReply::Error(text) => text.into(),
         AdminReply::Failed(failure) => words_of(&failure).1.into(),
         AdminReply::Int(number) => number.into(),
         AdminReply::List(list) => list.into_iter().map(to_json).collect(),

@@ -3,9 +3,9 @@
 use quorate_object::{Outcome, slot_of_key};
 use quorate_protocol::{GroupId, NodeId};
 
-use super::Host;
 use super::batches::{BATCH_NAMES_MAX, GroupAction, GroupRequest};
 use super::directory::Missing;
+use super::{Host, help};
 use crate::answer::{AdminReply, Answer, Failure};
 use crate::entry::{Purpose, Target};
 use crate::members::Wanted;
@@ -22,7 +22,8 @@ pub(super) struct Waiting {
 }
 
 const USAGE: &str = "ERR the commands are QUORATE NAMESPACE CREATE|SET|MOVE|LIST|DROP, \
-                     QUORATE GROUP CREATE|PROMOTE|DEMOTE|MOVE|SHOW, QUORATE QUORUM SET|SHOW and QUORATE STATUS [JSON]";
+                     QUORATE GROUP CREATE|PROMOTE|DEMOTE|MOVE|SHOW, QUORATE QUORUM SET|SHOW and QUORATE STATUS [JSON]: \
+                     QUORATE HELP tells what each does";
 const CREATE_USAGE: &str = "ERR QUORATE NAMESPACE CREATE number [PROTOCOL paxos|chain|register] [REPLICAS n] \
                             [VOLUMES n] [DURABILITY sync|interval|memory] [READS lease|quorum|local|apportioned] \
                             [GROUPS volumes|own] [QUORUM majority | threshold R W | grid | grid ROWSxCOLS] \
@@ -48,6 +49,7 @@ const SET_USAGE: &str = "ERR QUORATE NAMESPACE SET number READS lease|quorum|loc
 enum Request {
     Root(RootCommand),
     Create { number: u32, settings: Settings, members: Vec<String> },
+    Help,
     List,
     Status { json: bool },
     Group(GroupRequest),
@@ -71,6 +73,7 @@ impl Host {
             Ok(Request::SetQuorum { number: namespace, quorum }) => self.submit_quorum(number, namespace, quorum),
             Ok(Request::Group(request)) => self.submit_group_request(number, namespace, request),
             Ok(Request::Move { name, members, quorum }) => self.submit_move(number, namespace, &name, &members, quorum),
+            Ok(Request::Help) => self.answers.push((number, Answer::Admin(help::reply()))),
             Ok(Request::Status { json }) => self.ask_for_status(number, json),
             Ok(Request::List) => {
                 let reply =
@@ -221,6 +224,9 @@ fn parse(words: &[Vec<u8>], defaults: Settings) -> Result<Request, String> {
     let words: Vec<&str> =
         words.iter().map(|word| std::str::from_utf8(word)).collect::<Result<_, _>>().map_err(|_| USAGE.to_string())?;
     let is = |at: usize, word: &str| words.get(at).is_some_and(|found| found.eq_ignore_ascii_case(word));
+    if is(0, "HELP") && words.len() == 1 {
+        return Ok(Request::Help);
+    }
     if is(0, "STATUS") {
         return match words.len() {
             1 => Ok(Request::Status { json: false }),
@@ -548,6 +554,26 @@ mod tests {
         }
         for line in ["GROUP SHOW KEYS 2 a", "GROUP SHOW KEYS 0", "GROUP SHOW KEYS 10001", "GROUP CREATE a PROTOCOL x"] {
             assert!(parsed(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn help_tells_of_every_command_in_words_that_are_understood() {
+        assert_eq!(parsed("help"), Ok(Request::Help));
+        assert_eq!(parsed("HELP me"), Err(USAGE.to_string()));
+        for syntax in help::syntaxes() {
+            let one = syntax.replace("|KEYS count key ...", "").replace("|quorum|local|apportioned", "");
+            let filled = one.replace("number", "1").replace("R W", "1 3");
+            let line = filled.split('[').next().expect("a split has a first part");
+            assert!(parsed(line).is_ok(), "{line}");
+        }
+        let commands = [("NAMESPACE", "CREATE|SET|MOVE|LIST|DROP"), ("GROUP", "CREATE|PROMOTE|DEMOTE|MOVE|SHOW")];
+        for (of, names) in commands.into_iter().chain([("QUORUM", "SET|SHOW"), ("", "STATUS"), ("", "HELP")]) {
+            assert!(USAGE.contains(format!("QUORATE {of} {names}").replace("  ", " ").as_str()), "{of} {names}");
+            for name in names.split('|') {
+                let command = format!("{of} {name}");
+                assert!(help::syntaxes().any(|syntax| syntax.starts_with(command.trim_start())), "{command}");
+            }
         }
     }
 

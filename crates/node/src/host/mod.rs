@@ -34,6 +34,7 @@ mod flush;
 mod grid;
 mod group;
 mod held;
+mod help;
 mod late;
 mod led;
 mod look_ahead;

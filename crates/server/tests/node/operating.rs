@@ -52,3 +52,17 @@ fn the_slow_log_times_a_write_with_its_flush() {
     assert!(duration_us > 1, "{lines:?}");
     assert_eq!(lines[5..12], ["*3", "$3", "SET", "$3", "key", "$5", "value"]);
 }
+
+#[test]
+fn help_is_an_array_of_lines_that_the_refusal_of_what_is_unknown_points_to() {
+    let nodes = Nodes::started(1);
+    let mut client = nodes.client(0);
+    client.send(&["QUORATE", "help"]);
+    let count: usize = client.line().strip_prefix('*').and_then(|count| count.parse().ok()).expect("an array");
+    let lines: Vec<String> = (0..count).map(|_| client.line()).collect();
+    assert!(lines.iter().all(|line| line.starts_with('+')), "{lines:?}");
+    assert!(lines[0].starts_with("+QUORATE <subcommand>"));
+    let place = lines.iter().position(|line| line == "+NAMESPACE LIST").expect("it is told of");
+    assert!(lines[place + 1].starts_with("+    "), "and what it does is on a line of its own");
+    assert!(client.call(&["QUORATE", "NOSUCH"]).ends_with(": QUORATE HELP tells what each does"));
+}

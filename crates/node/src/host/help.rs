@@ -1,0 +1,33 @@
+//! What `QUORATE HELP` tells, laid out as Redis lays out the help of its own commands.
+
+use crate::answer::AdminReply;
+
+/// The subcommands and what each does. Where options are left out here, the subcommand without any word tells them.
+const SUBCOMMANDS: [(&str, &str); 15] = [
+    ("STATUS [JSON]", "Nodes, namespaces and volumes, in short or with everything as JSON."),
+    ("NAMESPACE LIST", "The namespaces and their settings."),
+    ("NAMESPACE CREATE number [option value ...]", "Make a namespace, which SELECT number enters."),
+    ("NAMESPACE SET number READS lease|quorum|local|apportioned", "Change how its reads are answered."),
+    ("NAMESPACE MOVE number MEMBERS node,node,... [QUORUM ...]", "Other members where the members decide."),
+    ("NAMESPACE DROP number", "Drop a namespace and everything in it."),
+    ("GROUP SHOW key|KEYS count key ...", "Tell of the group that an object is in."),
+    ("GROUP CREATE key|KEYS count key ... [option value ...]", "Make a string in a group of its own."),
+    ("GROUP PROMOTE key|KEYS count key ... [option value ...]", "Give an object a group of its own."),
+    ("GROUP DEMOTE key|KEYS count key ...", "Put an object back into its volume."),
+    ("GROUP MOVE key MEMBERS node,node,... [QUORUM ...]", "Other members for the register group of an object."),
+    ("QUORUM SET key|KEYS count key ... R W", "Other quorum sizes for registers in groups of their own."),
+    ("QUORUM SET NAMESPACE number R W", "Other quorum sizes for a namespace of registers."),
+    ("QUORUM SHOW key", "Tell of the group that an object is in, and of its quorums."),
+    ("HELP", "Print this help."),
+];
+
+pub(super) fn reply() -> AdminReply {
+    let first = "QUORATE <subcommand> [<arg> [value] [opt] ...]. Subcommands are:".to_owned();
+    let lines = SUBCOMMANDS.iter().flat_map(|(syntax, does)| [(*syntax).to_owned(), format!("    {does}")]);
+    AdminReply::List(std::iter::once(first).chain(lines).map(AdminReply::Line).collect())
+}
+
+#[cfg(test)]
+pub(super) fn syntaxes() -> impl Iterator<Item = &'static str> {
+    SUBCOMMANDS.iter().map(|(syntax, _)| *syntax)
+}
