@@ -5,6 +5,7 @@
 
 mod groups;
 mod guard;
+mod hello;
 mod listener;
 mod token;
 
@@ -48,22 +49,7 @@ const FIGURES_FRESH: Duration = Duration::from_millis(100);
 /// A worker that has not turned for this long is not well.
 const TURN_WITHIN: Duration = Duration::from_secs(2);
 
-const HELLO: &str = "This is the admin port of a Quorate node. Redis clients connect to its client port.\n\n\
-                     GET    /healthz          is the process well?\n\
-                     GET    /readyz           does the node serve?\n\
-                     GET    /metrics          for Prometheus\n\
-                     GET    /status           nodes, namespaces and volumes, as JSON\n\
-                     GET    /namespaces\n\
-                     POST   /namespaces/N     ?protocol=paxos&replicas=3&volumes=64\n\
-                     PATCH  /namespaces/N     ?reads=quorum\n\
-                     DELETE /namespaces/N\n\
-                     GET    /groups/N/KEY     the group that an object is in; the key as in a%2Fb\n\
-                     POST   /groups/N         create, promote, demote, move, set_quorum or show, as the JSON body says\n\
-                     GET    /log-level\n\
-                     PUT    /log-level        ?level=debug\n\
-                     GET    /openapi.json     all of this, for programs\n";
-
-/// All of that for programs. A test compares it with what is answered.
+/// What there is, for programs. A test compares it with what is answered.
 const OPENAPI: &str = include_str!("openapi.json");
 
 /// What the worker tells without being asked.
@@ -100,6 +86,8 @@ struct Admin {
     latest: Arc<Mutex<Option<(Instant, Bytes)>>>,
     /// Held while a request with a body is read and answered.
     bodies: Arc<Semaphore>,
+    /// What a browser is shown first.
+    page: Bytes,
 }
 
 impl Pulse {
@@ -133,13 +121,14 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Serves on a thread of its own. The worker is woken for each request.
+    /// Serves on a thread of its own, for the node of this name. The worker is woken for each request.
     pub(crate) fn open(
         listener: TcpListener,
         waker: Arc<Waker>,
         pulse: Arc<Pulse>,
         token: Expected,
         tls: Option<Arc<Store>>,
+        node: &str,
     ) -> io::Result<Port> {
         let (sender, requests) = sync_channel(REQUESTS_MAX);
         let admin = Admin {
@@ -148,6 +137,7 @@ impl Port {
             pulse,
             latest: Arc::default(),
             bodies: Arc::new(Semaphore::new(groups::BODIES_MAX)),
+            page: hello::page(node),
         };
         let router = token::require(router(admin), token);
         listener.set_nonblocking(true)?;
@@ -192,7 +182,7 @@ impl Drop for Port {
 
 fn router(admin: Admin) -> Router {
     Router::new()
-        .route("/", get(hello))
+        .route("/", get(hello::hello))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
@@ -223,10 +213,6 @@ fn refuse(status: StatusCode, error: impl Into<Value>) -> Response {
 
 async fn openapi() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response()
-}
-
-async fn hello() -> &'static str {
-    HELLO
 }
 
 async fn healthz(State(admin): State<Admin>) -> Response {

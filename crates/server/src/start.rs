@@ -303,7 +303,7 @@ fn listen_for_admin(
     let refused = |source| ServerError::Listen { what: "HTTP", key: "admin", address, source };
     let listener = std::net::TcpListener::bind(address).map_err(refused)?;
     let tls = tls.filter(|_| config.tls.admin);
-    admin::Port::open(listener, waker.clone(), pulse.clone(), token, tls).map_err(io("serve HTTP"))
+    admin::Port::open(listener, waker.clone(), pulse.clone(), token, tls, &config.node.name).map_err(io("serve HTTP"))
 }
 
 #[cfg(test)]

@@ -185,6 +185,19 @@ fn check(description: &Value, schema: &Value, value: &Value, at: &str) {
 }
 
 #[test]
+fn a_browser_is_shown_a_page_and_all_others_a_list() {
+    let nodes = Nodes::started(1);
+    until("the node is ready", || nodes.http(0, "GET /readyz").0 == 200);
+    let (status, page) = nodes.http_with(0, "GET /", "accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n");
+    assert_eq!(status, 200);
+    assert!(page.starts_with("<!doctype html>") && page.contains("<h1>Quorate node n1</h1>"), "{page}");
+    for path in page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+        assert_eq!(nodes.http(0, &format!("GET {path}")).0, 200, "{path}");
+    }
+    assert!(nodes.http_with(0, "GET /", "accept: */*\r\n").1.starts_with("This is the admin port"));
+}
+
+#[test]
 fn what_is_not_there_is_refused_with_a_hint() {
     let nodes = Nodes::started(1);
     let refusal = |request: &str, expected: u16| {
