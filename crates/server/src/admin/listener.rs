@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::tls::Store;
+use crate::tls::{HANDSHAKE_RECORD, SPEAK_HTTPS, Store};
 
 /// How long a handshake may take.
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
@@ -41,7 +41,7 @@ impl axum::serve::Listener for Listener {
         let Some(store) = &self.tls else { return (Connection::Plain(stream), address) };
         let acceptor = TlsAcceptor::from(store.current().outside.clone());
         let handshake = async move {
-            let accepted = tokio::time::timeout(HANDSHAKE_WITHIN, acceptor.accept(stream)).await;
+            let accepted = tokio::time::timeout(HANDSHAKE_WITHIN, greet(acceptor, stream)).await;
             accepted.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()))
         };
         (Connection::Greeting(Box::pin(handshake)), address)
@@ -50,6 +50,19 @@ impl axum::serve::Listener for Listener {
     fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
+}
+
+/// The handshake. Whoever speaks plainly to a port that is encrypted is told so, in plain words.
+async fn greet(acceptor: TlsAcceptor, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    let mut first = [0];
+    if stream.peek(&mut first).await? == 0 || first[0] == HANDSHAKE_RECORD {
+        return acceptor.accept(stream).await;
+    }
+    // What it has sent is taken, or closing would throw the answer away.
+    stream.try_read(&mut vec![0; 16 << 10])?;
+    stream.writable().await?;
+    stream.try_write(SPEAK_HTTPS)?;
+    Err(io::Error::new(io::ErrorKind::InvalidData, "it does not speak TLS"))
 }
 
 trait Both: AsyncRead + AsyncWrite + Unpin {}

@@ -21,11 +21,16 @@ use crate::config;
 
 pub(crate) use expiry::Expiry;
 pub use files::{TlsError, client_config};
+pub(crate) use stream::HANDSHAKE_RECORD;
 pub use stream::Stream;
 pub(crate) use watch::Watch;
 
 /// What a client is told that speaks plainly to the encrypted client port.
 pub(crate) const SPEAK_TLS: &[u8] = b"-ERR this port speaks TLS: connect with TLS, as in redis-cli --tls\r\n";
+/// What an administrator is told that speaks plainly to the encrypted admin port.
+pub(crate) const SPEAK_HTTPS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\
+                                        content-type: application/json\r\ncontent-length: 43\r\n\r\n\
+                                        {\"error\":\"this port speaks TLS: use https\"}\n";
 
 /// What connections are made with.
 #[derive(Debug)]

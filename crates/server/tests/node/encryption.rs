@@ -199,6 +199,8 @@ fn http_is_encrypted_too() {
     let mut response = String::new();
     client.read_to_string(&mut response).expect("a response");
     assert!(response.starts_with("HTTP/1.1 200") && response.ends_with("well\n"), "{response}");
+    let (status, body) = nodes.http(0, "GET /healthz");
+    assert_eq!((status, body.as_str()), (400, "{\"error\":\"this port speaks TLS: use https\"}\n"));
     // Somebody who says nothing holds nobody up.
     let _silent = TcpStream::connect(nodes.configs[0].listen.admin).expect("somebody listens");
     let mut client = authority.connect(nodes.configs[0].listen.admin, None);
