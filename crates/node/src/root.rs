@@ -329,7 +329,11 @@ impl RootState {
             }
             RootCommand::SetNamespace { number, reads } => {
                 let Some(namespace) = self.namespaces.get_mut(number) else { return no_such_namespace(*number) };
-                if let Some(refusal) = refused_reads(namespace.settings.protocol, *reads) {
+                let protocol = namespace.settings.protocol;
+                if protocol.is_register() && *reads == Reads::Lease {
+                    return Outcome::Error(NO_LEASE.into());
+                }
+                if let Some(refusal) = refused_reads(protocol, *reads) {
                     return refusal;
                 }
                 namespace.settings.reads = *reads;
@@ -453,7 +457,7 @@ impl RootState {
     /// volumes as any other.
     fn create(&mut self, number: u32, mut settings: Settings, named: &[u32], seed: u64) {
         settings.replicas = settings.replicas.min(self.nodes.len() as u8);
-        // Nobody has a lease on a register.
+        // It was not said, or it would have been refused.
         if settings.protocol.is_register() && settings.reads == Reads::Lease {
             settings.reads = Reads::Quorum;
         }
@@ -491,6 +495,10 @@ pub fn replicas_max(protocol: Protocol) -> u8 {
         Protocol::Register => REGISTER_REPLICAS_MAX,
     }
 }
+
+/// Of a namespace of registers for which it is said, and not the default.
+pub(crate) const NO_LEASE: &str =
+    "ERR READS lease is not for PROTOCOL register: nobody has a lease on a register. Say READS quorum";
 
 fn refused_reads(protocol: Protocol, reads: Reads) -> Option<Outcome> {
     if protocol.is_register() && reads == Reads::Local {
@@ -592,6 +600,28 @@ mod tests {
         assert!(refused(&mut root, 1, Settings { volumes: 0, ..settings }));
         assert!(refused(&mut root, 1, Settings { volumes: VOLUMES_MAX + 1, ..settings }));
         assert!(!refused(&mut root, NAMESPACE_NUMBER_MAX, Settings { volumes: VOLUMES_MAX, ..settings }));
+    }
+
+    #[test]
+    fn registers_are_read_by_quorums_unless_something_else_is_said_which_is_refused() {
+        let mut root = cluster(3);
+        let settings = Settings { protocol: Protocol::Register, volumes: 1, ..Settings::default() };
+        assert_eq!(settings.reads, Reads::Lease, "the default is that of others");
+        let create = RootCommand::CreateNamespace { number: 1, settings, members: Vec::new() };
+        assert_eq!(root.execute(&create, 1), Outcome::Ok);
+        let set = |number, reads| RootCommand::SetNamespace { number, reads };
+        let before = root.clone();
+        assert_eq!(root.execute(&set(1, Reads::Lease), 1), Outcome::Error(NO_LEASE.into()));
+        for reads in [Reads::Local, Reads::Apportioned] {
+            assert!(matches!(root.execute(&set(1, reads), 1), Outcome::Error(_)), "{reads:?}");
+        }
+        assert_eq!(root, before);
+        assert_eq!(root.execute(&set(1, Reads::Quorum), 1), Outcome::Ok);
+        assert_eq!(root.execute(&set(0, Reads::Lease), 1), Outcome::Ok);
+        assert_eq!(
+            (root.namespaces[&0].settings.reads, root.namespaces[&1].settings.reads),
+            (Reads::Lease, Reads::Quorum)
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::entry::{Purpose, Target};
 use crate::members::Wanted;
 use crate::quorum::Quorum;
 use crate::replica::Protocol;
-use crate::root::{Authority, Durability, Groups, REGISTER_REPLICAS_MAX, Reads, RootCommand, Settings};
+use crate::root::{Authority, Durability, Groups, NO_LEASE, REGISTER_REPLICAS_MAX, Reads, RootCommand, Settings};
 
 /// An operation whose root command was executed, and that waits until this node has heard of it.
 #[derive(Clone, Copy, Debug)]
@@ -384,7 +384,7 @@ fn parse_group(words: &[Vec<u8>]) -> Result<GroupRequest, String> {
 /// And the members that are named.
 fn parse_settings(words: &[&str], defaults: Settings) -> Result<(Settings, Vec<String>), String> {
     let (mut settings, mut members) = (defaults, Vec::new());
-    let (mut says_quorum, mut says_volumes, mut says_replicas) = (false, false, false);
+    let (mut says_quorum, mut says_volumes, mut says_replicas, mut says_reads) = (false, false, false, false);
     let usage = || CREATE_USAGE.to_string();
     let mut rest = words;
     while let Some((name, after)) = rest.split_first() {
@@ -407,7 +407,7 @@ fn parse_settings(words: &[&str], defaults: Settings) -> Result<(Settings, Vec<S
             "AUTHORITY" => settings.authority = Authority::parse(value).ok_or_else(usage)?,
             "MEMBERS" => members = names_of(value),
             "DURABILITY" => settings.durability = Durability::parse(value).ok_or_else(usage)?,
-            "READS" => settings.reads = Reads::parse(value).ok_or_else(usage)?,
+            "READS" => (settings.reads, says_reads) = (Reads::parse(value).ok_or_else(usage)?, true),
             "GROUPS" => settings.groups = Groups::parse(value).ok_or_else(usage)?,
             _ => return Err(usage()),
         }
@@ -415,6 +415,9 @@ fn parse_settings(words: &[&str], defaults: Settings) -> Result<(Settings, Vec<S
     // What is the default for registers says nothing of others.
     if !settings.protocol.is_register() && !says_quorum {
         (settings.quorum, settings.tolerance) = (Quorum::Majority, 0);
+    }
+    if says_reads && settings.protocol.is_register() && settings.reads == Reads::Lease {
+        return Err(NO_LEASE.into());
     }
     if !members.is_empty() {
         let count = u8::try_from(members.len()).unwrap_or(u8::MAX);
@@ -584,5 +587,7 @@ mod tests {
         }
         assert_eq!(parsed("NAMESPACE CREATE 1 REPLICAS"), Err(CREATE_USAGE.to_string()));
         assert_eq!(parsed("NAMESPACE SET 1 VOLUMES 3"), Err(SET_USAGE.to_string()));
+        assert_eq!(parsed("NAMESPACE CREATE 1 READS lease PROTOCOL register"), Err(NO_LEASE.to_string()));
+        assert!(parsed("NAMESPACE CREATE 1 PROTOCOL register").is_ok(), "the default is not meant");
     }
 }
