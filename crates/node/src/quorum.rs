@@ -26,7 +26,7 @@ pub enum Quorum {
 pub const QUORUM_USAGE: &str = "majority, threshold R W, grid or grid ROWSxCOLS";
 
 impl Quorum {
-    /// As [`Quorum::words`] says it.
+    /// As [`Quorum::words`] says it; two sizes are a threshold without that word, too.
     pub fn parse(words: &str) -> Option<Quorum> {
         let words: Vec<String> = words.split_whitespace().map(str::to_ascii_lowercase).collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -37,7 +37,9 @@ impl Quorum {
                 let (rows, columns) = shape.split_once('x')?;
                 Quorum::Grid { rows: rows.parse().ok()?, columns: columns.parse().ok()? }
             }
-            ["threshold", read, write] => Quorum::Threshold { read: read.parse().ok()?, write: write.parse().ok()? },
+            ["threshold", read, write] | [read, write] => {
+                Quorum::Threshold { read: read.parse().ok()?, write: write.parse().ok()? }
+            }
             _ => return None,
         })
     }
@@ -147,9 +149,12 @@ mod tests {
         for words in ["majority", "threshold 1 3", "grid", "grid 2x3"] {
             assert_eq!(Quorum::parse(words).map(Quorum::words), Some(words.to_string()));
         }
-        for words in ["", "all", "threshold 1", "threshold 1 2 3", "grid 2", "grid 2x", "majority 3"] {
+        for words in
+            ["", "all", "threshold 1", "threshold 1 2 3", "grid 2", "grid 2x", "majority 3", "1", "1 x", "1 300"]
+        {
             assert_eq!(Quorum::parse(words), None, "{words}");
         }
+        assert_eq!(Quorum::parse("1 3"), Quorum::parse("threshold 1 3"));
     }
 
     #[test]

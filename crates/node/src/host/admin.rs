@@ -301,24 +301,23 @@ fn parse_quorum(words: &[Vec<u8>]) -> Result<Request, String> {
             ..GroupRequest::of(GroupAction::Show)
         }));
     }
-    let number = |at: usize| words.get(at).and_then(|word| str::from_utf8(word).ok()?.parse::<u32>().ok());
-    let size = |at: usize| number(at).and_then(|size| u8::try_from(size).ok());
-    match (number(2), size(3), size(4)) {
-        (Some(number), Some(read), Some(write)) if is(0, b"SET") && is(1, b"NAMESPACE") && words.len() == 5 => {
-            let quorum = Quorum::Threshold { read, write };
-            Ok(Request::SetQuorum { number, quorum })
-        }
-        _ if is(0, b"SET") => {
-            let (names, sizes, is_batch) = take_names(&words[1..], usage)?;
-            let size = |at: usize| str::from_utf8(sizes.get(at)?).ok()?.parse::<u8>().ok();
-            let (Some(read), Some(write), 2) = (size(0), size(1), sizes.len()) else { return Err(usage()) };
-            let quorum = Some(Quorum::Threshold { read, write });
-            let request =
-                GroupRequest { names: names.to_vec(), quorum, is_batch, ..GroupRequest::of(GroupAction::Move) };
-            Ok(Request::Group(request))
-        }
-        _ => Err(usage()),
+    if !is(0, b"SET") {
+        return Err(usage());
     }
+    let number = words.get(2).and_then(|word| str::from_utf8(word).ok()?.parse::<u32>().ok());
+    if let (true, Some(number), Some(quorum)) = (is(1, b"NAMESPACE"), number, words.get(3..).and_then(threshold_of)) {
+        return Ok(Request::SetQuorum { number, quorum });
+    }
+    let (names, sizes, is_batch) = take_names(&words[1..], usage)?;
+    let quorum = Some(threshold_of(sizes).ok_or_else(usage)?);
+    let request = GroupRequest { names: names.to_vec(), quorum, is_batch, ..GroupRequest::of(GroupAction::Move) };
+    Ok(Request::Group(request))
+}
+
+/// Two sizes, with the word for such quorums or without.
+fn threshold_of(words: &[Vec<u8>]) -> Option<Quorum> {
+    let words: Option<Vec<&str>> = words.iter().map(|word| str::from_utf8(word).ok()).collect();
+    Quorum::parse(&words?.join(" ")).filter(|quorum| matches!(quorum, Quorum::Threshold { .. }))
 }
 
 /// Names with what comes behind them.
@@ -504,6 +503,16 @@ mod tests {
         }
         let resize = Request::SetQuorum { number: 2, quorum: Quorum::Threshold { read: 1, write: 3 } };
         assert_eq!(parsed("QUORUM SET NAMESPACE 2 1 3"), Ok(resize));
+        for (one, other) in [
+            ("QUORUM SET NAMESPACE 2 threshold 1 3", "QUORUM SET NAMESPACE 2 1 3"),
+            ("QUORUM SET NAMESPACE threshold 1 3", "QUORUM SET NAMESPACE 1 3"),
+            ("QUORUM SET KEYS 2 a b THRESHOLD 1 3", "QUORUM SET KEYS 2 a b 1 3"),
+            ("GROUP PROMOTE a QUORUM 1 3 MEMBERS n1", "GROUP PROMOTE a QUORUM threshold 1 3 MEMBERS n1"),
+            ("NAMESPACE CREATE 1 QUORUM 1 3 TOLERANCE 1", "NAMESPACE CREATE 1 QUORUM threshold 1 3 TOLERANCE 1"),
+        ] {
+            assert!(parsed(one).is_ok() && parsed(one) == parsed(other), "{one}");
+        }
+        assert!(parsed("QUORUM SET k grid").is_err() && parsed("QUORUM SET k majority").is_err());
         assert!(parsed("QUORUM SET NAMESPACE 2 1 300").is_err() && parsed("QUORUM SET k 1").is_err());
     }
 
