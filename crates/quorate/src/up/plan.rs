@@ -173,7 +173,8 @@ impl Plan {
             _ => Ok(()),
         };
         let listen = first.listen;
-        refuse_other(options.nodes.map(|n| n.to_string()), "--nodes", count.to_string(), "leave --nodes out")?;
+        let way_out = "a cluster keeps the nodes that it was made with: leave --nodes out";
+        refuse_other(options.nodes.map(|n| n.to_string()), "--nodes", count.to_string(), way_out)?;
         let way_out = "leave it out or edit every node-*/node.toml";
         refuse_other(options.port.map(|n| n.to_string()), "--port", listen.client.port().to_string(), way_out)?;
         refuse_other(
@@ -352,7 +353,8 @@ mod tests {
         let scratch = Scratch::new("otherwise");
         Plan::new(&options(), &scratch.0).and_then(|plan| plan.write()).expect("made");
         let refusal = scratch.refusal(&Options { nodes: Some(5), ..options() });
-        assert!(refusal.contains("was made with --nodes 3, not 5; leave --nodes out"), "{refusal}");
+        assert!(refusal.contains("was made with --nodes 3, not 5; a cluster keeps the nodes"), "{refusal}");
+        assert!(refusal.contains("leave --nodes out, or use another --dir"), "{refusal}");
         assert!(scratch.refusal(&Options { port: Some(7100), ..options() }).contains("--port 7000, not 7100"));
         let memory = Options { durability: Some(Durability::Memory), ..options() };
         assert!(scratch.refusal(&memory).contains("quorate namespace create"));
