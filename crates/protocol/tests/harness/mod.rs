@@ -54,10 +54,8 @@ pub struct Node {
     pub disk: Disk,
     /// Appended, not synced.
     pub unsynced: Vec<Record>,
-    /// What waits until so many records are on disk.
-    held: VecDeque<(usize, NodeId, Message)>,
-    /// Records synced since the start, which `held` counts in.
-    synced_count: usize,
+    /// What waits until they are on disk.
+    held: VecDeque<(NodeId, Message)>,
     /// The objects: everything executed.
     pub executed: Vec<Value>,
     pub start_number: u32,
@@ -154,7 +152,6 @@ impl Cluster {
                 disk: Disk::default(),
                 unsynced: Vec::new(),
                 held: VecDeque::new(),
-                synced_count: 0,
                 executed: Vec::new(),
                 start_number: 1,
                 clock_offset,
@@ -230,7 +227,7 @@ impl Cluster {
             Effect::Persist(record) => node.unsynced.push(record),
             Effect::Send { to, message, after } => {
                 if after == After::Durable && !node.unsynced.is_empty() {
-                    node.held.push_back((node.synced_count + node.unsynced.len(), to, message));
+                    node.held.push_back((to, message));
                 } else {
                     self.send(id, to, message);
                 }
@@ -332,9 +329,8 @@ impl Cluster {
         let index = self.index(id);
         loop {
             let node = &mut self.nodes[index];
-            node.synced_count += node.unsynced.len();
             node.disk.log.append(&mut node.unsynced);
-            let Some((_, to, message)) = node.held.pop_front_due(node.synced_count) else { return };
+            let Some((to, message)) = node.held.pop_front() else { return };
             self.send(id, to, message);
         }
     }
@@ -539,16 +535,6 @@ impl Cluster {
 
     pub fn heal(&mut self) {
         self.cut.clear();
-    }
-}
-
-trait Due {
-    fn pop_front_due(&mut self, count: usize) -> Option<(usize, NodeId, Message)>;
-}
-
-impl Due for VecDeque<(usize, NodeId, Message)> {
-    fn pop_front_due(&mut self, count: usize) -> Option<(usize, NodeId, Message)> {
-        if self.front()?.0 <= count { self.pop_front() } else { None }
     }
 }
 

@@ -63,9 +63,10 @@ pub struct Node {
     /// The membership that its replica was born in, which a host keeps beside it.
     pub born: Option<Arc<Membership>>,
     pub disk: Disk,
+    /// Appended, not synced.
     pub unsynced: Vec<Record>,
-    held: VecDeque<(usize, NodeId, Message)>,
-    synced_count: usize,
+    /// What waits until they are on disk.
+    held: VecDeque<(NodeId, Message)>,
     pub executed: Vec<Value>,
     clock_offset: u64,
     /// Parts in a million by which its clock is fast.
@@ -116,7 +117,6 @@ impl World {
                 disk: Disk::default(),
                 unsynced: Vec::new(),
                 held: VecDeque::new(),
-                synced_count: 0,
                 executed: Vec::new(),
                 clock_offset: u64::from(id.0) * 1_000_000_000,
                 drift_ppm: 0,
@@ -213,7 +213,7 @@ impl World {
             Effect::Persist(record) => node.unsynced.push(record),
             Effect::Send { to, message, after } => {
                 if after == After::Durable && !node.unsynced.is_empty() {
-                    node.held.push_back((node.synced_count + node.unsynced.len(), to, message));
+                    node.held.push_back((to, message));
                 } else {
                     self.send(id, to, message);
                 }
@@ -289,12 +289,8 @@ impl World {
     pub fn sync(&mut self, id: NodeId) {
         loop {
             let node = self.node_mut(id);
-            node.synced_count += node.unsynced.len();
             node.disk.log.append(&mut node.unsynced);
-            if node.held.front().is_none_or(|(count, ..)| *count > node.synced_count) {
-                return;
-            }
-            let Some((_, to, message)) = node.held.pop_front() else { return };
+            let Some((to, message)) = node.held.pop_front() else { return };
             self.send(id, to, message);
         }
     }

@@ -36,8 +36,7 @@ pub struct Node {
     pub born: Option<Vec<Stage>>,
     pub disk: Vec<Record>,
     unsynced: Vec<Record>,
-    held: VecDeque<(usize, NodeId, Message)>,
-    synced_count: usize,
+    held: VecDeque<(NodeId, Message)>,
     pub start: u32,
     clock_offset: u64,
     pub peers: Peers,
@@ -140,7 +139,6 @@ impl World {
                 disk: Vec::new(),
                 unsynced: Vec::new(),
                 held: VecDeque::new(),
-                synced_count: 0,
                 start: 1,
                 clock_offset,
                 peers,
@@ -261,7 +259,7 @@ impl World {
             Effect::Persist(record) => node.unsynced.push(record),
             Effect::Send { to, message, after } => {
                 if after == After::Durable && !node.unsynced.is_empty() {
-                    node.held.push_back((node.synced_count + node.unsynced.len(), to, message));
+                    node.held.push_back((to, message));
                 } else {
                     self.send(id, to, message);
                 }
@@ -297,12 +295,8 @@ impl World {
         let index = self.index(id);
         loop {
             let node = &mut self.nodes[index];
-            node.synced_count += node.unsynced.len();
             node.disk.append(&mut node.unsynced);
-            if node.held.front().is_none_or(|(count, ..)| *count > node.synced_count) {
-                return;
-            }
-            let (_, to, message) = node.held.pop_front().expect("looked at");
+            let Some((to, message)) = node.held.pop_front() else { return };
             self.send(id, to, message);
         }
     }
@@ -326,7 +320,6 @@ impl World {
         let (index, count, now) = (self.index(id), self.nodes.len() as u32, self.clock(id));
         let node = &mut self.nodes[index];
         node.start += 1;
-        node.synced_count = 0;
         node.peers = new_peers(count, id, now, node.start);
         if let Some(born) = &node.born {
             node.replica = Some(recover(born, id, node.start, &node.disk, node.disk.len(), node.authority));
