@@ -76,7 +76,7 @@ impl Run {
         if self.step.is_multiple_of(3) {
             self.world.ids().for_each(|id| self.world.sync(id));
         }
-        match self.world.packets.pop_front() {
+        match self.world.network.packets.pop_front() {
             Some(packet) => self.world.deliver(packet),
             None => self.pass_time(),
         }
@@ -100,7 +100,7 @@ impl Run {
     fn tell_all(&mut self) {
         let membership = self.world.parent.membership.clone();
         for id in self.world.ids() {
-            self.world.post(PARENT, id, Load::Told(membership.clone()));
+            self.world.network.post(PARENT, id, Load::Told(membership.clone()));
         }
     }
 
@@ -113,7 +113,7 @@ impl Run {
         let answered = self.world.checks.reads_answered;
         for turn in 0..400_u64 {
             self.pass_time();
-            while let Some(packet) = self.world.packets.pop_front() {
+            while let Some(packet) = self.world.network.packets.pop_front() {
                 self.world.deliver(packet);
             }
             let tail = self.world.parent.membership.tail();

@@ -120,7 +120,7 @@ impl Run {
                 self.world.propose(node, Proposal::Stop(command));
             }
             94..=97 if self.random.chance(self.weather.change * 30) => self.change(),
-            98 => self.world.packets.extend(self.late.drain(..)),
+            98 => self.world.network.packets.extend(self.late.drain(..)),
             99 => self.turn_links(),
             _ => self.deliver_some(),
         }
@@ -135,12 +135,12 @@ impl Run {
 
     fn deliver_some(&mut self) {
         for _ in 0..1 + self.random.below(6) {
-            let count = self.world.packets.len() as u64;
+            let count = self.world.network.packets.len() as u64;
             if count == 0 {
                 return;
             }
             let index = if self.random.chance(self.weather.reordering) { self.random.below(count) as usize } else { 0 };
-            let packet = self.world.packets.remove(index).expect("below the length");
+            let packet = self.world.network.packets.remove(index).expect("below the length");
             if self.random.chance(self.weather.loss) {
                 continue;
             }
@@ -151,7 +151,7 @@ impl Run {
                 }
             }
             if self.random.chance(self.weather.repetition) {
-                self.world.packets.push_back(packet.clone());
+                self.world.network.packets.push_back(packet.clone());
             }
             self.deliver(packet);
         }
@@ -192,7 +192,7 @@ impl Run {
             ids.reverse();
         }
         for id in ids {
-            self.world.post(PARENT, id, Load::Told(membership.clone()));
+            self.world.network.post(PARENT, id, Load::Told(membership.clone()));
         }
     }
 
@@ -221,13 +221,13 @@ impl Run {
     fn turn_links(&mut self) {
         let (from, to) = (self.any_node(), self.any_node());
         match self.random.below(5) {
-            0 | 1 => self.world.heal(),
-            2 => self.world.cut(from, to),
+            0 | 1 => self.world.network.heal(),
+            2 => self.world.network.cut(from, to),
             3 => {
-                self.world.cut(from, PARENT);
-                self.world.cut(PARENT, from);
+                self.world.network.cut(from, PARENT);
+                self.world.network.cut(PARENT, from);
             }
-            _ => self.world.isolate(from),
+            _ => self.world.network.isolate(from),
         }
     }
 
@@ -237,13 +237,13 @@ impl Run {
 
     /// Healed, the chain decides what it is asked to within a bound, and every member executes it.
     fn come_to_life(&mut self, seed: u64) {
-        self.world.heal();
+        self.world.network.heal();
         for id in self.world.ids() {
             if !self.world.is_up(id) {
                 self.world.restart(id);
             }
         }
-        self.world.packets.extend(self.late.drain(..));
+        self.world.network.packets.extend(self.late.drain(..));
         self.world.synced_at_once = true;
         let (mut proposed, mut goal) = (0, u64::MAX);
         for turn in 0..3000 {
@@ -283,8 +283,8 @@ impl Run {
             self.world.sync(id);
             self.world.attend(id);
         }
-        for _ in 0..self.world.packets.len() {
-            if let Some(packet) = self.world.packets.pop_front() {
+        for _ in 0..self.world.network.packets.len() {
+            if let Some(packet) = self.world.network.packets.pop_front() {
                 self.deliver(packet);
             }
         }

@@ -92,7 +92,7 @@ fn history(seed: u64) -> Cluster {
             4 => cluster.attend(node),
             5 if random.chance(10) => cluster.propose(node, Proposal::HandOver { to: NodeId(2) }),
             _ => {
-                if let Some(packet) = cluster.packets.pop_front() {
+                if let Some(packet) = cluster.network.packets.pop_front() {
                     cluster.deliver(packet);
                 }
             }
@@ -149,7 +149,9 @@ fn history_of_chain(seed: u64) -> World {
                 world.tell(NodeId(4), membership);
             }
             _ => {
-                if let Some(packet) = world.packets.pop_front().filter(|packet| !matches!(packet.load, Load::Told(_))) {
+                if let Some(packet) =
+                    world.network.packets.pop_front().filter(|packet| !matches!(packet.load, Load::Told(_)))
+                {
                     world.deliver(packet);
                 }
             }
@@ -221,7 +223,7 @@ fn history_of_registers(seed: u64, authority: Authority) -> harness::register::W
                 world.step(node, Event::Requested(request));
             }
             _ => {
-                if let Some(packet) = world.packets.pop_front() {
+                if let Some(packet) = world.network.packets.pop_front() {
                     world.deliver(packet);
                 }
             }

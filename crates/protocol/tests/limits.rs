@@ -43,10 +43,10 @@ fn the_window_holds_so_many_slots_and_then_more_once_some_are_decided() {
         cluster.propose(N1, Proposal::Commands(payload(1)));
     }
     assert_eq!(in_flight(&cluster, N1), WINDOW_SLOTS);
-    let accepts = cluster.packets.iter().filter(|packet| packet.to == N2).count() as u64;
+    let accepts = cluster.network.packets.iter().filter(|packet| packet.to == N2).count() as u64;
     assert_eq!(accepts, WINDOW_SLOTS);
     cluster.synced_at_once = true;
-    while let Some(packet) = cluster.packets.pop_front() {
+    while let Some(packet) = cluster.network.packets.pop_front() {
         cluster.deliver(packet);
         cluster.sync(N1);
     }
@@ -65,7 +65,7 @@ fn a_value_beyond_the_window_of_bytes_goes_alone() {
 fn sent_again_after_ms(length: usize) -> u64 {
     let mut cluster = cluster();
     cluster.propose(N1, Proposal::Commands(payload(length)));
-    let accepts = |cluster: &Cluster| cluster.packets.iter().filter(|packet| packet.to == N2).count();
+    let accepts = |cluster: &Cluster| cluster.network.packets.iter().filter(|packet| packet.to == N2).count();
     let (first, started) = (accepts(&cluster), cluster.now);
     while accepts(&cluster) == first {
         cluster.now = cluster.now.after_us(10_000);
@@ -111,7 +111,7 @@ fn an_acceptor_keeps_no_slot_too_far_ahead() {
         let value = Value { stamp: Stamp(1), seed: 0, content: Content::Mark };
         let (frontier, frontier_majority) = (Slot(0), Slot(0));
         let accept = Message::Accept { ballot, slot: Slot(slot), frontier, frontier_majority, value };
-        cluster.deliver(Packet { from: N1, to: N2, start: 1, body: Body::Paxos(accept) });
+        cluster.deliver(Packet { from: N1, to: N2, load: (1, Body::Paxos(accept)) });
         assert_eq!(in_flight(&cluster, N2), kept, "slot {slot}");
         assert_eq!(cluster.node(N2).unsynced.len() as u64, kept, "slot {slot}");
     }
@@ -138,7 +138,7 @@ fn what_recovery_knows_as_decided_is_proposed_once() {
     cluster.restart(N1);
     cluster.synced_at_once = true;
     cluster.propose(N1, Proposal::Commands(payload(1)));
-    while let Some(packet) = cluster.packets.pop_front() {
+    while let Some(packet) = cluster.network.packets.pop_front() {
         cluster.deliver(packet);
     }
     let expected: Vec<_> = (0..count).map(value).collect();
@@ -167,9 +167,9 @@ fn nonsense_is_counted_and_changes_nothing() {
     ];
     for (count, (from, message)) in nonsense.into_iter().enumerate() {
         let mut cluster = cluster();
-        cluster.deliver(Packet { from, to: N2, start: 1, body: Body::Paxos(message) });
+        cluster.deliver(Packet { from, to: N2, load: (1, Body::Paxos(message)) });
         assert_eq!(cluster.nonsense_count, 1, "case {count}");
-        assert!(cluster.packets.is_empty() && cluster.node(N2).unsynced.is_empty(), "case {count}");
+        assert!(cluster.network.packets.is_empty() && cluster.node(N2).unsynced.is_empty(), "case {count}");
         assert!(cluster.node(N2).replica.as_ref().is_some_and(Paxos::is_idle), "case {count}");
     }
 }
@@ -206,7 +206,7 @@ fn a_head_refuses_what_is_beyond_its_window() {
     assert_eq!(refusals_in_chain(&mut world, "Overloaded"), 3);
     world.synced_at_once = true;
     world.sync(N1);
-    while let Some(packet) = world.packets.pop_front() {
+    while let Some(packet) = world.network.packets.pop_front() {
         world.deliver(packet);
     }
     assert_eq!(world.checks.chosen.len(), chain::WINDOW_SLOTS);

@@ -138,17 +138,17 @@ impl Run {
 
     fn deliver_one(&mut self) {
         for _ in 0..1 + self.random.below(6) {
-            let count = self.cluster.packets.len() as u64;
+            let count = self.cluster.network.packets.len() as u64;
             if count == 0 {
                 return;
             }
             let index = if self.random.chance(self.weather.reordering) { self.random.below(count) as usize } else { 0 };
-            let packet = self.cluster.packets.remove(index).expect("below the length");
+            let packet = self.cluster.network.packets.remove(index).expect("below the length");
             if self.random.chance(self.weather.loss) {
                 continue;
             }
             if self.random.chance(self.weather.repetition) {
-                self.cluster.packets.push_back(packet.clone());
+                self.cluster.network.packets.push_back(packet.clone());
             }
             self.cluster.deliver(packet);
         }
@@ -195,15 +195,15 @@ impl Run {
     fn turn_links(&mut self) {
         let (from, to) = (self.any_node(), self.any_node());
         match self.random.below(4) {
-            0 | 1 => self.cluster.heal(),
-            2 => self.cluster.cut(from, to),
-            _ => self.cluster.isolate(from),
+            0 | 1 => self.cluster.network.heal(),
+            2 => self.cluster.network.cut(from, to),
+            _ => self.cluster.network.isolate(from),
         }
     }
 
     /// Healed, the group decides what it is asked to within a bound, and everybody executes it.
     fn come_to_life(&mut self, seed: u64) {
-        self.cluster.heal();
+        self.cluster.network.heal();
         for node in self.cluster.configuration.clone().members.iter() {
             if self.cluster.node(*node).silent && !self.can_do_without_one() {
                 self.cluster.crash(*node);
@@ -260,8 +260,8 @@ impl Run {
             }
             self.cluster.attend(*node);
         }
-        for _ in 0..self.cluster.packets.len() {
-            if let Some(packet) = self.cluster.packets.pop_front() {
+        for _ in 0..self.cluster.network.packets.len() {
+            if let Some(packet) = self.cluster.network.packets.pop_front() {
                 self.cluster.deliver(packet);
             }
         }

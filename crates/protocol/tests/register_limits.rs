@@ -22,7 +22,7 @@ const VIEW: View = View { oldest: Epoch(1), newest: Epoch(1) };
 
 fn run(world: &mut World) {
     world.synced_at_once = true;
-    while let Some(packet) = world.packets.pop_front() {
+    while let Some(packet) = world.network.packets.pop_front() {
         world.deliver(packet);
     }
 }
@@ -35,7 +35,7 @@ fn key() -> Key {
 fn so_many_operations_and_no_more() {
     let mut world = World::new(3, 3, QuorumSystem::Majority, 1);
     let deadline = Stamp(world.stamp().0 + 1000);
-    world.isolate(N1);
+    world.network.isolate(N1);
     for _ in 0..OPERATIONS_MAX {
         let token = world.next_token();
         let request = Request::Read { token, key: key(), deadline };
@@ -58,7 +58,7 @@ fn answer(world: &World, token: u64) -> Option<&Answer> {
 fn so_many_listings_and_no_more() {
     let mut world = World::new(3, 3, QuorumSystem::Majority, 1);
     let deadline = Stamp(world.stamp().0 + 1000);
-    world.isolate(N1);
+    world.network.isolate(N1);
     let tokens: Vec<u64> = (0..LISTINGS_MAX).map(|_| world.list(N1, None, 1, deadline)).collect();
     assert_eq!(world.node(N1).replica.as_ref().expect("born").status().operation_count, LISTINGS_MAX);
     let refused = world.list(N1, None, 1, deadline);
@@ -75,7 +75,7 @@ fn so_many_listings_and_no_more() {
     world.attend(N1);
     assert!(tokens.iter().all(|&token| answer(&world, token) == Some(&Answer::Unknown { token })));
     assert!(world.node(N1).replica.as_ref().expect("born").is_idle());
-    world.heal();
+    world.network.heal();
     let late = world.list(N1, None, 1, deadline);
     assert_eq!(answer(&world, late), Some(&Answer::Unknown { token: late }), "behind its deadline");
     let token = world.list(N1, None, 1, Stamp(world.stamp().0 + 1000));
@@ -180,7 +180,7 @@ fn versions_move_page_by_page() {
 fn nonsense_is_counted_and_changes_nothing() {
     let mut world = World::new(3, 3, QuorumSystem::Majority, 1);
     world.read(N1, "k", Stamp(world.stamp().0 + 1000));
-    let Some(Body::Query { round, .. }) = world.packets.pop_front().map(|packet| packet.message.body) else {
+    let Some(Body::Query { round, .. }) = world.network.packets.pop_front().map(|packet| packet.load.body) else {
         panic!("a query")
     };
     let tag = |counter| Tag { counter, node: N2, start: 1, operation: 1, expired: false };
@@ -351,7 +351,7 @@ fn members_that_do_not_answer_are_asked_again_ever_more_rarely() {
     let token = world.write(N1, "k", Some("v"), None, deadline);
     let mut asked_at_ms = Vec::new();
     for ms in 0..1000 {
-        if world.packets.drain(..).any(|packet| packet.to == N2) {
+        if world.network.packets.drain(..).any(|packet| packet.to == N2) {
             asked_at_ms.push(ms);
         }
         world.now = world.now.after_us(1_000);
@@ -376,7 +376,7 @@ fn one_word_is_enough_for_many_messages_of_an_old_view() {
     world.decide(|stage, epoch| stage.successor(configuration(epoch, &[1, 2, 3], QuorumSystem::square(3))));
     (1..=3).map(NodeId).filter(|&id| id != N2).for_each(|id| world.know(id));
     let mut delivered = 0;
-    while let Some(packet) = world.packets.pop_front() {
+    while let Some(packet) = world.network.packets.pop_front() {
         world.deliver(packet);
         delivered += 1;
     }
@@ -387,7 +387,7 @@ fn one_word_is_enough_for_many_messages_of_an_old_view() {
     let stale = |world: &mut World| {
         let body = Body::Behind {};
         world.step(N1, Event::Received { from: N2, message: Message { view: VIEW, body } });
-        world.packets.drain(..).count()
+        world.network.packets.drain(..).count()
     };
     world.now = world.now.after_us(1_000_000);
     assert_eq!((stale(&mut world), stale(&mut world)), (1, 0));

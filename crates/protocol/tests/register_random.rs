@@ -179,17 +179,17 @@ impl Run {
 
     fn deliver_some(&mut self) {
         for _ in 0..1 + self.random.below(8) {
-            let count = self.world.packets.len() as u64;
+            let count = self.world.network.packets.len() as u64;
             if count == 0 {
                 return;
             }
             let index = if self.random.chance(self.weather.reordering) { self.random.below(count) as usize } else { 0 };
-            let packet = self.world.packets.remove(index).expect("below the length");
+            let packet = self.world.network.packets.remove(index).expect("below the length");
             if self.random.chance(self.weather.loss) {
                 continue;
             }
             if self.random.chance(self.weather.repetition) {
-                self.world.packets.push_back(packet.clone());
+                self.world.network.packets.push_back(packet.clone());
             }
             self.world.deliver(packet);
         }
@@ -221,9 +221,9 @@ impl Run {
     fn turn_links(&mut self) {
         let (from, to) = (self.any_node(), self.any_node());
         match self.random.below(4) {
-            0 | 1 => self.world.heal(),
-            2 => self.world.cut(from, to),
-            _ => self.world.isolate(from),
+            0 | 1 => self.world.network.heal(),
+            2 => self.world.network.cut(from, to),
+            _ => self.world.network.isolate(from),
         }
     }
 
@@ -398,7 +398,7 @@ impl Run {
             for _ in 0..2000 {
                 self.world.now = self.world.now.after_us(100);
                 (1..=self.world.nodes.len() as u32).for_each(|id| self.world.attend(NodeId(id)));
-                let Some(packet) = self.world.packets.pop_front() else { break };
+                let Some(packet) = self.world.network.packets.pop_front() else { break };
                 self.world.deliver(packet);
             }
         }
@@ -409,7 +409,7 @@ impl Run {
     }
 
     fn heal(&mut self) {
-        self.world.heal();
+        self.world.network.heal();
         self.world.synced_at_once = true;
         if !self.own {
             // Of the old configuration as well: a member that nobody has needed yet may be needed now.
@@ -497,8 +497,8 @@ impl Run {
             for id in (1..=self.world.nodes.len() as u32).map(NodeId) {
                 self.world.attend(id);
             }
-            for _ in 0..self.world.packets.len() {
-                let packet = self.world.packets.pop_front().expect("counted");
+            for _ in 0..self.world.network.packets.len() {
+                let packet = self.world.network.packets.pop_front().expect("counted");
                 self.world.deliver(packet);
             }
         }

@@ -10,12 +10,11 @@ mod harness;
 
 use std::fmt::Write;
 
+use harness::Cluster;
 use harness::chain::script::ChainScript;
 use harness::golden::{self, milliseconds, node, number, payload};
 use harness::register::script::RegisterScript;
-use harness::{Cluster, Packet};
 use quorate_protocol::effect::{Proposal, ReadMode};
-use quorate_protocol::id::NodeId;
 use quorate_protocol::quorum::QuorumSystem;
 
 const TICK_US: u64 = 50_000;
@@ -39,8 +38,6 @@ fn register() {
 #[derive(Default)]
 struct Script {
     cluster: Option<Cluster>,
-    /// Packets put aside, to arrive late.
-    held: Vec<Packet>,
     ticks: u64,
 }
 
@@ -60,22 +57,12 @@ impl golden::Player for Script {
             return;
         }
         match words[..] {
-            ["hold", link] => {
-                let packets = self.take(link);
-                self.held.extend(packets);
-            }
-            ["release"] => {
-                let held = std::mem::take(&mut self.held);
-                self.cluster().packets.extend(held);
-            }
-            ["drop", link] => drop(self.take(link)),
-            ["duplicate", link] => {
-                for packet in self.take(link) {
-                    self.cluster().packets.extend([packet.clone(), packet]);
-                }
-            }
+            ["hold", link] => self.cluster().network.hold(link),
+            ["release"] => self.cluster().network.release(),
+            ["drop", link] => drop(self.cluster().network.take(link)),
+            ["duplicate", link] => self.cluster().network.duplicate(link),
             ["deliver", link] => {
-                for packet in self.take(link) {
+                for packet in self.cluster().network.take(link) {
                     self.cluster().deliver(packet);
                 }
             }
@@ -112,12 +99,12 @@ impl Script {
             ["crash", id] => cluster.crash(node(id)),
             ["restart", id] => cluster.restart(node(id)),
             ["silence", id] => cluster.silence(node(id)),
-            ["isolate", id] => cluster.isolate(node(id)),
+            ["isolate", id] => cluster.network.isolate(node(id)),
             ["cut", link] => {
                 let (from, to) = link.split_once("->").expect("cut n1->n2");
-                cluster.cut(node(from), node(to));
+                cluster.network.cut(node(from), node(to));
             }
-            ["heal"] => cluster.heal(),
+            ["heal"] => cluster.network.heal(),
             _ => panic!("unknown command: {words:?}"),
         }
     }
@@ -126,23 +113,12 @@ impl Script {
         self.cluster.as_mut().expect("a script begins with new")
     }
 
-    /// Takes the packets of a link out of the network; `*` is any node.
-    fn take(&mut self, link: &str) -> Vec<Packet> {
-        let (from, to) = link.split_once("->").expect("a link is n1->n2, * is any");
-        let matches = |pattern: &str, id: NodeId| pattern == "*" || node(pattern) == id;
-        let all = std::mem::take(&mut self.cluster().packets);
-        let (taken, left): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|packet| matches(from, packet.from) && matches(to, packet.to));
-        self.cluster().packets = left.into();
-        taken
-    }
-
     fn run(&mut self) {
         let cluster = self.cluster();
         let members = cluster.configuration.members.clone();
         loop {
             members.iter().for_each(|&id| cluster.sync(id));
-            let Some(packet) = cluster.packets.pop_front() else { return };
+            let Some(packet) = cluster.network.packets.pop_front() else { return };
             cluster.deliver(packet);
         }
     }

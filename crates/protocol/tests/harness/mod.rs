@@ -6,6 +6,7 @@
 pub mod chain;
 pub mod golden;
 pub mod linear;
+pub mod network;
 pub mod register;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -18,6 +19,8 @@ use quorate_protocol::paxos::{Message, Paxos, Position, Record};
 use quorate_protocol::peers::{self, Peers, Timing};
 use quorate_protocol::quorum::QuorumSystem;
 
+use self::network::Network;
+
 #[derive(Clone, Debug)]
 pub enum Body {
     Paxos(Message),
@@ -27,14 +30,8 @@ pub enum Body {
     Silent,
 }
 
-#[derive(Clone, Debug)]
-pub struct Packet {
-    pub from: NodeId,
-    pub to: NodeId,
-    /// Which start of its sender it is from.
-    pub start: u32,
-    pub body: Body,
-}
+/// What is said, and in which start of the sender.
+pub type Packet = network::Packet<(u32, Body)>;
 
 /// What a node's disk holds: a checkpoint with its objects, and the log after it.
 #[derive(Clone, Default)]
@@ -68,7 +65,7 @@ pub struct Cluster {
     pub nodes: Vec<Node>,
     pub now: Instant,
     pub random: Random,
-    pub packets: VecDeque<Packet>,
+    pub network: Network<(u32, Body)>,
     pub trace: Option<String>,
     pub chosen: BTreeMap<Slot, Value>,
     /// Commands of which somebody was told that they are not executed.
@@ -79,7 +76,6 @@ pub struct Cluster {
     pub nonsense_count: u64,
     /// Every event of every node with what it was told of the world, if wanted.
     pub events: Option<Vec<Recorded>>,
-    cut: BTreeSet<(NodeId, NodeId)>,
     pub synced_at_once: bool,
     pub wants_frontiers: bool,
 }
@@ -126,7 +122,7 @@ impl Cluster {
             nodes: Vec::new(),
             now: Instant(10_000_000),
             random: Random::new(seed),
-            packets: VecDeque::new(),
+            network: Network::new(),
             trace: None,
             chosen: BTreeMap::new(),
             refused: BTreeSet::new(),
@@ -134,7 +130,6 @@ impl Cluster {
             reads_answered: 0,
             nonsense_count: 0,
             events: None,
-            cut: BTreeSet::new(),
             synced_at_once: false,
             wants_frontiers: true,
             configuration,
@@ -248,10 +243,8 @@ impl Cluster {
     }
 
     pub fn post(&mut self, from: NodeId, to: NodeId, body: Body) {
-        if !self.cut.contains(&(from, to)) {
-            let start = self.node(from).start_number;
-            self.packets.push_back(Packet { from, to, start, body });
-        }
+        let start = self.node(from).start_number;
+        self.network.post(from, to, (start, body));
     }
 
     /// Agreement: one value a slot, in order, each once.
@@ -336,7 +329,7 @@ impl Cluster {
     }
 
     pub fn deliver(&mut self, packet: Packet) {
-        let Packet { from, to, start, body } = packet;
+        let Packet { from, to, load: (start, body) } = packet;
         if !self.is_up(to) {
             return;
         }
@@ -489,7 +482,7 @@ impl Cluster {
     pub fn exchange_heartbeats(&mut self) {
         let members = self.configuration.members.clone();
         for (&from, &to) in members.iter().flat_map(|from| members.iter().map(move |to| (from, to))) {
-            let connected = from != to && !self.cut.contains(&(from, to)) && self.is_up(from) && self.is_up(to);
+            let connected = from != to && self.network.connects(from, to) && self.is_up(from) && self.is_up(to);
             if !connected {
                 continue;
             }
@@ -498,7 +491,7 @@ impl Cluster {
             self.hears_of_start(to, from, self.nodes[asker].start_number);
             self.nodes[giver].peers.heard(from, answered_at);
             let answer = self.nodes[giver].peers.handle_heartbeat(from, sent_at, answered_at);
-            if let Some(peers::Message::Grant { sent_at, number }) = answer.filter(|_| !self.cut.contains(&(to, from)))
+            if let Some(peers::Message::Grant { sent_at, number }) = answer.filter(|_| self.network.connects(to, from))
             {
                 self.nodes[asker].peers.heard(to, sent_at);
                 self.nodes[asker].peers.handle_grant(to, sent_at, number);
@@ -520,21 +513,6 @@ impl Cluster {
         if replica.and_then(Paxos::wake_at).is_some_and(|at| at <= now) {
             self.step(id, Event::Woken);
         }
-    }
-
-    pub fn cut(&mut self, from: NodeId, to: NodeId) {
-        self.cut.insert((from, to));
-    }
-
-    pub fn isolate(&mut self, id: NodeId) {
-        for &other in self.configuration.members.iter() {
-            self.cut.insert((id, other));
-            self.cut.insert((other, id));
-        }
-    }
-
-    pub fn heal(&mut self) {
-        self.cut.clear();
     }
 }
 

@@ -62,7 +62,7 @@ impl Run {
             self.world.restart(node);
         }
         if self.random.chance(10) {
-            self.world.heal();
+            self.world.network.heal();
         }
     }
 

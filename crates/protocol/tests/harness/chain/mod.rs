@@ -5,7 +5,7 @@ pub mod checks;
 pub mod parent;
 pub mod script;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use quorate_protocol::id::{Epoch, Instant, NodeId, Slot, Stamp, Value};
 use quorate_protocol::peers::{Peers, Timing};
 
 use super::Random;
+use super::network::{self, Network};
 
 /// Where the parent is.
 pub const PARENT: NodeId = NodeId(0);
@@ -42,12 +43,7 @@ pub enum Load {
     },
 }
 
-#[derive(Clone, Debug)]
-pub struct Packet {
-    pub from: NodeId,
-    pub to: NodeId,
-    pub load: Load,
-}
+pub type Packet = network::Packet<Load>;
 
 #[derive(Clone, Default)]
 pub struct Disk {
@@ -78,7 +74,7 @@ pub struct World {
     pub parent: Parent,
     pub now: Instant,
     pub random: Random,
-    pub packets: VecDeque<Packet>,
+    pub network: Network<Load>,
     pub trace: Option<String>,
     /// Prints the trace as it goes.
     pub aloud: bool,
@@ -86,7 +82,6 @@ pub struct World {
     pub nonsense_count: u64,
     /// Every event of every node, if wanted.
     pub events: Option<Vec<Recorded>>,
-    cut: BTreeSet<(NodeId, NodeId)>,
     pub synced_at_once: bool,
     /// Slots that a host sends at once of its log.
     pub learned_max: usize,
@@ -127,13 +122,12 @@ impl World {
             parent: Parent::new(membership.clone()),
             now,
             random: Random::new(seed),
-            packets: VecDeque::new(),
+            network: Network::new(),
             trace: None,
             aloud: false,
             checks: Checks::default(),
             nonsense_count: 0,
             events: None,
-            cut: BTreeSet::new(),
             synced_at_once: false,
             learned_max: usize::MAX,
             peers: Peers::new(Timing::default(), now, 1),
@@ -233,13 +227,7 @@ impl World {
         if from == to {
             self.step(to, Event::Received { from, message });
         } else {
-            self.post(from, to, Load::Chain(message));
-        }
-    }
-
-    pub fn post(&mut self, from: NodeId, to: NodeId, load: Load) {
-        if !self.cut.contains(&(from, to)) {
-            self.packets.push_back(Packet { from, to, load });
+            self.network.post(from, to, Load::Chain(message));
         }
     }
 
@@ -261,7 +249,7 @@ impl World {
         } else {
             Load::Snapshot(replica.position(), node.executed.clone())
         };
-        self.post(id, peer, load);
+        self.network.post(id, peer, load);
     }
 
     pub fn propose(&mut self, id: NodeId, proposal: Proposal) {
@@ -309,7 +297,7 @@ impl World {
         if self.replica(to).is_none() {
             // Of a group that it does not know, a node asks the parent.
             let asked_at = self.clock(to);
-            return self.post(to, PARENT, Load::LeaseWanted { epoch: Epoch(0), asked_at });
+            return self.network.post(to, PARENT, Load::LeaseWanted { epoch: Epoch(0), asked_at });
         }
         match load {
             Load::Chain(message) => {
@@ -417,25 +405,10 @@ impl World {
         }
         let Some(replica) = self.replica(id) else { return };
         let (epoch, is_extended) = (replica.epoch(), replica.is_extended());
-        self.post(id, PARENT, Load::LeaseWanted { epoch, asked_at: now });
+        self.network.post(id, PARENT, Load::LeaseWanted { epoch, asked_at: now });
         if is_extended {
-            self.post(id, PARENT, Load::Extended { epoch });
+            self.network.post(id, PARENT, Load::Extended { epoch });
         }
-    }
-
-    pub fn cut(&mut self, from: NodeId, to: NodeId) {
-        self.cut.insert((from, to));
-    }
-
-    pub fn isolate(&mut self, id: NodeId) {
-        for other in std::iter::once(PARENT).chain(self.ids()) {
-            self.cut.insert((id, other));
-            self.cut.insert((other, id));
-        }
-    }
-
-    pub fn heal(&mut self) {
-        self.cut.clear();
     }
 }
 

@@ -88,7 +88,7 @@ pub fn receive(world: &mut World, from: NodeId, load: Load) {
         Load::LeaseWanted { epoch, asked_at } => {
             let answer = world.parent.grant(from, epoch, asked_at, world.now);
             if let Some(answer) = answer {
-                world.post(PARENT, from, answer);
+                world.network.post(PARENT, from, answer);
             }
         }
         Load::Extended { epoch } => world.parent.extend(from, epoch),

@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use quorate_protocol::chain::Place;
 use quorate_protocol::effect::{Proposal, ReadMode};
-use quorate_protocol::id::NodeId;
 
 use super::{Load, PARENT, Packet, World};
 use crate::harness::golden::{Player, milliseconds, node, number, payload};
@@ -14,8 +13,6 @@ const TICK_US: u64 = 50_000;
 #[derive(Default)]
 pub struct ChainScript {
     world: Option<World>,
-    /// Packets put aside, to arrive late.
-    held: Vec<Packet>,
 }
 
 impl Player for ChainScript {
@@ -31,22 +28,12 @@ impl Player for ChainScript {
             return;
         }
         match words[..] {
-            ["hold", link] => {
-                let packets = self.take(link);
-                self.held.extend(packets);
-            }
-            ["release"] => {
-                let held = std::mem::take(&mut self.held);
-                self.world().packets.extend(held);
-            }
-            ["drop", link] => drop(self.take(link)),
-            ["duplicate", link] => {
-                for packet in self.take(link) {
-                    self.world().packets.extend([packet.clone(), packet]);
-                }
-            }
+            ["hold", link] => self.world().network.hold(link),
+            ["release"] => self.world().network.release(),
+            ["drop", link] => drop(self.world().network.take(link)),
+            ["duplicate", link] => self.world().network.duplicate(link),
             ["deliver", link] => {
-                for packet in self.take(link) {
+                for packet in self.world().network.take(link) {
                     self.world().deliver(packet);
                 }
             }
@@ -87,12 +74,12 @@ impl ChainScript {
             ["rest", id] => world.rest_and_wake(node(id)),
             ["crash", id] => world.crash(node(id), 0),
             ["restart", id] => world.restart(node(id)),
-            ["isolate", id] => world.isolate(node(id)),
+            ["isolate", id] => world.network.isolate(node(id)),
             ["cut", link] => {
                 let (from, to) = link.split_once("->").expect("cut n1->n2");
-                world.cut(node(from), node(to));
+                world.network.cut(node(from), node(to));
             }
-            ["heal"] => world.heal(),
+            ["heal"] => world.network.heal(),
             ["chunk", slots] => world.learned_max = number(slots),
             // The parent.
             ["lease"] => world.lease_all(),
@@ -132,22 +119,11 @@ impl ChainScript {
         self.world.as_mut().expect("a script begins with new")
     }
 
-    /// Takes the packets of a link out of the network; `*` is any node.
-    fn take(&mut self, link: &str) -> Vec<Packet> {
-        let (from, to) = link.split_once("->").expect("a link is n1->n2, * is any");
-        let matches = |pattern: &str, id: NodeId| pattern == "*" || node(pattern) == id;
-        let all = std::mem::take(&mut self.world().packets);
-        let (taken, left): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|packet| matches(from, packet.from) && matches(to, packet.to));
-        self.world().packets = left.into();
-        taken
-    }
-
     fn run(&mut self) {
         let world = self.world();
         loop {
             world.ids().for_each(|id| world.sync(id));
-            let Some(packet) = world.packets.pop_front() else { return };
+            let Some(packet) = world.network.packets.pop_front() else { return };
             world.deliver(packet);
         }
     }
@@ -169,7 +145,7 @@ impl ChainScript {
                 world.attend(id);
             }
             // Leases and reports are commands of their own here.
-            world.packets.retain(|packet| packet.to != PARENT);
+            world.network.packets.retain(|packet| packet.to != PARENT);
         }
     }
 

@@ -19,15 +19,11 @@ use quorate_protocol::register::{
 use self::page::{Judged, Page};
 use super::Random;
 use super::linear::{Call, Outcome, assert_linearizable};
+use super::network::{self, Network};
 
 pub const PACE: Pace = Pace { widen_us: 5_000, retry_us: 50_000 };
 
-#[derive(Clone, Debug)]
-pub struct Packet {
-    pub from: NodeId,
-    pub to: NodeId,
-    pub message: Message,
-}
+pub type Packet = network::Packet<Message>;
 
 pub struct Node {
     pub id: NodeId,
@@ -62,11 +58,10 @@ pub struct World {
     pub nodes: Vec<Node>,
     pub now: Instant,
     pub random: Random,
-    pub packets: VecDeque<Packet>,
+    pub network: Network<Message>,
     pub trace: Option<String>,
     pub parent: Parent,
     pub nonsense_count: u64,
-    cut: BTreeSet<(NodeId, NodeId)>,
     pub synced_at_once: bool,
     pub events: Option<Vec<Recorded>>,
     /// By token.
@@ -107,11 +102,10 @@ impl World {
             nodes: Vec::new(),
             now: Instant(10_000_000),
             random: Random::new(seed),
-            packets: VecDeque::new(),
+            network: Network::new(),
             trace: None,
             parent: Parent { stages: vec![first], drained: BTreeMap::new() },
             nonsense_count: 0,
-            cut: BTreeSet::new(),
             synced_at_once: false,
             events: None,
             calls: BTreeMap::new(),
@@ -272,13 +266,13 @@ impl World {
     fn send(&mut self, from: NodeId, to: NodeId, message: Message) {
         if from == to {
             self.step(to, Event::Received { from, message });
-        } else if !self.cut.contains(&(from, to)) {
-            self.packets.push_back(Packet { from, to, message });
+        } else {
+            self.network.post(from, to, message);
         }
     }
 
     pub fn deliver(&mut self, packet: Packet) {
-        let Packet { from, to, message } = packet;
+        let Packet { from, to, load: message } = packet;
         self.bear_as_told(from, to, &message);
         if !self.is_up(to) {
             return;
@@ -353,26 +347,11 @@ impl World {
         for (&from, &to) in ids.iter().flat_map(|from| ids.iter().map(move |to| (from, to))) {
             // A node without a replica of this group is alive all the same.
             let is_down = |id: NodeId| self.node(id).born.is_some() && !self.is_up(id);
-            if from != to && !self.cut.contains(&(from, to)) && !is_down(from) && !is_down(to) {
+            if from != to && self.network.connects(from, to) && !is_down(from) && !is_down(to) {
                 let (index, now) = (self.index(to), self.clock(to));
                 self.nodes[index].peers.heard(from, now);
             }
         }
-    }
-
-    pub fn cut(&mut self, from: NodeId, to: NodeId) {
-        self.cut.insert((from, to));
-    }
-
-    pub fn isolate(&mut self, id: NodeId) {
-        for other in (1..=self.nodes.len() as u32).map(NodeId) {
-            self.cut.insert((id, other));
-            self.cut.insert((other, id));
-        }
-    }
-
-    pub fn heal(&mut self) {
-        self.cut.clear();
     }
 
     pub fn next_token(&mut self) -> u64 {

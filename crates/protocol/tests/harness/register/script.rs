@@ -7,7 +7,7 @@ use quorate_protocol::id::{Epoch, NodeId, Stamp};
 use quorate_protocol::quorum::QuorumSystem;
 use quorate_protocol::register::{Authority, Key, Reach, Request, Stage};
 
-use super::{Packet, World, configuration, text};
+use super::{World, configuration, text};
 use crate::harness::golden::{Player, milliseconds, node, number};
 
 const TICK_US: u64 = 1_000;
@@ -17,8 +17,6 @@ const PATIENCE_MS: u64 = 2_000;
 #[derive(Default)]
 pub struct RegisterScript {
     world: Option<World>,
-    /// Packets put aside, to arrive late.
-    held: Vec<Packet>,
     ticks: u64,
 }
 
@@ -36,17 +34,12 @@ impl Player for RegisterScript {
             return;
         }
         match words[..] {
-            ["hold", link] => {
-                let packets = self.take(link);
-                self.held.extend(packets);
-            }
-            ["release"] => {
-                let held = std::mem::take(&mut self.held);
-                self.world().packets.extend(held);
-            }
-            ["drop", link] => drop(self.take(link)),
+            ["hold", link] => self.world().network.hold(link),
+            ["release"] => self.world().network.release(),
+            ["drop", link] => drop(self.world().network.take(link)),
+            ["duplicate", link] => self.world().network.duplicate(link),
             ["deliver", link] => {
-                for packet in self.take(link) {
+                for packet in self.world().network.take(link) {
                     self.world().deliver(packet);
                 }
             }
@@ -146,12 +139,12 @@ impl RegisterScript {
             ["checkpoint", id] => world.checkpoint(node(id)),
             ["crash", id] => world.crash(node(id), 0),
             ["restart", id] => world.restart(node(id)),
-            ["isolate", id] => world.isolate(node(id)),
+            ["isolate", id] => world.network.isolate(node(id)),
             ["cut", link] => {
                 let (from, to) = link.split_once("->").expect("cut n1->n2");
-                world.cut(node(from), node(to));
+                world.network.cut(node(from), node(to));
             }
-            ["heal"] => world.heal(),
+            ["heal"] => world.network.heal(),
             _ => panic!("unknown command: {words:?}"),
         }
     }
@@ -160,22 +153,11 @@ impl RegisterScript {
         self.world.as_mut().expect("a script begins with new")
     }
 
-    /// Takes the packets of a link out of the network; `*` is any node.
-    fn take(&mut self, link: &str) -> Vec<Packet> {
-        let (from, to) = link.split_once("->").expect("a link is n1->n2, * is any");
-        let matches = |pattern: &str, id: NodeId| pattern == "*" || node(pattern) == id;
-        let all = std::mem::take(&mut self.world().packets);
-        let (taken, left): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|packet| matches(from, packet.from) && matches(to, packet.to));
-        self.world().packets = left.into();
-        taken
-    }
-
     fn run(&mut self) {
         let world = self.world();
         loop {
             (1..=world.nodes.len() as u32).for_each(|id| world.sync(NodeId(id)));
-            let Some(packet) = world.packets.pop_front() else { return };
+            let Some(packet) = world.network.packets.pop_front() else { return };
             world.deliver(packet);
         }
     }
