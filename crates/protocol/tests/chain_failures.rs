@@ -6,6 +6,7 @@ mod harness;
 
 use std::sync::Arc;
 
+use harness::Group;
 use harness::chain::{Load, PARENT, World};
 use quorate_protocol::Replica;
 use quorate_protocol::chain::{Chain, Membership, Record};
@@ -74,7 +75,7 @@ impl Run {
             }
         }
         if self.step.is_multiple_of(3) {
-            self.world.ids().for_each(|id| self.world.sync(id));
+            self.world.ids().into_iter().for_each(|id| self.world.sync(id));
         }
         match self.world.network.packets.pop_front() {
             Some(packet) => self.world.deliver(packet),
@@ -94,7 +95,7 @@ impl Run {
         if self.world.parent.attend(now) {
             self.tell_all();
         }
-        self.world.ids().for_each(|id| self.world.attend(id));
+        self.world.ids().into_iter().for_each(|id| self.world.attend(id));
     }
 
     fn tell_all(&mut self) {

@@ -7,8 +7,8 @@ mod harness;
 
 use std::sync::Arc;
 
-use harness::Random;
 use harness::chain::{Load, PARENT, Packet, World};
+use harness::{Group, Random};
 use quorate_protocol::chain::Place;
 use quorate_protocol::effect::{Proposal, ReadMode};
 use quorate_protocol::id::{NodeId, Payload};
@@ -186,7 +186,7 @@ impl Run {
 
     fn tell_all(&mut self) {
         let membership = self.world.parent.membership.clone();
-        let mut ids: Vec<_> = self.world.ids().collect();
+        let mut ids = self.world.ids();
         // To the successor first, or not.
         if self.random.chance(50) {
             ids.reverse();
@@ -267,8 +267,12 @@ impl Run {
                 self.world.propose(membership.head(), Proposal::Commands(command));
             }
         }
-        let states: Vec<_> =
-            self.world.ids().map(|id| (id, self.world.replica(id).map(|replica| replica.status()))).collect();
+        let states: Vec<_> = self
+            .world
+            .ids()
+            .into_iter()
+            .map(|id| (id, self.world.replica(id).map(|replica| replica.status())))
+            .collect();
         panic!("seed {seed}: no life within 30 s: parent {:?}, {states:#?}", self.world.parent.membership);
     }
 

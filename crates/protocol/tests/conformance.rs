@@ -4,7 +4,7 @@
 mod harness;
 
 use harness::chain::{Load, World};
-use harness::{Cluster, Random, Recorded, recover};
+use harness::{Cluster, Group, Random, Recorded, recover};
 use quorate_protocol::chain::Chain;
 use quorate_protocol::effect::{Cx, Effect, Effects, Event, Proposal, ReadMode, Replica};
 use quorate_protocol::id::{Instant, NodeId, Slot, Stamp};

@@ -5,7 +5,7 @@ mod harness;
 use std::sync::Arc;
 
 use harness::chain::World;
-use harness::{Body, Cluster, Packet};
+use harness::{Body, Cluster, Group, Packet};
 use quorate_protocol::chain;
 use quorate_protocol::effect::{Event, Proposal, ReadMode};
 use quorate_protocol::id::{Ballot, Configuration, Content, Epoch, GroupId, NodeId, Payload, Slot, Stamp, Value};

@@ -5,7 +5,7 @@ mod harness;
 
 use std::sync::Arc;
 
-use harness::{Cluster, Node, Random};
+use harness::{Cluster, Group, Node, Random};
 use quorate_protocol::effect::{Proposal, ReadMode};
 use quorate_protocol::id::{NodeId, Payload};
 use quorate_protocol::quorum::QuorumSystem;
@@ -161,9 +161,9 @@ impl Run {
         if self.random.chance(self.weather.heartbeats) {
             self.cluster.exchange_heartbeats();
         }
-        for node in self.cluster.configuration.clone().members.iter() {
+        for node in self.cluster.ids() {
             if self.random.chance(70) {
-                self.cluster.attend(*node);
+                self.cluster.attend(node);
             }
         }
     }
@@ -204,12 +204,12 @@ impl Run {
     /// Healed, the group decides what it is asked to within a bound, and everybody executes it.
     fn come_to_life(&mut self, seed: u64) {
         self.cluster.network.heal();
-        for node in self.cluster.configuration.clone().members.iter() {
-            if self.cluster.node(*node).silent && !self.can_do_without_one() {
-                self.cluster.crash(*node);
+        for node in self.cluster.ids() {
+            if self.cluster.node(node).silent && !self.can_do_without_one() {
+                self.cluster.crash(node);
             }
-            if !self.cluster.is_up(*node) {
-                self.cluster.restart(*node);
+            if !self.cluster.is_up(node) {
+                self.cluster.restart(node);
             }
         }
         self.cluster.synced_at_once = true;
@@ -253,12 +253,12 @@ impl Run {
     /// Ten milliseconds in which nothing is lost.
     fn calm_turn(&mut self, turn: u64) {
         self.cluster.now = self.cluster.now.after_us(10_000);
-        for node in self.cluster.configuration.clone().members.iter() {
-            self.cluster.sync(*node);
+        for node in self.cluster.ids() {
+            self.cluster.sync(node);
             if turn.is_multiple_of(10) {
-                self.cluster.heartbeat(*node);
+                self.cluster.heartbeat(node);
             }
-            self.cluster.attend(*node);
+            self.cluster.attend(node);
         }
         for _ in 0..self.cluster.network.packets.len() {
             if let Some(packet) = self.cluster.network.packets.pop_front() {

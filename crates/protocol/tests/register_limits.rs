@@ -2,9 +2,9 @@
 
 mod harness;
 
-use harness::Random;
 use harness::linear::Outcome;
 use harness::register::{World, configuration, text};
+use harness::{Group, Random};
 use quorate_protocol::effect::Event;
 use quorate_protocol::id::{Ballot, Epoch, Instant, NodeId, Stamp};
 use quorate_protocol::peers::{Peers, Timing};

@@ -8,9 +8,9 @@ mod harness;
 use std::sync::Arc;
 
 use collect::Collection;
-use harness::Random;
 use harness::register::page::Judged;
 use harness::register::{Node, World, configuration};
+use harness::{Group, Random};
 use quorate_protocol::effect::Event;
 use quorate_protocol::id::{Epoch, NodeId, Stamp};
 use quorate_protocol::quorum::QuorumSystem;
@@ -201,9 +201,9 @@ impl Run {
         if self.random.chance(60) {
             self.world.exchange_heartbeats();
         }
-        for id in 1..=self.world.nodes.len() as u32 {
+        for id in self.world.ids() {
             if self.random.chance(70) {
-                self.world.attend(NodeId(id));
+                self.world.attend(id);
             }
         }
     }
@@ -258,8 +258,8 @@ impl Run {
                 self.world.step(node, Event::Requested(Request::Retire { token }));
             }
             8 if !changing => {
-                for id in 1..=self.world.nodes.len() as u32 {
-                    self.drain_to_present(NodeId(id));
+                for id in self.world.ids() {
+                    self.drain_to_present(id);
                 }
             }
             9 if self.collector.is_none() || self.random.chance(5) => self.ask_to_forget(node),
@@ -397,7 +397,7 @@ impl Run {
             self.operate();
             for _ in 0..2000 {
                 self.world.now = self.world.now.after_us(100);
-                (1..=self.world.nodes.len() as u32).for_each(|id| self.world.attend(NodeId(id)));
+                self.world.ids().into_iter().for_each(|id| self.world.attend(id));
                 let Some(packet) = self.world.network.packets.pop_front() else { break };
                 self.world.deliver(packet);
             }
@@ -415,7 +415,7 @@ impl Run {
             // Of the old configuration as well: a member that nobody has needed yet may be needed now.
             (0..self.world.parent.stages.len()).for_each(|stage| self.bear_members_of(stage));
         }
-        for id in (1..=self.world.nodes.len() as u32).map(NodeId) {
+        for id in self.world.ids() {
             self.world.sync(id);
             if !self.world.is_up(id) && self.world.node(id).born.is_some() {
                 self.world.restart(id);
@@ -494,7 +494,7 @@ impl Run {
             if turn.is_multiple_of(50) {
                 self.world.exchange_heartbeats();
             }
-            for id in (1..=self.world.nodes.len() as u32).map(NodeId) {
+            for id in self.world.ids() {
                 self.world.attend(id);
             }
             for _ in 0..self.world.network.packets.len() {

@@ -5,12 +5,12 @@
 
 pub mod chain;
 pub mod golden;
+pub mod group;
 pub mod linear;
 pub mod network;
 pub mod register;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt::Write;
 use std::sync::Arc;
 
 use quorate_protocol::effect::{After, Cx, Effect, Effects, Event, Proposal, Refusal, Replica};
@@ -19,6 +19,7 @@ use quorate_protocol::paxos::{Message, Paxos, Position, Record};
 use quorate_protocol::peers::{self, Peers, Timing};
 use quorate_protocol::quorum::QuorumSystem;
 
+pub use self::group::Group;
 use self::network::Network;
 
 #[derive(Clone, Debug)]
@@ -176,12 +177,6 @@ impl Cluster {
         self.node(id).replica.is_some()
     }
 
-    pub fn say(&mut self, line: &str) {
-        if let Some(trace) = &mut self.trace {
-            writeln!(trace, "{line}").expect("strings take everything");
-        }
-    }
-
     fn clock(&self, id: NodeId) -> Instant {
         Instant(self.now.0 + self.node(id).clock_offset)
     }
@@ -317,56 +312,6 @@ impl Cluster {
         }
     }
 
-    /// What is appended is on disk, and what waited for that goes out.
-    pub fn sync(&mut self, id: NodeId) {
-        let index = self.index(id);
-        loop {
-            let node = &mut self.nodes[index];
-            node.disk.log.append(&mut node.unsynced);
-            let Some((to, message)) = node.held.pop_front() else { return };
-            self.send(id, to, message);
-        }
-    }
-
-    pub fn deliver(&mut self, packet: Packet) {
-        let Packet { from, to, load: (start, body) } = packet;
-        if !self.is_up(to) {
-            return;
-        }
-        let now = self.clock(to);
-        let index = self.index(to);
-        self.nodes[index].peers.heard(from, now);
-        let is_late = self.hears_of_start(to, from, start);
-        let concerns_replica = matches!(body, Body::Paxos(_) | Body::Snapshot(..));
-        if self.nodes[index].silent && concerns_replica {
-            return self.tell_silent(to);
-        }
-        match body {
-            Body::Silent if is_late => {}
-            Body::Silent => {
-                if self.trace.is_some() {
-                    self.say(&format!("{from} -> {to} silent"));
-                }
-                self.step(to, Event::Silenced(from));
-            }
-            Body::Paxos(message) => {
-                if self.trace.is_some() {
-                    self.say(&format!("{from} -> {to} {message:?}"));
-                }
-                self.step(to, Event::Received { from, message });
-            }
-            Body::Peer(peers::Message::Heartbeat { sent_at }) => {
-                if let Some(answer) = self.nodes[index].peers.handle_heartbeat(from, sent_at, now) {
-                    self.post(to, from, Body::Peer(answer));
-                }
-            }
-            Body::Peer(peers::Message::Grant { sent_at, number }) => {
-                self.nodes[index].peers.handle_grant(from, sent_at, number);
-            }
-            Body::Snapshot(position, values) => self.install(to, position, values),
-        }
-    }
-
     /// As the host does: a message of an earlier start is told from one of a later, and a later start takes back what the
     /// one before it said of itself. True if this one is of an earlier start.
     fn hears_of_start(&mut self, id: NodeId, from: NodeId, start: u32) -> bool {
@@ -477,9 +422,93 @@ impl Cluster {
             self.post(from, to, Body::Peer(peers::Message::Heartbeat { sent_at }));
         }
     }
+}
 
-    /// Every connected pair exchanges a heartbeat and its answer at once.
-    pub fn exchange_heartbeats(&mut self) {
+impl Group for Cluster {
+    type Load = (u32, Body);
+
+    fn ids(&self) -> Vec<NodeId> {
+        self.configuration.members.to_vec()
+    }
+
+    fn now(&mut self) -> &mut Instant {
+        &mut self.now
+    }
+
+    fn network(&mut self) -> &mut Network<(u32, Body)> {
+        &mut self.network
+    }
+
+    fn trace(&mut self) -> &mut Option<String> {
+        &mut self.trace
+    }
+
+    fn sync(&mut self, id: NodeId) {
+        let index = self.index(id);
+        loop {
+            let node = &mut self.nodes[index];
+            node.disk.log.append(&mut node.unsynced);
+            let Some((to, message)) = node.held.pop_front() else { return };
+            self.send(id, to, message);
+        }
+    }
+
+    fn deliver(&mut self, packet: Packet) {
+        let Packet { from, to, load: (start, body) } = packet;
+        if !self.is_up(to) {
+            return;
+        }
+        let now = self.clock(to);
+        let index = self.index(to);
+        self.nodes[index].peers.heard(from, now);
+        let is_late = self.hears_of_start(to, from, start);
+        let concerns_replica = matches!(body, Body::Paxos(_) | Body::Snapshot(..));
+        if self.nodes[index].silent && concerns_replica {
+            return self.tell_silent(to);
+        }
+        match body {
+            Body::Silent if is_late => {}
+            Body::Silent => {
+                if self.trace.is_some() {
+                    self.say(&format!("{from} -> {to} silent"));
+                }
+                self.step(to, Event::Silenced(from));
+            }
+            Body::Paxos(message) => {
+                if self.trace.is_some() {
+                    self.say(&format!("{from} -> {to} {message:?}"));
+                }
+                self.step(to, Event::Received { from, message });
+            }
+            Body::Peer(peers::Message::Heartbeat { sent_at }) => {
+                if let Some(answer) = self.nodes[index].peers.handle_heartbeat(from, sent_at, now) {
+                    self.post(to, from, Body::Peer(answer));
+                }
+            }
+            Body::Peer(peers::Message::Grant { sent_at, number }) => {
+                self.nodes[index].peers.handle_grant(from, sent_at, number);
+            }
+            Body::Snapshot(position, values) => self.install(to, position, values),
+        }
+    }
+
+    /// The detector's and the timer's turn at one node.
+    fn attend(&mut self, id: NodeId) {
+        if !self.is_up(id) {
+            return;
+        }
+        let now = self.clock(id);
+        let index = self.index(id);
+        for suspect in self.nodes[index].peers.suspect(now) {
+            self.step(id, Event::Suspected(suspect));
+        }
+        let replica = self.nodes[index].replica.as_ref();
+        if replica.and_then(Paxos::wake_at).is_some_and(|at| at <= now) {
+            self.step(id, Event::Woken);
+        }
+    }
+
+    fn exchange_heartbeats(&mut self) {
         let members = self.configuration.members.clone();
         for (&from, &to) in members.iter().flat_map(|from| members.iter().map(move |to| (from, to))) {
             let connected = from != to && self.network.connects(from, to) && self.is_up(from) && self.is_up(to);
@@ -496,22 +525,6 @@ impl Cluster {
                 self.nodes[asker].peers.heard(to, sent_at);
                 self.nodes[asker].peers.handle_grant(to, sent_at, number);
             }
-        }
-    }
-
-    /// The detector's and the timer's turn at one node.
-    pub fn attend(&mut self, id: NodeId) {
-        if !self.is_up(id) {
-            return;
-        }
-        let now = self.clock(id);
-        let index = self.index(id);
-        for suspect in self.nodes[index].peers.suspect(now) {
-            self.step(id, Event::Suspected(suspect));
-        }
-        let replica = self.nodes[index].replica.as_ref();
-        if replica.and_then(Paxos::wake_at).is_some_and(|at| at <= now) {
-            self.step(id, Event::Woken);
         }
     }
 }

@@ -16,8 +16,8 @@ use quorate_protocol::effect::{After, Cx, Effect, Effects, Event, Proposal, Repl
 use quorate_protocol::id::{Epoch, Instant, NodeId, Slot, Stamp, Value};
 use quorate_protocol::peers::{Peers, Timing};
 
-use super::Random;
 use super::network::{self, Network};
+use super::{Group, Random};
 
 /// Where the parent is.
 pub const PARENT: NodeId = NodeId(0);
@@ -150,10 +150,6 @@ impl World {
         self.node(id).up
     }
 
-    pub fn ids(&self) -> impl Iterator<Item = NodeId> + use<> {
-        (1..=self.nodes.len() as u32).map(NodeId)
-    }
-
     pub fn clock(&self, id: NodeId) -> Instant {
         let node = self.node(id);
         let drift = self.now.0 as i64 * node.drift_ppm / 1_000_000;
@@ -162,15 +158,6 @@ impl World {
 
     fn is_traced(&self) -> bool {
         self.trace.is_some() || self.aloud
-    }
-
-    pub fn say(&mut self, line: &str) {
-        if self.aloud {
-            println!("{line}");
-        }
-        if let Some(trace) = &mut self.trace {
-            writeln!(trace, "{line}").expect("strings take everything");
-        }
     }
 
     /// Runs one step and all that follows from it at once.
@@ -273,45 +260,6 @@ impl World {
         Some(seen)
     }
 
-    /// What is appended is on disk, and what waited for that goes out.
-    pub fn sync(&mut self, id: NodeId) {
-        loop {
-            let node = self.node_mut(id);
-            node.disk.log.append(&mut node.unsynced);
-            let Some((to, message)) = node.held.pop_front() else { return };
-            self.send(id, to, message);
-        }
-    }
-
-    pub fn deliver(&mut self, packet: Packet) {
-        let Packet { from, to, load } = packet;
-        if to == PARENT {
-            return parent::receive(self, from, load);
-        }
-        if !self.is_up(to) {
-            return;
-        }
-        if let Load::Told(membership) = load {
-            return self.tell(to, membership);
-        }
-        if self.replica(to).is_none() {
-            // Of a group that it does not know, a node asks the parent.
-            let asked_at = self.clock(to);
-            return self.network.post(to, PARENT, Load::LeaseWanted { epoch: Epoch(0), asked_at });
-        }
-        match load {
-            Load::Chain(message) => {
-                if self.is_traced() {
-                    self.say(&format!("{from} -> {to} {message:?}"));
-                }
-                self.step(to, Event::Received { from, message });
-            }
-            Load::Snapshot(position, values) => self.install(to, position, values),
-            Load::Lease { epoch, until } => self.node_mut(to).replica.as_mut().expect("is there").lease(epoch, until),
-            Load::Told(_) | Load::LeaseWanted { .. } | Load::Extended { .. } => {}
-        }
-    }
-
     /// The parent's word to a node.
     pub fn tell(&mut self, id: NodeId, membership: Arc<Membership>) {
         if !self.is_up(id) {
@@ -393,9 +341,67 @@ impl World {
             self.step(id, Event::Woken);
         }
     }
+}
+
+impl Group for World {
+    type Load = Load;
+
+    fn ids(&self) -> Vec<NodeId> {
+        (1..=self.nodes.len() as u32).map(NodeId).collect()
+    }
+
+    fn now(&mut self) -> &mut Instant {
+        &mut self.now
+    }
+
+    fn network(&mut self) -> &mut Network<Load> {
+        &mut self.network
+    }
+
+    fn trace(&mut self) -> &mut Option<String> {
+        &mut self.trace
+    }
+
+    fn sync(&mut self, id: NodeId) {
+        loop {
+            let node = self.node_mut(id);
+            node.disk.log.append(&mut node.unsynced);
+            let Some((to, message)) = node.held.pop_front() else { return };
+            self.send(id, to, message);
+        }
+    }
+
+    fn deliver(&mut self, packet: Packet) {
+        let Packet { from, to, load } = packet;
+        if to == PARENT {
+            return parent::receive(self, from, load);
+        }
+        if !self.is_up(to) {
+            return;
+        }
+        if let Load::Told(membership) = load {
+            return self.tell(to, membership);
+        }
+        if self.replica(to).is_none() {
+            // Of a group that it does not know, a node asks the parent.
+            let asked_at = self.clock(to);
+            return self.network.post(to, PARENT, Load::LeaseWanted { epoch: Epoch(0), asked_at });
+        }
+        match load {
+            Load::Chain(message) => {
+                if self.is_traced() {
+                    self.say(&format!("{from} -> {to} {message:?}"));
+                }
+                self.step(to, Event::Received { from, message });
+            }
+            Load::Snapshot(position, values) => self.install(to, position, values),
+            Load::Lease { epoch, until } => self.node_mut(to).replica.as_mut().expect("is there").lease(epoch, until),
+            Load::Told(_) | Load::LeaseWanted { .. } | Load::Extended { .. } => {}
+        }
+    }
 
     /// The timer's turn at one node, and the host's word to the parent.
-    pub fn attend(&mut self, id: NodeId) {
+    fn attend(&mut self, id: NodeId) {
         let now = self.clock(id);
         if !self.is_up(id) || self.replica(id).is_none() {
             return;
@@ -408,6 +414,15 @@ impl World {
         self.network.post(id, PARENT, Load::LeaseWanted { epoch, asked_at: now });
         if is_extended {
             self.network.post(id, PARENT, Load::Extended { epoch });
+        }
+    }
+
+    fn say(&mut self, line: &str) {
+        if self.aloud {
+            println!("{line}");
+        }
+        if let Some(trace) = &mut self.trace {
+            writeln!(trace, "{line}").expect("strings take everything");
         }
     }
 }

@@ -7,6 +7,7 @@ use quorate_protocol::chain::Membership;
 use quorate_protocol::id::{Epoch, Instant, NodeId};
 
 use super::{Load, PARENT, World};
+use crate::harness::Group;
 
 pub const LEASE_HELD_US: u64 = 400_000;
 pub const LEASE_GIVEN_US: u64 = 450_000;

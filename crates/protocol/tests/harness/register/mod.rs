@@ -5,7 +5,6 @@ pub mod page;
 pub mod script;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt::Write;
 use std::sync::Arc;
 
 use quorate_protocol::effect::{After, Cx, Effect, Effects, Event, Replica};
@@ -17,9 +16,9 @@ use quorate_protocol::register::{
 };
 
 use self::page::{Judged, Page};
-use super::Random;
 use super::linear::{Call, Outcome, assert_linearizable};
 use super::network::{self, Network};
+use super::{Group, Random};
 
 pub const PACE: Pace = Pace { widen_us: 5_000, retry_us: 50_000 };
 
@@ -173,12 +172,6 @@ impl World {
         Instant(self.now.0 + self.node(id).clock_offset)
     }
 
-    pub fn say(&mut self, line: &str) {
-        if let Some(trace) = &mut self.trace {
-            writeln!(trace, "{line}").expect("strings take everything");
-        }
-    }
-
     /// A replica comes to life where the parent says that there is one, and there has been none.
     pub fn bear(&mut self, id: NodeId) {
         self.bear_into(id, self.parent.stages.clone());
@@ -271,30 +264,6 @@ impl World {
         }
     }
 
-    pub fn deliver(&mut self, packet: Packet) {
-        let Packet { from, to, load: message } = packet;
-        self.bear_as_told(from, to, &message);
-        if !self.is_up(to) {
-            return;
-        }
-        let (index, now) = (self.index(to), self.clock(to));
-        self.nodes[index].peers.heard(from, now);
-        if self.trace.is_some() {
-            self.say(&format!("{from} -> {to} {message:?}"));
-        }
-        self.step(to, Event::Received { from, message });
-    }
-
-    pub fn sync(&mut self, id: NodeId) {
-        let index = self.index(id);
-        loop {
-            let node = &mut self.nodes[index];
-            node.disk.append(&mut node.unsynced);
-            let Some((to, message)) = node.held.pop_front() else { return };
-            self.send(id, to, message);
-        }
-    }
-
     pub fn unsynced_count(&self, id: NodeId) -> u64 {
         self.node(id).unsynced.len() as u64
     }
@@ -327,30 +296,6 @@ impl World {
         let node = &mut self.nodes[index];
         if let Some(replica) = &node.replica {
             node.disk = replica.records().collect();
-        }
-    }
-
-    /// The detector's and the timer's turn.
-    pub fn attend(&mut self, id: NodeId) {
-        let (index, now) = (self.index(id), self.clock(id));
-        for suspect in self.nodes[index].peers.suspect(now) {
-            self.step(id, Event::Suspected(suspect));
-        }
-        let replica = self.nodes[index].replica.as_ref();
-        if replica.and_then(Register::wake_at).is_some_and(|at| at <= now) {
-            self.step(id, Event::Woken);
-        }
-    }
-
-    pub fn exchange_heartbeats(&mut self) {
-        let ids: Vec<NodeId> = self.nodes.iter().map(|node| node.id).collect();
-        for (&from, &to) in ids.iter().flat_map(|from| ids.iter().map(move |to| (from, to))) {
-            // A node without a replica of this group is alive all the same.
-            let is_down = |id: NodeId| self.node(id).born.is_some() && !self.is_up(id);
-            if from != to && self.network.connects(from, to) && !is_down(from) && !is_down(to) {
-                let (index, now) = (self.index(to), self.clock(to));
-                self.nodes[index].peers.heard(from, now);
-            }
         }
     }
 
@@ -551,6 +496,74 @@ impl World {
             by_key.entry(&call.key).or_default().push(call);
         }
         by_key.into_iter().filter(|(key, calls)| !assert_linearizable(key, calls)).count()
+    }
+}
+
+impl Group for World {
+    type Load = Message;
+
+    fn ids(&self) -> Vec<NodeId> {
+        (1..=self.nodes.len() as u32).map(NodeId).collect()
+    }
+
+    fn now(&mut self) -> &mut Instant {
+        &mut self.now
+    }
+
+    fn network(&mut self) -> &mut Network<Message> {
+        &mut self.network
+    }
+
+    fn trace(&mut self) -> &mut Option<String> {
+        &mut self.trace
+    }
+
+    fn sync(&mut self, id: NodeId) {
+        let index = self.index(id);
+        loop {
+            let node = &mut self.nodes[index];
+            node.disk.append(&mut node.unsynced);
+            let Some((to, message)) = node.held.pop_front() else { return };
+            self.send(id, to, message);
+        }
+    }
+
+    fn deliver(&mut self, packet: Packet) {
+        let Packet { from, to, load: message } = packet;
+        self.bear_as_told(from, to, &message);
+        if !self.is_up(to) {
+            return;
+        }
+        let (index, now) = (self.index(to), self.clock(to));
+        self.nodes[index].peers.heard(from, now);
+        if self.trace.is_some() {
+            self.say(&format!("{from} -> {to} {message:?}"));
+        }
+        self.step(to, Event::Received { from, message });
+    }
+
+    /// The detector's and the timer's turn.
+    fn attend(&mut self, id: NodeId) {
+        let (index, now) = (self.index(id), self.clock(id));
+        for suspect in self.nodes[index].peers.suspect(now) {
+            self.step(id, Event::Suspected(suspect));
+        }
+        let replica = self.nodes[index].replica.as_ref();
+        if replica.and_then(Register::wake_at).is_some_and(|at| at <= now) {
+            self.step(id, Event::Woken);
+        }
+    }
+
+    fn exchange_heartbeats(&mut self) {
+        let ids = self.ids();
+        for (&from, &to) in ids.iter().flat_map(|from| ids.iter().map(move |to| (from, to))) {
+            // A node without a replica of this group is alive all the same.
+            let is_down = |id: NodeId| self.node(id).born.is_some() && !self.is_up(id);
+            if from != to && self.network.connects(from, to) && !is_down(from) && !is_down(to) {
+                let (index, now) = (self.index(to), self.clock(to));
+                self.nodes[index].peers.heard(from, now);
+            }
+        }
     }
 }
 
