@@ -8,18 +8,16 @@ mod harness;
 use std::sync::Arc;
 
 use harness::chain::{Load, PARENT, Packet, World};
+use harness::network::Roughness;
+use harness::runs::runs;
 use harness::{Group, Random};
 use quorate_protocol::chain::Place;
 use quorate_protocol::effect::{Proposal, ReadMode};
 use quorate_protocol::id::{NodeId, Payload};
 
-/// How rough a run is, in percent of what is delivered or done.
+/// How rough a run is, in percent of what is done.
 struct Weather {
-    loss: u64,
-    repetition: u64,
-    reordering: u64,
-    /// Packets that are put aside, to arrive much later.
-    lateness: u64,
+    network: Roughness,
     crash: u64,
     stop: u64,
     change: u64,
@@ -31,7 +29,6 @@ struct Run {
     world: World,
     random: Random,
     weather: Weather,
-    late: Vec<Packet>,
     command_count: u64,
     token: u64,
 }
@@ -48,10 +45,12 @@ impl Run {
             _ => (3, 3),
         };
         let weather = Weather {
-            loss: random.below(4) * 4,
-            repetition: random.below(4) * 5,
-            reordering: random.below(3) * 30,
-            lateness: random.below(3) * 3,
+            network: Roughness {
+                loss: random.below(4) * 4,
+                repetition: random.below(4) * 5,
+                reordering: random.below(3) * 30,
+                lateness: Some(random.below(3) * 3),
+            },
             crash: random.below(3),
             stop: u64::from(random.below(10) == 0),
             change: random.below(4),
@@ -62,7 +61,7 @@ impl Run {
         for node in &mut world.nodes {
             node.drift_ppm = random.below(1001) as i64 - 500;
         }
-        Run { world, random, weather, late: Vec::new(), command_count: 0, token: 0 }
+        Run { world, random, weather, command_count: 0, token: 0 }
     }
 
     fn any_node(&mut self) -> NodeId {
@@ -120,7 +119,7 @@ impl Run {
                 self.world.propose(node, Proposal::Stop(command));
             }
             94..=97 if self.random.chance(self.weather.change * 30) => self.change(),
-            98 => self.world.network.packets.extend(self.late.drain(..)),
+            98 => self.world.network.release(),
             99 => self.turn_links(),
             _ => self.deliver_some(),
         }
@@ -135,25 +134,9 @@ impl Run {
 
     fn deliver_some(&mut self) {
         for _ in 0..1 + self.random.below(6) {
-            let count = self.world.network.packets.len() as u64;
-            if count == 0 {
-                return;
+            if let Some(packet) = self.world.network.take_one(&mut self.random, self.weather.network) {
+                self.deliver(packet);
             }
-            let index = if self.random.chance(self.weather.reordering) { self.random.below(count) as usize } else { 0 };
-            let packet = self.world.network.packets.remove(index).expect("below the length");
-            if self.random.chance(self.weather.loss) {
-                continue;
-            }
-            if self.random.chance(self.weather.lateness) {
-                self.late.push(packet.clone());
-                if self.random.chance(50) {
-                    continue;
-                }
-            }
-            if self.random.chance(self.weather.repetition) {
-                self.world.network.packets.push_back(packet.clone());
-            }
-            self.deliver(packet);
         }
     }
 
@@ -236,14 +219,14 @@ impl Run {
     }
 
     /// Healed, the chain decides what it is asked to within a bound, and every member executes it.
-    fn come_to_life(&mut self, seed: u64) {
+    fn come_to_life(&mut self) {
         self.world.network.heal();
         for id in self.world.ids() {
             if !self.world.is_up(id) {
                 self.world.restart(id);
             }
         }
-        self.world.network.packets.extend(self.late.drain(..));
+        self.world.network.release();
         self.world.synced_at_once = true;
         let (mut proposed, mut goal) = (0, u64::MAX);
         for turn in 0..3000 {
@@ -273,7 +256,7 @@ impl Run {
             .into_iter()
             .map(|id| (id, self.world.replica(id).map(|replica| replica.status())))
             .collect();
-        panic!("seed {seed}: no life within 30 s: parent {:?}, {states:#?}", self.world.parent.membership);
+        panic!("no life within 30 s: parent {:?}, {states:#?}", self.world.parent.membership);
     }
 
     /// Ten milliseconds in which nothing is lost.
@@ -295,6 +278,7 @@ impl Run {
     }
 }
 
+/// With `TRACE` each step is printed.
 fn run(seed: u64) -> Run {
     let mut run = Run::new(seed);
     run.world.aloud = std::env::var_os("TRACE").is_some();
@@ -304,29 +288,24 @@ fn run(seed: u64) -> Run {
     for _ in 0..200 + run.random.below(1000) {
         run.act();
     }
-    run.come_to_life(seed);
+    run.come_to_life();
     run
-}
-
-/// `SEED` and `SEEDS` choose others; with `TRACE` each step is printed.
-fn seeds(count: u64) -> std::ops::Range<u64> {
-    let number =
-        |name: &str, default: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
-    let first = number("SEED", 1);
-    first..first + number("SEEDS", count)
 }
 
 #[test]
 fn any_weather_keeps_the_invariants_and_the_chain_comes_back_to_life() {
     let (mut updates, mut reads, mut clean, mut changes) = (0, 0, 0, 0);
-    for seed in seeds(3000) {
-        let run = std::panic::catch_unwind(|| run(seed)).unwrap_or_else(|_| panic!("seed {seed}"));
+    let checked = |seed| {
+        let run = run(seed);
+        // Late and repeated messages of members are no nonsense.
+        assert_eq!(run.world.nonsense_count, 0);
+        run
+    };
+    for run in runs(3000, checked) {
         updates += run.world.checks.updates_answered;
         reads += run.world.checks.reads_answered;
         clean += run.world.checks.clean_reads_answered;
         changes += run.world.parent.changes;
-        // Late and repeated messages of members are no nonsense.
-        assert_eq!(run.world.nonsense_count, 0, "seed {seed}");
     }
     println!("{updates} updates, {reads} reads, {clean} clean reads, {changes} changes");
     assert!(updates > 0 && reads > 0 && clean > 0 && changes > 0, "{updates} {reads} {clean} {changes}");
@@ -335,22 +314,13 @@ fn any_weather_keeps_the_invariants_and_the_chain_comes_back_to_life() {
 /// Each planted bug is caught by the same checks.
 #[cfg(feature = "planted")]
 mod planted {
-    use quorate_protocol::planted::{Planted, select};
+    use quorate_protocol::planted::Planted;
+
+    use super::harness::runs::assert_caught;
 
     #[test]
     #[ignore = "mutates the whole process: run alone"]
     fn planted_bugs_are_caught() {
-        std::panic::set_hook(Box::new(|_| {}));
-        let mut missed = Vec::new();
-        for planted in Planted::IN_CHAIN {
-            select(Some(planted));
-            let caught = super::seeds(60_000).find(|&seed| std::panic::catch_unwind(|| super::run(seed)).is_err());
-            println!("{planted:?}: {caught:?}");
-            if caught.is_none() {
-                missed.push(planted);
-            }
-        }
-        select(None);
-        assert!(missed.is_empty(), "{missed:?}");
+        assert_caught(Planted::IN_CHAIN, 60_000, super::run);
     }
 }

@@ -5,16 +5,16 @@ mod harness;
 
 use std::sync::Arc;
 
+use harness::network::Roughness;
+use harness::runs::runs;
 use harness::{Cluster, Group, Node, Random};
 use quorate_protocol::effect::{Proposal, ReadMode};
 use quorate_protocol::id::{NodeId, Payload};
 use quorate_protocol::quorum::QuorumSystem;
 
-/// How rough a run is, in percent of what is delivered or done.
+/// How rough a run is, in percent of what is done.
 struct Weather {
-    loss: u64,
-    repetition: u64,
-    reordering: u64,
+    network: Roughness,
     crash: u64,
     stop: u64,
     hand_over: u64,
@@ -46,9 +46,12 @@ impl Run {
             _ => (3, QuorumSystem::Majority),
         };
         let weather = Weather {
-            loss: random.below(4) * 5,
-            repetition: random.below(4) * 5,
-            reordering: random.below(3) * 30,
+            network: Roughness {
+                loss: random.below(4) * 5,
+                repetition: random.below(4) * 5,
+                reordering: random.below(3) * 30,
+                lateness: None,
+            },
             crash: random.below(3),
             stop: u64::from(random.below(10) == 0),
             hand_over: random.below(2),
@@ -138,19 +141,9 @@ impl Run {
 
     fn deliver_one(&mut self) {
         for _ in 0..1 + self.random.below(6) {
-            let count = self.cluster.network.packets.len() as u64;
-            if count == 0 {
-                return;
+            if let Some(packet) = self.cluster.network.take_one(&mut self.random, self.weather.network) {
+                self.cluster.deliver(packet);
             }
-            let index = if self.random.chance(self.weather.reordering) { self.random.below(count) as usize } else { 0 };
-            let packet = self.cluster.network.packets.remove(index).expect("below the length");
-            if self.random.chance(self.weather.loss) {
-                continue;
-            }
-            if self.random.chance(self.weather.repetition) {
-                self.cluster.network.packets.push_back(packet.clone());
-            }
-            self.cluster.deliver(packet);
         }
     }
 
@@ -202,7 +195,7 @@ impl Run {
     }
 
     /// Healed, the group decides what it is asked to within a bound, and everybody executes it.
-    fn come_to_life(&mut self, seed: u64) {
+    fn come_to_life(&mut self) {
         self.cluster.network.heal();
         for node in self.cluster.ids() {
             if self.cluster.node(node).silent && !self.can_do_without_one() {
@@ -243,7 +236,7 @@ impl Run {
             }
         }
         let states: Vec<_> = self.cluster.nodes.iter().map(|node| node.replica.as_ref().map(|r| r.status())).collect();
-        panic!("seed {seed}: no life within 30 s: {states:#?}");
+        panic!("no life within 30 s: {states:#?}");
     }
 
     fn chosen(&self) -> u64 {
@@ -280,24 +273,19 @@ fn run(seed: u64) -> Run {
     run
 }
 
-/// `SEED` and `SEEDS` choose others.
-fn seeds(count: u64) -> std::ops::Range<u64> {
-    let number =
-        |name: &str, default: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
-    let first = number("SEED", 1);
-    first..first + number("SEEDS", count)
-}
-
 #[test]
 fn any_weather_keeps_agreement_and_the_group_comes_back_to_life() {
     let (mut slots, mut reads) = (0, 0);
-    for seed in seeds(3000) {
+    let come_to_life = |seed| {
         let mut run = run(seed);
-        run.come_to_life(seed);
+        run.come_to_life();
+        // Late and repeated messages of members are no nonsense.
+        assert_eq!(run.cluster.nonsense_count, 0);
+        run
+    };
+    for run in runs(3000, come_to_life) {
         slots += run.cluster.chosen.len();
         reads += run.cluster.reads_answered;
-        // Late and repeated messages of members are no nonsense.
-        assert_eq!(run.cluster.nonsense_count, 0, "seed {seed}");
     }
     println!("{slots} slots, {reads} reads");
     assert!(slots > 0 && reads > 0, "{slots} slots, {reads} reads");
@@ -306,22 +294,13 @@ fn any_weather_keeps_agreement_and_the_group_comes_back_to_life() {
 /// Each planted bug is caught by the rules that the harness checks.
 #[cfg(feature = "planted")]
 mod planted {
-    use quorate_protocol::planted::{Planted, select};
+    use quorate_protocol::planted::Planted;
+
+    use super::harness::runs::assert_caught;
 
     #[test]
     #[ignore = "mutates the whole process: run alone"]
     fn planted_bugs_are_caught() {
-        std::panic::set_hook(Box::new(|_| {}));
-        let mut missed = Vec::new();
-        for planted in Planted::ALL {
-            select(Some(planted));
-            let caught = super::seeds(30_000).find(|&seed| std::panic::catch_unwind(|| super::run(seed)).is_err());
-            println!("{planted:?}: {caught:?}");
-            if caught.is_none() {
-                missed.push(planted);
-            }
-        }
-        select(None);
-        assert!(missed.is_empty(), "{missed:?}");
+        assert_caught(Planted::ALL, 30_000, super::run);
     }
 }

@@ -8,8 +8,10 @@ mod harness;
 use std::sync::Arc;
 
 use collect::Collection;
+use harness::network::Roughness;
 use harness::register::page::Judged;
 use harness::register::{Node, World, configuration};
+use harness::runs::runs;
 use harness::{Group, Random};
 use quorate_protocol::effect::Event;
 use quorate_protocol::id::{Epoch, NodeId, Stamp};
@@ -18,11 +20,9 @@ use quorate_protocol::register::{Answer, Authority, Reach, Register, Request, St
 
 const NODES_MAX: u64 = 7;
 
-/// How rough a run is, in percent of what is delivered or done.
+/// How rough a run is, in percent of what is done.
 struct Weather {
-    loss: u64,
-    repetition: u64,
-    reordering: u64,
+    network: Roughness,
     crash: u64,
     partition: u64,
     change: u64,
@@ -73,9 +73,12 @@ impl Run {
         let quorum = any_quorum(&mut random, members as usize);
         let quorum = if quorum.fit(members as usize).is_ok() { quorum } else { QuorumSystem::Majority };
         let weather = Weather {
-            loss: random.below(4) * 5,
-            repetition: random.below(4) * 5,
-            reordering: random.below(3) * 30,
+            network: Roughness {
+                loss: random.below(4) * 5,
+                repetition: random.below(4) * 5,
+                reordering: random.below(3) * 30,
+                lateness: None,
+            },
             crash: random.below(3) * 30,
             partition: random.below(2) * 50,
             change: random.below(4) * 33,
@@ -86,8 +89,9 @@ impl Run {
         };
         let collect = random.below(4) == 0;
         let weather = if collect {
-            let (loss, crash, partition) = (weather.loss / 3, weather.crash / 6, weather.partition / 5);
-            Weather { loss, crash, partition, change: 100, deletes: 50, expiry: 20, collect, ..weather }
+            let network = Roughness { loss: weather.network.loss / 3, ..weather.network };
+            let (crash, partition) = (weather.crash / 6, weather.partition / 5);
+            Weather { network, crash, partition, change: 100, deletes: 50, expiry: 20, collect, ..weather }
         } else {
             weather
         };
@@ -179,19 +183,9 @@ impl Run {
 
     fn deliver_some(&mut self) {
         for _ in 0..1 + self.random.below(8) {
-            let count = self.world.network.packets.len() as u64;
-            if count == 0 {
-                return;
+            if let Some(packet) = self.world.network.take_one(&mut self.random, self.weather.network) {
+                self.world.deliver(packet);
             }
-            let index = if self.random.chance(self.weather.reordering) { self.random.below(count) as usize } else { 0 };
-            let packet = self.world.network.packets.remove(index).expect("below the length");
-            if self.random.chance(self.weather.loss) {
-                continue;
-            }
-            if self.random.chance(self.weather.repetition) {
-                self.world.network.packets.push_back(packet.clone());
-            }
-            self.world.deliver(packet);
         }
     }
 
@@ -386,9 +380,9 @@ impl Run {
     }
 
     /// Healed, the group is sealed and tells what it ends with; after that nothing is ever answered again.
-    fn come_to_an_end(&mut self, seed: u64) {
+    fn come_to_an_end(&mut self) {
         self.heal();
-        self.settle(seed, |run| run.world.parent.stages.len() == 1, true);
+        self.settle(|run| run.world.parent.stages.len() == 1, true);
         let members = self.world.parent.stages[0].configuration.members.clone();
         members.iter().for_each(|&node| self.world.know(node));
         for _ in 0..40 {
@@ -402,7 +396,7 @@ impl Run {
                 self.world.deliver(packet);
             }
         }
-        assert_eq!(self.world.final_next, Some(None), "seed {seed}: not sealed, or its last word is not heard");
+        assert_eq!(self.world.final_next, Some(None), "not sealed, or its last word is not heard");
         // What was undecided is decided only then.
         self.world.assert_pages();
         self.world.take_over_finals();
@@ -424,18 +418,18 @@ impl Run {
     }
 
     /// Healed, the group retires what is to be retired, and every member reads and writes within a bound.
-    fn come_to_life(&mut self, seed: u64) {
+    fn come_to_life(&mut self) {
         self.heal();
         let members = if self.own {
             // Whoever still campaigns comes to an end, too.
-            self.settle(seed, |_| false, true);
+            self.settle(|_| false, true);
             let (newest, settled) = self.newest();
-            assert!(settled, "seed {seed}: {newest:?} is not what its members know");
+            assert!(settled, "{newest:?} is not what its members know");
             // A member of whom nobody needed anything yet need not be there.
             let members = newest.configuration.members.iter().copied();
             members.filter(|&node| self.world.is_up(node)).collect()
         } else {
-            self.settle(seed, |run| run.world.parent.stages.len() == 1, true);
+            self.settle(|run| run.world.parent.stages.len() == 1, true);
             let members = self.world.parent.stages[0].configuration.members.clone();
             members.iter().for_each(|&node| self.world.know(node));
             members
@@ -448,9 +442,9 @@ impl Run {
         }
         let wanted = before + 2 * members.len();
         let pages: Vec<u64> = members.iter().map(|&node| self.world.list(node, None, 10, deadline)).collect();
-        self.settle(seed, |run| run.world.answers.len() >= wanted, false);
+        self.settle(|run| run.world.answers.len() >= wanted, false);
         for page in pages.iter().map(|token| &self.world.pages[token]) {
-            assert!(matches!(&page.answered, Some((_, Answer::Listed { next: None, .. }))), "seed {seed}: {page:?}");
+            assert!(matches!(&page.answered, Some((_, Answer::Listed { next: None, .. }))), "{page:?}");
         }
         let unknown = self.world.answers[before..].iter().filter(|answer| {
             let format = format!("{answer:?}");
@@ -460,13 +454,13 @@ impl Run {
         let last = self.world.calls.iter().rev().take(2 * members.len());
         assert!(
             last.clone().all(|(_, call)| matches!(call.outcome, harness::linear::Outcome::Returned { .. })),
-            "seed {seed}: {:?} {:?}",
+            "{:?} {:?}",
             unknown.collect::<Vec<_>>(),
             last.collect::<Vec<_>>()
         );
     }
 
-    fn settle(&mut self, seed: u64, is_done: impl Fn(&Run) -> bool, retiring: bool) {
+    fn settle(&mut self, is_done: impl Fn(&Run) -> bool, retiring: bool) {
         for turn in 0..4000_u64 {
             if is_done(self) && (retiring || turn > 400) {
                 return;
@@ -503,7 +497,7 @@ impl Run {
             }
         }
         let views: Vec<_> = self.world.nodes.iter().map(|node| node.replica.as_ref().map(Register::view)).collect();
-        panic!("seed {seed}: no life within 8 s: {:?} {views:?} {:?}", self.world.parent.stages, self.newest());
+        panic!("no life within 8 s: {:?} {views:?} {:?}", self.world.parent.stages, self.newest());
     }
 }
 
@@ -515,51 +509,24 @@ struct Figures {
     judged: Judged,
 }
 
-/// Names the seed of a run that does not end well.
-struct Named(u64);
-
-impl Drop for Named {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            println!("seed {}", self.0);
-        }
-    }
-}
-
-fn run(seed: u64) -> Figures {
-    run_by(seed, false)
-}
-
 fn run_by(seed: u64, own: bool) -> Figures {
-    let _named = Named(seed);
     let mut run = Run::new(seed, own);
     let turns = if run.weather.collect { 3000 } else { 1500 };
     for _ in 0..turns {
         run.act();
     }
-    run.come_to_life(seed);
+    run.come_to_life();
     let undecided = run.world.assert_linearizable();
     let judged = run.world.assert_pages();
     let epochs = if own { run.world.reconfigured_count as u64 } else { run.epochs };
     Figures { returned: run.world.answers.len(), epochs, forgotten: run.world.forgotten_count, undecided, judged }
 }
 
-/// `SEEDS=1..1000` runs others.
-fn seeds(last: u64) -> std::ops::RangeInclusive<u64> {
-    let Ok(text) = std::env::var("SEEDS") else { return 1..=last };
-    let (first, last) = text.split_once("..").expect("SEEDS=first..last");
-    first.parse().expect("a number")..=last.parse().expect("a number")
-}
-
 #[test]
 fn registers_are_linearizable_and_come_to_life() {
     let (mut returned, mut epochs, mut forgotten, mut undecided) = (0, 0, 0, 0);
     let (mut listed, mut missing) = (0, 0);
-    for seed in seeds(1500) {
-        if std::env::var_os("VERBOSE").is_some() {
-            eprintln!("{seed}");
-        }
-        let figures = run(seed);
+    for figures in runs(1500, |seed| run_by(seed, false)) {
         returned += figures.returned;
         epochs += figures.epochs;
         forgotten += figures.forgotten;
@@ -576,7 +543,6 @@ fn registers_are_linearizable_and_come_to_life() {
 }
 
 fn run_to_its_end(seed: u64) -> usize {
-    let _named = Named(seed);
     let mut run = Run::new(seed, false);
     // What a value has become by its expiry depends on when the group's heir looks.
     (run.weather.expiry, run.weather.collect) = (0, false);
@@ -584,7 +550,7 @@ fn run_to_its_end(seed: u64) -> usize {
         run.seals |= turn > 600 && run.world.parent.stages.len() == 1;
         run.act();
     }
-    run.come_to_an_end(seed);
+    run.come_to_an_end();
     run.world.assert_linearizable();
     run.world.answers.len()
 }
@@ -592,7 +558,7 @@ fn run_to_its_end(seed: u64) -> usize {
 /// Whoever takes a sealed group's place begins with what was answered last, and knows of each write whether it happened.
 #[test]
 fn the_last_word_is_the_last() {
-    let returned: usize = seeds(600).map(run_to_its_end).sum();
+    let returned: usize = runs(600, run_to_its_end).sum();
     println!("{returned} answers");
     assert!(std::env::var_os("SEEDS").is_some() || returned > 1000, "{returned} answers: too quiet");
 }
@@ -601,8 +567,7 @@ fn the_last_word_is_the_last() {
 #[test]
 fn members_agree_on_every_successor() {
     let (mut returned, mut epochs, mut forgotten) = (0, 0, 0);
-    for seed in seeds(600) {
-        let figures = run_by(seed, true);
+    for figures in runs(600, |seed| run_by(seed, true)) {
         returned += figures.returned;
         epochs += figures.epochs;
         forgotten += figures.forgotten;
@@ -616,31 +581,16 @@ fn members_agree_on_every_successor() {
 /// Each planted bug is caught by the same checks.
 #[cfg(feature = "planted")]
 mod planted {
-    use quorate_protocol::planted::{Planted, select};
+    use quorate_protocol::planted::Planted;
+
+    use super::harness::runs::assert_caught;
 
     #[test]
     #[ignore = "mutates the whole process: run alone"]
     fn planted_bugs_are_caught() {
-        std::panic::set_hook(Box::new(|_| {}));
-        let mut missed = Vec::new();
-        let in_register = Planted::IN_REGISTER.into_iter().map(|planted| (planted, false));
+        assert_caught(Planted::IN_REGISTER, 20_000, |seed| super::run_by(seed, false));
         let in_succession = Planted::IN_SUCCESSION.into_iter().chain([Planted::RegisterForgetsEarly]);
-        for (planted, own) in in_register.chain(in_succession.map(|planted| (planted, true))) {
-            select(Some(planted));
-            let is_caught = |seed| std::panic::catch_unwind(|| super::run_by(seed, own)).is_err();
-            let caught = super::seeds(20_000).find(|&seed| is_caught(seed));
-            println!("{planted:?}: {caught:?}");
-            if caught.is_none() {
-                missed.push(planted);
-            }
-        }
-        let sealed = Planted::RegisterSealedAnswers;
-        select(Some(sealed));
-        let is_caught = |seed| std::panic::catch_unwind(|| super::run_to_its_end(seed)).is_err();
-        let caught = super::seeds(20_000).find(|&seed| is_caught(seed));
-        println!("{sealed:?}: {caught:?}");
-        missed.extend(caught.is_none().then_some(sealed));
-        select(None);
-        assert!(missed.is_empty(), "{missed:?}");
+        assert_caught(in_succession, 20_000, |seed| super::run_by(seed, true));
+        assert_caught([Planted::RegisterSealedAnswers], 20_000, super::run_to_its_end);
     }
 }

@@ -9,6 +9,7 @@ pub mod group;
 pub mod linear;
 pub mod network;
 pub mod register;
+pub mod runs;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use quorate_protocol::id::NodeId;
 
+use super::Random;
 use super::golden::node;
 
 #[derive(Clone, Debug)]
@@ -11,6 +12,16 @@ pub struct Packet<Load> {
     pub from: NodeId,
     pub to: NodeId,
     pub load: Load,
+}
+
+/// How rough a network is, in percent of what is delivered.
+#[derive(Clone, Copy)]
+pub struct Roughness {
+    pub loss: u64,
+    pub repetition: u64,
+    pub reordering: u64,
+    /// Packets that are put aside, to arrive much later; where there are any.
+    pub lateness: Option<u64>,
 }
 
 pub struct Network<Load> {
@@ -58,6 +69,29 @@ impl<Load: Clone> Network<Load> {
             all.into_iter().partition(|packet| matches(from, packet.from) && matches(to, packet.to));
         self.packets = left.into();
         taken
+    }
+
+    /// Takes the next packet, or a later one. Nothing if it is lost, or late, or there is none.
+    pub fn take_one(&mut self, random: &mut Random, roughness: Roughness) -> Option<Packet<Load>> {
+        let count = self.packets.len() as u64;
+        if count == 0 {
+            return None;
+        }
+        let index = if random.chance(roughness.reordering) { random.below(count) as usize } else { 0 };
+        let packet = self.packets.remove(index).expect("below the length");
+        if random.chance(roughness.loss) {
+            return None;
+        }
+        if roughness.lateness.is_some_and(|lateness| random.chance(lateness)) {
+            self.late.push(packet.clone());
+            if random.chance(50) {
+                return None;
+            }
+        }
+        if random.chance(roughness.repetition) {
+            self.packets.push_back(packet.clone());
+        }
+        Some(packet)
     }
 
     pub fn hold(&mut self, link: &str) {
