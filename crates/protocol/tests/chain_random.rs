@@ -215,7 +215,7 @@ impl Run {
     }
 
     fn decided(&self) -> u64 {
-        self.world.checks.chosen.len() as u64
+        self.world.checks.agreement.chosen.len() as u64
     }
 
     /// Healed, the chain decides what it is asked to within a bound, and every member executes it.

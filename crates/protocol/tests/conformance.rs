@@ -115,7 +115,7 @@ fn paxos_conforms() {
     let mut decided = 0;
     for seed in 1..=100 {
         let cluster = history(seed);
-        decided += cluster.chosen.len();
+        decided += cluster.agreement.chosen.len();
         for node in &cluster.nodes {
             let steps = steps_of(&cluster, node.id);
             let Some(last) = steps.last() else { continue };
@@ -165,7 +165,7 @@ fn chain_conforms() {
     let mut decided = 0;
     for seed in 1..=100 {
         let world = history_of_chain(seed);
-        decided += world.checks.chosen.len();
+        decided += world.checks.agreement.chosen.len();
         let events = world.events.as_ref().expect("recorded");
         for node in &world.nodes {
             let own = events.iter().filter(|recorded| recorded.node == node.id);

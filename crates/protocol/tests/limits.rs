@@ -50,7 +50,7 @@ fn the_window_holds_so_many_slots_and_then_more_once_some_are_decided() {
         cluster.deliver(packet);
         cluster.sync(N1);
     }
-    assert_eq!(cluster.chosen.len() as u64, WINDOW_SLOTS + 10);
+    assert_eq!(cluster.agreement.chosen.len() as u64, WINDOW_SLOTS + 10);
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn a_head_refuses_what_is_beyond_its_window() {
     while let Some(packet) = world.network.packets.pop_front() {
         world.deliver(packet);
     }
-    assert_eq!(world.checks.chosen.len(), chain::WINDOW_SLOTS);
+    assert_eq!(world.checks.agreement.chosen.len(), chain::WINDOW_SLOTS);
     world.propose(N1, Proposal::Mark);
     assert_eq!(refusals_in_chain(&mut world, "Overloaded"), 0);
 }

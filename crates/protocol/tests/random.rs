@@ -240,7 +240,7 @@ impl Run {
     }
 
     fn chosen(&self) -> u64 {
-        self.cluster.chosen.len() as u64
+        self.cluster.agreement.chosen.len() as u64
     }
 
     /// Ten milliseconds in which nothing is lost.
@@ -284,7 +284,7 @@ fn any_weather_keeps_agreement_and_the_group_comes_back_to_life() {
         run
     };
     for run in runs(3000, come_to_life) {
-        slots += run.cluster.chosen.len();
+        slots += run.cluster.agreement.chosen.len();
         reads += run.cluster.reads_answered;
     }
     println!("{slots} slots, {reads} reads");

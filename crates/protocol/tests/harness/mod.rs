@@ -3,6 +3,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
+pub mod agreement;
 pub mod chain;
 pub mod golden;
 pub mod group;
@@ -11,15 +12,16 @@ pub mod network;
 pub mod register;
 pub mod runs;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use quorate_protocol::effect::{After, Cx, Effect, Effects, Event, Proposal, Refusal, Replica};
-use quorate_protocol::id::{Configuration, Content, Epoch, GroupId, Instant, NodeId, Slot, Stamp, Value};
+use quorate_protocol::id::{Configuration, Epoch, GroupId, Instant, NodeId, Slot, Stamp, Value};
 use quorate_protocol::paxos::{Message, Paxos, Position, Record};
 use quorate_protocol::peers::{self, Peers, Timing};
 use quorate_protocol::quorum::QuorumSystem;
 
+use self::agreement::Agreement;
 pub use self::group::Group;
 use self::network::Network;
 
@@ -69,9 +71,7 @@ pub struct Cluster {
     pub random: Random,
     pub network: Network<(u32, Body)>,
     pub trace: Option<String>,
-    pub chosen: BTreeMap<Slot, Value>,
-    /// Commands of which somebody was told that they are not executed.
-    refused: BTreeSet<Vec<u8>>,
+    pub agreement: Agreement,
     /// By token: how many slots were executed anywhere when the read was asked for.
     reads: BTreeMap<u64, usize>,
     pub reads_answered: usize,
@@ -126,8 +126,7 @@ impl Cluster {
             random: Random::new(seed),
             network: Network::new(),
             trace: None,
-            chosen: BTreeMap::new(),
-            refused: BTreeSet::new(),
+            agreement: Agreement::default(),
             reads: BTreeMap::new(),
             reads_answered: 0,
             nonsense_count: 0,
@@ -223,7 +222,7 @@ impl Cluster {
                     self.send(id, to, message);
                 }
             }
-            Effect::Decided { slot, value, .. } => self.execute(id, slot, value),
+            Effect::Decided { slot, value, .. } => self.agreement.execute(id, &mut node.executed, slot, value),
             Effect::Readable { token } => self.read(id, token),
             Effect::Refused { proposal, why } => self.refuse(proposal, why),
             Effect::CatchUp { peer, from } => self.catch_up(id, peer, from),
@@ -243,19 +242,6 @@ impl Cluster {
         self.network.post(from, to, (start, body));
     }
 
-    /// Agreement: one value a slot, in order, each once.
-    fn execute(&mut self, id: NodeId, slot: Slot, value: Value) {
-        let index = self.index(id);
-        assert_eq!(slot.0, self.nodes[index].executed.len() as u64, "{id} executes out of order");
-        let chosen = self.chosen.entry(slot).or_insert_with(|| value.clone());
-        assert_eq!(*chosen, value, "{id} executes {value:?} in {slot:?}, where {chosen:?} was executed");
-        if let Content::Commands(bytes) | Content::Stop(bytes) = &value.content {
-            assert!(!self.refused.contains(&bytes[..]), "{value:?} was refused and is executed");
-        }
-        assert!(!self.nodes[index].executed.iter().any(is_stop), "{id} executes {value:?} after a stop");
-        self.nodes[index].executed.push(value);
-    }
-
     /// Linearizability: what was executed anywhere before the read was asked for is seen.
     fn read(&mut self, id: NodeId, token: u64) {
         let asked_at = self.reads.remove(&token).expect("asked for once");
@@ -265,19 +251,9 @@ impl Cluster {
     }
 
     fn refuse(&mut self, proposal: Proposal, why: Refusal) {
-        match proposal {
-            Proposal::Commands(bytes) | Proposal::Stop(bytes) if !matches!(why, Refusal::Uncertain { .. }) => {
-                let executed = self.chosen.values().any(|value| match &value.content {
-                    Content::Commands(chosen) | Content::Stop(chosen) => *chosen == bytes,
-                    Content::Mark => false,
-                });
-                assert!(!executed, "{bytes:?} is refused as {why:?} and was executed");
-                self.refused.insert(bytes.to_vec());
-            }
-            Proposal::Read { token, .. } => {
-                self.reads.remove(&token).expect("asked for once");
-            }
-            _ => {}
+        self.agreement.refuse(&proposal, why);
+        if let Proposal::Read { token, .. } = proposal {
+            self.reads.remove(&token).expect("asked for once");
         }
     }
 
@@ -528,10 +504,6 @@ impl Group for Cluster {
             }
         }
     }
-}
-
-fn is_stop(value: &Value) -> bool {
-    matches!(value.content, Content::Stop(_))
 }
 
 /// A replica from a disk of which only the first `count` records of the log were written.

@@ -1,22 +1,21 @@
 //! What must hold of every run: one order; Update Propagation and In-process Requests (the paper's invariants); nothing
 //! answered that is not on every member's disk; and a history of one counter that is linearizable.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use quorate_protocol::chain::Record;
 use quorate_protocol::effect::{Proposal, Refusal};
 use quorate_protocol::id::{Content, NodeId, Slot, Value};
 
 use super::World;
+use crate::harness::agreement::Agreement;
 
 /// The object is a counter that every update increments, so an update is answered with its place and a read with the
 /// number of updates that it has seen. Such a history is linearizable if and only if no answer is smaller than one that
 /// was given before its question was asked.
 #[derive(Default)]
 pub struct Checks {
-    pub chosen: BTreeMap<Slot, Value>,
-    /// Commands of which somebody was told that they are not executed.
-    refused: BTreeSet<Vec<u8>>,
+    pub agreement: Agreement,
     /// The largest answer given so far.
     answered: u64,
     /// By token and by command: the largest answer when it was asked.
@@ -62,42 +61,21 @@ impl Checks {
     }
 
     pub fn on_refused(&mut self, proposal: Proposal, why: Refusal) {
-        match proposal {
-            Proposal::Commands(bytes) | Proposal::Stop(bytes) if !matches!(why, Refusal::Uncertain { .. }) => {
-                let executed = self.chosen.values().any(|value| match &value.content {
-                    Content::Commands(chosen) | Content::Stop(chosen) => *chosen == bytes,
-                    Content::Mark => false,
-                });
-                assert!(!executed, "{bytes:?} is refused as {why:?} and was executed");
-                self.refused.insert(bytes.to_vec());
-            }
-            Proposal::Read { token, .. } => {
-                self.reads.remove(&token).expect("asked for once");
-            }
-            _ => {}
+        self.agreement.refuse(&proposal, why);
+        if let Proposal::Read { token, .. } = proposal {
+            self.reads.remove(&token).expect("asked for once");
         }
     }
 }
 
 pub fn on_decided(world: &mut World, id: NodeId, slot: Slot, value: Value) {
-    assert_eq!(slot.0, world.node(id).executed.len() as u64, "{id} executes out of order");
-    let chosen = world.checks.chosen.entry(slot).or_insert_with(|| value.clone());
-    assert_eq!(*chosen, value, "{id} executes {value:?} in {slot:?}, where {chosen:?} was executed");
-    if let Content::Commands(bytes) | Content::Stop(bytes) = &value.content {
-        assert!(!world.checks.refused.contains(&bytes[..]), "{value:?} was refused and is executed");
-    }
     let is_tail = world.replica(id).is_some_and(|replica| replica.is_tail());
     if is_tail {
         assert_on_every_disk(world, id, slot);
         world.checks.on_answered(id, slot, &value);
     }
-    let node = &mut world.nodes[id.0 as usize - 1];
-    assert!(!node.executed.iter().any(is_stop), "{id} executes {value:?} after a stop");
-    node.executed.push(value);
-}
-
-fn is_stop(value: &Value) -> bool {
-    matches!(value.content, Content::Stop(_))
+    let executed = &mut world.nodes[id.0 as usize - 1].executed;
+    world.checks.agreement.execute(id, executed, slot, value);
 }
 
 /// The first slot that is not on a node's disk, if it is up.
@@ -138,7 +116,7 @@ pub fn check_members(world: &World) {
             );
             for (slot, value) in replica_j.pending() {
                 let before = match slot < replica_i.next_slot() {
-                    true => world.checks.chosen.get(&slot),
+                    true => world.checks.agreement.chosen.get(&slot),
                     false => replica_i.pending().find(|(other, _)| *other == slot).map(|(_, value)| value),
                 };
                 assert_eq!(before, Some(value), "update propagation: {slot:?} at {i} and {j}");
