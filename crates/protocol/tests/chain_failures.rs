@@ -77,9 +77,8 @@ impl Run {
         if self.step.is_multiple_of(3) {
             self.world.ids().into_iter().for_each(|id| self.world.sync(id));
         }
-        match self.world.network.packets.pop_front() {
-            Some(packet) => self.world.deliver(packet),
-            None => self.pass_time(),
+        if !self.world.deliver_next() {
+            self.pass_time();
         }
     }
 
@@ -114,9 +113,7 @@ impl Run {
         let answered = self.world.checks.reads_answered;
         for turn in 0..400_u64 {
             self.pass_time();
-            while let Some(packet) = self.world.network.packets.pop_front() {
-                self.world.deliver(packet);
-            }
+            while self.world.deliver_next() {}
             let tail = self.world.parent.membership.tail();
             if turn.is_multiple_of(20) {
                 self.world.propose(tail, Proposal::Read { token: 1_000 + turn, mode: ReadMode::Lease });

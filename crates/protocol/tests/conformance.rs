@@ -91,11 +91,7 @@ fn history(seed: u64) -> Cluster {
             3 => cluster.propose(node, Proposal::Read { token: turn, mode: ReadMode::Lease }),
             4 => cluster.attend(node),
             5 if random.chance(10) => cluster.propose(node, Proposal::HandOver { to: NodeId(2) }),
-            _ => {
-                if let Some(packet) = cluster.network.packets.pop_front() {
-                    cluster.deliver(packet);
-                }
-            }
+            _ => drop(cluster.deliver_next()),
         }
     }
     cluster
@@ -222,11 +218,7 @@ fn history_of_registers(seed: u64, authority: Authority) -> harness::register::W
                 let request = if turn > 700 { Request::Seal { token } } else { Request::Retire { token } };
                 world.step(node, Event::Requested(request));
             }
-            _ => {
-                if let Some(packet) = world.network.packets.pop_front() {
-                    world.deliver(packet);
-                }
-            }
+            _ => drop(world.deliver_next()),
         }
     }
     world

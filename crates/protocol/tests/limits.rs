@@ -46,8 +46,7 @@ fn the_window_holds_so_many_slots_and_then_more_once_some_are_decided() {
     let accepts = cluster.network.packets.iter().filter(|packet| packet.to == N2).count() as u64;
     assert_eq!(accepts, WINDOW_SLOTS);
     cluster.synced_at_once = true;
-    while let Some(packet) = cluster.network.packets.pop_front() {
-        cluster.deliver(packet);
+    while cluster.deliver_next() {
         cluster.sync(N1);
     }
     assert_eq!(cluster.agreement.chosen.len() as u64, WINDOW_SLOTS + 10);
@@ -138,9 +137,7 @@ fn what_recovery_knows_as_decided_is_proposed_once() {
     cluster.restart(N1);
     cluster.synced_at_once = true;
     cluster.propose(N1, Proposal::Commands(payload(1)));
-    while let Some(packet) = cluster.network.packets.pop_front() {
-        cluster.deliver(packet);
-    }
+    while cluster.deliver_next() {}
     let expected: Vec<_> = (0..count).map(value).collect();
     assert_eq!(cluster.node(N1).executed[..count as usize], expected);
     assert_eq!(cluster.node(N1).executed.len() as u64, count + 1);
@@ -206,9 +203,7 @@ fn a_head_refuses_what_is_beyond_its_window() {
     assert_eq!(refusals_in_chain(&mut world, "Overloaded"), 3);
     world.synced_at_once = true;
     world.sync(N1);
-    while let Some(packet) = world.network.packets.pop_front() {
-        world.deliver(packet);
-    }
+    while world.deliver_next() {}
     assert_eq!(world.checks.agreement.chosen.len(), chain::WINDOW_SLOTS);
     world.propose(N1, Proposal::Mark);
     assert_eq!(refusals_in_chain(&mut world, "Overloaded"), 0);

@@ -254,9 +254,7 @@ impl Run {
             self.cluster.attend(node);
         }
         for _ in 0..self.cluster.network.packets.len() {
-            if let Some(packet) = self.cluster.network.packets.pop_front() {
-                self.cluster.deliver(packet);
-            }
+            self.cluster.deliver_next();
         }
     }
 }

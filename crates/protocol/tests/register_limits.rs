@@ -22,9 +22,7 @@ const VIEW: View = View { oldest: Epoch(1), newest: Epoch(1) };
 
 fn run(world: &mut World) {
     world.synced_at_once = true;
-    while let Some(packet) = world.network.packets.pop_front() {
-        world.deliver(packet);
-    }
+    while world.deliver_next() {}
 }
 
 fn key() -> Key {
@@ -376,8 +374,7 @@ fn one_word_is_enough_for_many_messages_of_an_old_view() {
     world.decide(|stage, epoch| stage.successor(configuration(epoch, &[1, 2, 3], QuorumSystem::square(3))));
     (1..=3).map(NodeId).filter(|&id| id != N2).for_each(|id| world.know(id));
     let mut delivered = 0;
-    while let Some(packet) = world.network.packets.pop_front() {
-        world.deliver(packet);
+    while world.deliver_next() {
         delivered += 1;
     }
     assert_eq!(world.answers.len(), 100);

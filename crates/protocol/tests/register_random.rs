@@ -392,8 +392,9 @@ impl Run {
             for _ in 0..2000 {
                 self.world.now = self.world.now.after_us(100);
                 self.world.ids().into_iter().for_each(|id| self.world.attend(id));
-                let Some(packet) = self.world.network.packets.pop_front() else { break };
-                self.world.deliver(packet);
+                if !self.world.deliver_next() {
+                    break;
+                }
             }
         }
         assert_eq!(self.world.final_next, Some(None), "not sealed, or its last word is not heard");
@@ -492,8 +493,7 @@ impl Run {
                 self.world.attend(id);
             }
             for _ in 0..self.world.network.packets.len() {
-                let packet = self.world.network.packets.pop_front().expect("counted");
-                self.world.deliver(packet);
+                self.world.deliver_next();
             }
         }
         let views: Vec<_> = self.world.nodes.iter().map(|node| node.replica.as_ref().map(Register::view)).collect();

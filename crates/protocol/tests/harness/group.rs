@@ -28,12 +28,19 @@ pub trait Group {
         }
     }
 
+    /// False if nothing is on its way.
+    fn deliver_next(&mut self) -> bool {
+        let packet = self.network().packets.pop_front();
+        packet.map(|packet| self.deliver(packet)).is_some()
+    }
+
     /// Syncs and delivers until all is quiet.
     fn run(&mut self) {
         loop {
             self.ids().into_iter().for_each(|id| self.sync(id));
-            let Some(packet) = self.network().packets.pop_front() else { return };
-            self.deliver(packet);
+            if !self.deliver_next() {
+                return;
+            }
         }
     }
 }
