@@ -12,6 +12,7 @@ mod digests;
 mod replica;
 
 use quorate_object::Outcome;
+use quorate_protocol::paxos::Testimony;
 use quorate_protocol::wire::{Malformed, Reader, Wire};
 use quorate_protocol::{Epoch, GroupId, Instant, NodeId, Slot, Stamp, chain, paxos, peers, register};
 use xxhash_rust::xxh3::xxh3_64;
@@ -93,6 +94,22 @@ pub enum Message<'a> {
     Silent {
         group: GroupId,
         epoch: Epoch,
+    },
+    /// The sender's replica, which has executed all below `next_slot`, has forgotten what it said before this start of the sender: it
+    /// asks for a testimony, or, once it has all of them, for what it `lacks`.
+    Readmit {
+        group: GroupId,
+        epoch: Epoch,
+        start: u32,
+        next_slot: Slot,
+        lacks: bool,
+    },
+    /// Answers `Readmit` of that start.
+    Testimony {
+        group: GroupId,
+        epoch: Epoch,
+        start: u32,
+        testimony: Testimony,
     },
     /// A command was not executed, and cannot be where it was sent: its object has a group of its own, of this record in
     /// that volume.
@@ -259,6 +276,8 @@ mod kind {
     pub(super) const BORN: u8 = 27;
     pub(super) const STORE_BEHIND: u8 = 28;
     pub(super) const NO_SPACE: u8 = 29;
+    pub(super) const READMIT: u8 = 30;
+    pub(super) const TESTIMONY: u8 = 31;
 }
 
 /// Why bytes are not a frame. The link they came by is of no use any more.
@@ -419,6 +438,19 @@ impl Message<'_> {
             Message::Silent { group, epoch } => {
                 head(group, epoch, out);
                 kind::SILENT
+            }
+            Message::Readmit { group, epoch, start, next_slot, lacks } => {
+                head(group, epoch, out);
+                out.extend_from_slice(&start.to_le_bytes());
+                next_slot.encode(out);
+                out.push(u8::from(*lacks));
+                kind::READMIT
+            }
+            Message::Testimony { group, epoch, start, testimony } => {
+                head(group, epoch, out);
+                out.extend_from_slice(&start.to_le_bytes());
+                testimony.encode(out);
+                kind::TESTIMONY
             }
             Message::Away { start, number, volume, record } => {
                 out.extend_from_slice(&start.to_le_bytes());
@@ -592,6 +624,19 @@ fn decode_body(kind: u8, body: &[u8]) -> Result<Option<Message<'_>>, Malformed> 
             part: r.u32()?,
         },
         kind::SILENT => Message::Silent { group: GroupId(r.u64()?), epoch: Epoch(r.u32()?) },
+        kind::READMIT => Message::Readmit {
+            group: GroupId(r.u64()?),
+            epoch: Epoch(r.u32()?),
+            start: r.u32()?,
+            next_slot: Slot::decode(r)?,
+            lacks: r.u8()? != 0,
+        },
+        kind::TESTIMONY => Message::Testimony {
+            group: GroupId(r.u64()?),
+            epoch: Epoch(r.u32()?),
+            start: r.u32()?,
+            testimony: Testimony::decode(r)?,
+        },
         kind::AWAY => Message::Away {
             start: r.u32()?,
             number: r.u64()?,

@@ -73,6 +73,10 @@ pub enum Planted {
     MemberBornAgain,
     /// A volume gives up what an own group begins with before members that have no replica of the volume have it.
     CompletedWithoutOutside,
+    /// A replica that has forgotten what it said votes again once one other member has testified ...
+    ReadmittedByOne,
+    /// ... or before it has executed what they had.
+    ReadmittedBehind,
     /// What was on its way from a volume when an own group ended at a node bears that group there once more.
     OutsideBornAgain,
 }
@@ -100,6 +104,9 @@ impl Planted {
 
     /// In registers whose members decide.
     pub const IN_SUCCESSION: [Planted; 2] = [Planted::MemberLeavesEarly, Planted::MemberBornAgain];
+
+    /// In replicas that have forgotten what they said.
+    pub const IN_READMISSION: [Planted; 2] = [Planted::ReadmittedByOne, Planted::ReadmittedBehind];
 
     /// In own groups with members that have no replica of the volume.
     pub const IN_OUTSIDE: [Planted; 2] = [Planted::CompletedWithoutOutside, Planted::OutsideBornAgain];

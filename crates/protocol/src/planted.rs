@@ -61,6 +61,9 @@ pub enum Planted {
     /// A tail decides what is not on its disk.
     ChainDecidesBeforeDurable = 114,
 
+    /// A member that had forgotten votes again without what the others have accepted.
+    ReadmittedWithoutValues = 151,
+
     /// A register's read answers with a version that may be at no write quorum.
     RegisterNoWriteBack = 201,
     /// While two configurations are in use, phases complete with quorums of the old one.
@@ -108,6 +111,9 @@ impl Planted {
         Planted::DecideOnMinority,
         Planted::StaleGrantCounts,
     ];
+
+    /// In members that have forgotten what they said.
+    pub const IN_READMISSION: [Planted; 1] = [Planted::ReadmittedWithoutValues];
 
     /// In chains.
     pub const IN_CHAIN: [Planted; 14] = [

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::id::{Ballot, Content, Instant, NodeId, Payload, Slot, Stamp, Value};
-use crate::paxos::{AcceptedValue, Message, Position, Record};
+use crate::paxos::{AcceptedValue, Message, Position, Record, Testimony};
 use crate::peers::Message as PeerMessage;
 
 /// A value, message or record longer than this is refused.
@@ -319,6 +319,22 @@ impl Wire for AcceptedValue {
             slot: Slot::decode(reader)?,
             ballot: Ballot::decode(reader)?,
             value: Value::decode(reader)?,
+        })
+    }
+}
+
+impl Wire for Testimony {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.promised.encode(out);
+        self.next_slot.encode(out);
+        self.accepted.encode(out);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Testimony {
+            promised: Ballot::decode(reader)?,
+            next_slot: Slot::decode(reader)?,
+            accepted: Vec::decode(reader)?,
         })
     }
 }

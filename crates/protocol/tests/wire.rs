@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quorate_protocol::chain;
 use quorate_protocol::id::{Ballot, Configuration, Content, Epoch, GroupId, Instant, NodeId, Slot, Stamp, Value};
-use quorate_protocol::paxos::{AcceptedValue, Message, Position, Record};
+use quorate_protocol::paxos::{AcceptedValue, Message, Position, Record, Testimony};
 use quorate_protocol::peers;
 use quorate_protocol::quorum::QuorumSystem;
 use quorate_protocol::register;
@@ -63,6 +63,9 @@ fn messages_of_an_election() {
     let promise = Message::Promise { ballot: BALLOT, next_slot: SLOT, grant: 7, accepted };
     let entry = [SLOT_BYTES, HIGHER_BYTES, COMMAND_BYTES].concat();
     golden(&promise, &["02", BALLOT_BYTES, SLOT_BYTES, SEVEN, "01000000", &entry]);
+    let accepted = vec![AcceptedValue { slot: SLOT, ballot: HIGHER, value: command() }];
+    let testimony = Testimony { promised: BALLOT, next_slot: SLOT, accepted };
+    golden(&testimony, &[BALLOT_BYTES, SLOT_BYTES, "01000000", &entry]);
     let busy = Message::Busy { ballot: BALLOT, promised: HIGHER, wait_us: 7 };
     golden(&busy, &["03", BALLOT_BYTES, HIGHER_BYTES, SEVEN]);
     let rejected = Message::Rejected { ballot: BALLOT, promised: HIGHER };

@@ -43,6 +43,9 @@ pub struct Options {
     /// volume
     #[arg(long, conflicts_with_all = ["protocol", "authority"])]
     outside: bool,
+    /// Namespaces of durability `memory` or `interval`, where one of three nodes forgets what it said
+    #[arg(long, conflicts_with_all = ["protocol", "authority", "outside"])]
+    forgetful: bool,
     /// Run each seed twice and compare the traces
     #[arg(long)]
     twice: bool,
@@ -129,6 +132,7 @@ fn judge(options: &Options, world: Settings) -> Report {
 fn world(options: &Options, seed: u64) -> Settings {
     match options.authority {
         Authority::Parent if options.outside => Settings::of_outside(seed),
+        Authority::Parent if options.forgetful => Settings::of_forgetful(seed),
         Authority::Parent => Settings::of(options.protocol, seed),
         Authority::Members => Settings::of_members(seed),
     }
@@ -137,6 +141,7 @@ fn world(options: &Options, seed: u64) -> Settings {
 fn words_of(options: &Options) -> String {
     match options.authority {
         Authority::Parent if options.outside => "--outside".into(),
+        Authority::Parent if options.forgetful => "--forgetful".into(),
         Authority::Parent => format!("--protocol {}", options.protocol.word()),
         Authority::Members => "--authority members".into(),
     }

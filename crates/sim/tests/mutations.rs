@@ -65,12 +65,14 @@ fn mutations() -> Vec<Mutation> {
         in_the_protocol(&Core::ALL, Settings::of_seed),
         in_the_protocol(&Core::IN_CHAIN, Settings::of_chains),
         in_the_protocol(&Core::IN_REGISTER, Settings::of_registers),
+        in_the_protocol(&Core::IN_READMISSION, Settings::of_forgetful),
         in_the_host(&Host::ALL, Settings::of_seed),
         in_the_host(&Host::IN_CHAIN, Settings::of_chains),
         in_the_host(&Host::IN_REGISTER, Settings::of_registers),
         in_the_host(&Host::IN_LED, Settings::of_led),
         in_the_host(&Host::IN_QUARANTINE, Settings::of_panics),
         in_the_host(&Host::IN_OUTSIDE, Settings::of_outside),
+        in_the_host(&Host::IN_READMISSION, Settings::of_forgetful),
         in_the_host(&Host::IN_LATENESS, Settings::of_late),
         in_the_host(&Host::IN_SUCCESSION, Settings::of_members),
     ]
@@ -201,7 +203,10 @@ fn healthy_worlds_show_nothing() {
     let of_protocols =
         Protocol::ALL.into_iter().flat_map(|protocol| HEALTHY.map(move |seed| Settings::of(protocol, seed)));
     let of_led = HEALTHY.map(Settings::of_led).chain(HEALTHY.map(Settings::of_outside));
-    let of_volumes = HEALTHY.map(Settings::of_panics).chain(HEALTHY.map(Settings::of_late));
+    let of_volumes = HEALTHY
+        .map(Settings::of_panics)
+        .chain(HEALTHY.map(Settings::of_late))
+        .chain(HEALTHY.map(Settings::of_forgetful));
     let worlds = of_protocols.chain(of_led).chain(of_volumes).chain(HEALTHY.map(Settings::of_members));
     assert_eq!(found(worlds, run::threads(), run_seed), None, "a check fails without any bug planted");
 }

@@ -84,7 +84,11 @@ fn sweep_worlds(options: &str, world: impl Fn(u64) -> Settings, seeds: RangeIncl
 fn seeds_pass_and_reach_the_rare_paths() {
     let reached = sweep(Protocol::Paxos, 1..=60);
     // Own groups that are registers end with their objects instead.
-    let elsewhere = ["a tombstone of a register was forgotten", "a member came to life on the word of others"];
+    let elsewhere = [
+        "a tombstone of a register was forgotten",
+        "a member came to life on the word of others",
+        "a replica that had forgotten was taken in again",
+    ];
     for (name, count) in reached.counts() {
         assert!(count > 0 || elsewhere.contains(&name), "no seed reached: {name}");
     }
@@ -95,6 +99,13 @@ fn own_groups_on_whatever_nodes_pass_and_end() {
     let reached = sweep_worlds("--outside", Settings::of_outside, 1..=20);
     let Sometimes { outside_born, outside_ended, woken_from_store, .. } = reached;
     assert!([outside_born, outside_ended, woken_from_store].iter().all(|&count| count > 0), "{reached:?}");
+}
+
+#[test]
+fn nodes_that_forget_pass_and_take_part_again() {
+    let reached = sweep_worlds("--forgetful", Settings::of_forgetful, 1..=20);
+    let Sometimes { readmitted, snapshot_installed, learned_from_log, .. } = reached;
+    assert!([readmitted, snapshot_installed, learned_from_log].iter().all(|&count| count > 0), "{reached:?}");
 }
 
 #[test]

@@ -26,6 +26,8 @@ fn every_message() -> Vec<Message<'static>> {
     let reconfigure = |wanted| Message::Reconfigure { group, start: 2, nonce: 3, wanted };
     let ballot = Ballot { number: 3, node: NodeId(1) };
     let value = Value { stamp: Stamp(4), seed: 5, content: Content::Commands((&b"reference"[..]).into()) };
+    let accepted = vec![paxos::AcceptedValue { slot: Slot(5), ballot, value: value.clone() }];
+    let testimony = paxos::Testimony { promised: ballot, next_slot: Slot(4), accepted };
     let accept = paxos::Message::Accept { ballot, slot: Slot(5), frontier: Slot(4), frontier_majority: Slot(3), value };
     vec![
         Message::Peers(peers::Message::Heartbeat { sent_at: quorate_protocol::Instant(1) }),
@@ -37,6 +39,8 @@ fn every_message() -> Vec<Message<'static>> {
         Message::Bounced { start: 1, number: 2, why: Bounce::Stopped },
         Message::Bounced { start: 1, number: 2, why: Bounce::Silent },
         Message::Silent { group, epoch },
+        Message::Readmit { group, epoch, start: 2, next_slot: Slot(7), lacks: true },
+        Message::Testimony { group, epoch, start: 2, testimony },
         Message::Bounced { start: 1, number: 2, why: Bounce::OutOfMemory },
         Message::Snapshot { group, epoch, next_slot: 7, part: 1, last: true, bytes: b"part" },
         Message::SnapshotTaken { group, epoch, next_slot: 7, part: 1 },

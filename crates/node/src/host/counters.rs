@@ -42,6 +42,8 @@ pub struct Counters {
     pub followed: u64,
     /// Replicas that were given up because their code panicked.
     pub quarantined: u64,
+    /// Replicas that had forgotten what they said and were taken in again.
+    pub readmitted: u64,
     /// Reads that panicked.
     pub reads_failed: u64,
     pub own_groups_born: u64,

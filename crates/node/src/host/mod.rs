@@ -48,6 +48,7 @@ mod own_registers;
 mod perform;
 mod postponed;
 mod quarantine;
+mod readmission;
 mod registers;
 mod relief;
 mod replay;
@@ -265,6 +266,7 @@ pub struct Host {
     transfers: transfer::Transfers,
     digests: digests::Digests,
     unlogged: unlogged::Unlogged,
+    readmissions: readmission::Readmissions,
     own: own::OwnGroups,
     terms: chains::Terms,
     registers: registers::Registers,
@@ -536,6 +538,12 @@ impl Host {
                 self.handle_snapshot_taken(from, group, epoch, next_slot, part)
             }
             Message::Silent { group, epoch } => self.handle_silent(from, group, epoch),
+            Message::Readmit { group, epoch, start, next_slot, lacks } => {
+                self.handle_readmit(from, group, epoch, start, next_slot, lacks)
+            }
+            Message::Testimony { group, epoch, start, testimony } => {
+                self.handle_testimony(from, group, epoch, start, testimony)
+            }
             Message::Away { start, number, volume, record } => {
                 if start == self.settings.start {
                     self.handle_away(number, volume, record);
@@ -569,11 +577,15 @@ impl Host {
 
     /// Also of a message that has waited here for what it refers to.
     fn handle_replica_message(&mut self, from: NodeId, group: GroupId, epoch: Epoch, message: AnyMessage) {
+        let is_learned = matches!(message, AnyMessage::Paxos(quorate_protocol::paxos::Message::Learn { .. }));
         match self.rouse(group) {
             Some(index) if self.groups[index as usize].configuration.epoch == epoch => {
                 match self.groups[index as usize].state {
                     GroupState::Alive => self.step_next(index, Event::Received { from, message }),
                     GroupState::Unborn => drop(self.keep_message(from, group, epoch, message)),
+                    _ if is_learned && self.is_catching_up(index) => {
+                        self.step_next(index, Event::Received { from, message })
+                    }
                     _ => self.tell_silent(index),
                 }
             }

@@ -121,6 +121,8 @@ impl Host {
         host.leave_sleeping(own.all, own.expiries);
         host.damage = report.damage.clone();
         host.remember_silent();
+        let awake: Vec<u32> = host.groups.iter().map(|(index, _)| index as u32).collect();
+        awake.into_iter().for_each(|index| host.seek_readmission(index));
         host.counters.quarantined = faults.len() as u64;
         host.faults = faults;
         report.group_count = host.groups.len() + host.own_counts().paused;
@@ -184,6 +186,7 @@ impl Host {
             transfers: super::transfer::Transfers::default(),
             digests: super::digests::Digests::default(),
             unlogged: super::unlogged::Unlogged::default(),
+            readmissions: super::readmission::Readmissions::default(),
             staged: Vec::new(),
             own: super::own::OwnGroups::default(),
             terms: super::chains::Terms::default(),

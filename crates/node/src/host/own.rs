@@ -313,6 +313,15 @@ impl Host {
         mail
     }
 
+    /// What an earlier start of this node said to a group counts no more.
+    pub(super) fn forget_mail_from(&mut self, from: NodeId, group: GroupId) {
+        if let Some(mail) = self.own.mail.get_mut(&group) {
+            let count = mail.len();
+            mail.retain(|mail| mail.from != from);
+            self.own.mail_count -= count - mail.len();
+        }
+    }
+
     /// What has waited for a birth for too long goes back.
     pub(super) fn return_old_mail(&mut self) {
         let now = self.clock.now();

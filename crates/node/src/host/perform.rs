@@ -102,7 +102,7 @@ impl Host {
     }
 
     /// Whether everything that the group persisted is as durable as its namespace asks before it speaks.
-    fn may_speak(&self, index: u32) -> bool {
+    pub(super) fn may_speak(&self, index: u32) -> bool {
         let group = &self.groups[index as usize];
         let durable = self.wal.durable();
         let kept = group.durability != Durability::Sync || group.lsn <= durable;

@@ -147,6 +147,7 @@ impl Host {
         let others: Vec<NodeId> = group.configuration.members.iter().copied().filter(|&node| node != me).collect();
         self.silence_told.insert(id, now);
         self.send_silent(index, &others);
+        self.seek_readmission(index);
     }
 
     /// As [`Host::tell_silent`], for a replica that is not there.

@@ -3,6 +3,7 @@
 use hashbrown::HashMap;
 use quorate_protocol::NodeId;
 
+use super::readmission::why_forgetful;
 use super::{Host, Timer};
 use crate::answer::{AdminReply, Answer};
 use crate::frame::Message;
@@ -116,7 +117,7 @@ impl Host {
                         Some("its node's data directory is new, and not all other nodes have accepted it".into())
                     }
                     GroupState::Unborn => Some("being created".into()),
-                    GroupState::Forgetful => Some("may have forgotten what it said before an unclean stop".into()),
+                    GroupState::Forgetful => Some(why_forgetful(group).into()),
                     GroupState::Quarantined => {
                         Some("its code panicked or could not read its state: see its node's log".into())
                     }

@@ -203,7 +203,8 @@ impl Cluster {
     /// The node's process dies between two turns, and another one opens what it had stored.
     pub(super) fn restart(&mut self, id: u32) {
         let node = &mut self.nodes[id as usize - 1];
-        let settings = HostSettings { start: node.host.settings().start + 1, ..node.host.settings().clone() };
+        let before = node.host.settings();
+        let settings = HostSettings { start: before.start + 1, forgotten: Forgotten::Memory, ..before.clone() };
         let (host, report) =
             Host::open(settings, &node.storage, &node.store, moment(self.now_us)).expect("it was stored whole");
         assert!(report.damage.is_empty(), "{:?}", report.damage);

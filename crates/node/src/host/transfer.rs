@@ -312,10 +312,14 @@ impl Host {
             return;
         };
         let found = &self.groups[index as usize];
-        if found.configuration.epoch == epoch && found.state.is_silent() {
+        let is_catching_up = self.is_catching_up(index);
+        if found.configuration.epoch == epoch && found.state.is_silent() && !is_catching_up {
             return self.tell_silent(index);
         }
-        if found.configuration.epoch != epoch || !found.is_alive() || part.next_slot <= found.replica.next_slot().0 {
+        if found.configuration.epoch != epoch
+            || !found.is_alive() && !is_catching_up
+            || part.next_slot <= found.replica.next_slot().0
+        {
             return;
         }
         let now = self.clock.now();

@@ -6,8 +6,9 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use super::coordinator::{Coordination, Members, Queue};
+use super::coordinator::{Coordination, Queue};
 use super::ledger::Ledger;
+use super::members::Members;
 use super::replica::{Active, Duty};
 use super::{AcceptedValue, Message, Paxos, Record};
 use crate::effect::{Cx, Effects, Proposal, Refusal};
@@ -119,6 +120,13 @@ impl Candidacy {
             }
         }
         values
+    }
+
+    /// The member has forgotten it. It is asked again.
+    pub(super) fn forget_promise(&mut self, position: usize) {
+        if self.stage == Stage::Asking {
+            self.promises &= !(1 << position);
+        }
     }
 
     fn back_off(&mut self, cx: &Cx<'_>) {

@@ -1,18 +1,17 @@
 //! The coordinator: owns a ballot, fills slots in order, counts who has them, tells what is decided.
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::mem;
 
 use super::acceptor::Following;
 use super::ledger::Ledger;
+use super::members::Members;
 use super::reads::Reads;
 use super::replica::{Active, Duty, Life, proposal_of, refuse};
 use super::{Message, Paxos, Record, WAITING_BYTES_MAX, WAITING_READS_MAX, WINDOW_BYTES, WINDOW_SLOTS};
 use crate::effect::{Cx, Effects, Proposal, ReadMode, Refusal};
-use crate::id::{Ballot, Configuration, Content, Instant, NodeId, Slot, Stamp, Value};
+use crate::id::{Ballot, Content, Instant, NodeId, Slot, Stamp, Value};
 use crate::peers::GrantNumber;
 use crate::planted::{self, Planted};
 
@@ -75,72 +74,12 @@ struct Decide {
     again_us: u64,
 }
 
-/// What the members have said at the present ballot, by position.
-pub(super) struct Members {
-    list: Box<[Member]>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Member {
-    /// Below are executed slots. Unknown until the member answers.
-    frontier: Option<Slot>,
-    /// Below are slots that are on the member's disk, or executed.
-    holds_below: Slot,
-    /// Below are slots of which it was told, while it held them, that they are decided. Should it not have heard, it asks,
-    /// at the latest when the group is used again.
-    told_below: Slot,
-    /// Of the newest answer.
-    grant: GrantNumber,
-}
-
 /// Proposals that wait to be proposed, and reads that wait for an election.
 #[derive(Default)]
 pub(super) struct Queue {
     proposals: VecDeque<Proposal>,
     bytes: usize,
     reads: VecDeque<(u64, ReadMode)>,
-}
-
-impl Members {
-    pub(super) fn new(count: usize) -> Members {
-        Members { list: vec![Member::default(); count].into_boxed_slice() }
-    }
-
-    /// Answers overtake each other, so the largest counts: frontiers and grant numbers only grow.
-    pub(super) fn note(&mut self, position: usize, next_slot: Slot, grant: GrantNumber) {
-        let member = &mut self.list[position];
-        member.frontier = member.frontier.max(Some(next_slot));
-        member.holds_below = member.holds_below.max(next_slot);
-        member.grant = member.grant.max(grant);
-    }
-
-    fn note_vote(&mut self, position: usize, slot: Slot, next_slot: Slot, grant: GrantNumber) {
-        self.note(position, next_slot, grant);
-        let member = &mut self.list[position];
-        if member.holds_below == slot {
-            member.holds_below = slot.next();
-        }
-    }
-
-    pub(super) fn grant(&self, position: usize) -> GrantNumber {
-        self.list[position].grant
-    }
-
-    /// The highest slot below which a write quorum has executed everything, where this member has come to `mine`, and that is
-    /// `known` of an earlier one.
-    fn executed_by_quorum(&self, configuration: &Configuration, mine: (NodeId, Slot), known: Slot) -> Slot {
-        let (me, next_slot) = mine;
-        let frontiers = || {
-            let members = configuration.members.iter().zip(&self.list);
-            members.map(|(&node, member)| if node == me { next_slot } else { member.frontier.unwrap_or_default() })
-        };
-        let is_reached = |slot: Slot| {
-            let has_reached = |set, (position, frontier)| set | u64::from(frontier >= slot) << position;
-            let set = frontiers().enumerate().fold(0, has_reached);
-            configuration.quorum.is_write_quorum(self.list.len(), set)
-        };
-        frontiers().fold(known, |highest, slot| if slot > highest && is_reached(slot) { slot } else { highest })
-    }
 }
 
 fn proposal_weight(proposal: &Proposal) -> usize {
@@ -245,6 +184,12 @@ impl Coordination {
     /// Whoever is silent would coordinate nothing: what was kept back for it goes on here.
     pub(super) fn keep_from(&mut self, node: NodeId) {
         self.handing_over = self.handing_over.filter(|handing_over| handing_over.to != node);
+    }
+
+    /// What this member has said counts no more; it is told later what is decided.
+    pub(super) fn forget(&mut self, position: usize, now: Instant) {
+        self.members.forget(position);
+        self.decide.get_or_insert(Decide { at: now.after_us(DECIDE_US), again_us: DECIDE_AGAIN_US });
     }
 
     /// Looks at both ends of it, and at what the first member has said.

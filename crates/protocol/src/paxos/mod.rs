@@ -8,7 +8,8 @@
 //!
 //! [`replica`] is the state and its entry points, [`acceptor`] votes and follows, [`candidate`] wins a ballot,
 //! [`coordinator`] proposes and reads with it; [`ledger`] holds the slots that are not executed yet; [`aside`] is how a
-//! replica that lacks a quorum is made fit to leave memory.
+//! replica that lacks a quorum is made fit to leave memory; [`readmission`] how one that has
+//! forgotten is taken in again.
 
 mod acceptor;
 mod aside;
@@ -16,12 +17,15 @@ mod candidate;
 mod coordinator;
 mod ledger;
 mod look_ahead;
+mod members;
 mod message;
+mod readmission;
 mod reads;
 mod record;
 mod replica;
 
 pub use message::{AcceptedValue, Message};
+pub use readmission::Testimony;
 pub use record::{Position, Record};
 pub use replica::{Paxos, Role, Status};
 

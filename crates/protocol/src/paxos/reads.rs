@@ -6,7 +6,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use super::coordinator::Members;
+use super::members::Members;
 use super::replica::{Active, Duty, Life, refuse};
 use super::{Message, Paxos, WAITING_READS_MAX};
 use crate::effect::{Cx, Effect, Effects, Proposal, ReadMode, Refusal};

@@ -8,8 +8,9 @@ use core::mem;
 
 use super::acceptor::Following;
 use super::candidate::Candidacy;
-use super::coordinator::{Coordination, Members, tells_at_once};
+use super::coordinator::{Coordination, tells_at_once};
 use super::ledger::Ledger;
+use super::members::Members;
 use super::{MEMBERS_MAX, Message, Position, Record};
 use crate::effect::{Cx, Effect, Effects, Event, Proposal, Refusal, Replica};
 use crate::id::{Ballot, Configuration, Content, Instant, NodeId, Slot, Stamp, Value};

@@ -11,6 +11,7 @@ mod compat;
 mod digests;
 mod disk;
 mod follow;
+mod forget;
 mod kill;
 mod ledger;
 mod life;

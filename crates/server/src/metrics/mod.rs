@@ -240,6 +240,11 @@ impl Figures {
                 "Replicas given up: their code panicked, or could not read what is on the disk.",
                 host.quarantined,
             ),
+            (
+                "quorate_replicas_readmitted_total",
+                "Replicas of durability memory that had forgotten what they said and take part again.",
+                host.readmitted,
+            ),
             ("quorate_reads_failed_total", "Reads that panicked.", host.reads_failed),
             ("quorate_chains_changed_total", "Configurations of chains proposed here.", host.chains_changed),
             (

@@ -257,6 +257,7 @@ impl Entry<'_> {
             ("passwords_wrong", self.gate.counters.wrong),
             ("passwords_refused", self.gate.counters.refused),
             ("replicas_quarantined", host.quarantined),
+            ("replicas_readmitted", host.readmitted),
             ("reads_failed", host.reads_failed),
             ("own_groups_active", own.active as u64),
             ("own_groups_idle", own.idle as u64),

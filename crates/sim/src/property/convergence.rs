@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use quorate_node::register::RegisterReplica;
-use quorate_node::root::ROOT;
+use quorate_node::root::{Durability, ROOT};
 use quorate_node::volume::volume_of;
 use quorate_node::{Group, GroupState, Host};
 use quorate_protocol::{GroupId, Slot};
@@ -34,11 +34,19 @@ pub fn is_converged(nodes: &[Node]) -> bool {
 
 /// The groups of a node that are judged. An own group hears of nothing any more where its volume's replica was given up.
 fn judged(host: &Host) -> impl Iterator<Item = &Group> {
-    let given_up: BTreeSet<GroupId> =
-        host.groups().filter(|group| group.state == GroupState::Quarantined).map(Group::id).collect();
+    let given_up: BTreeSet<GroupId> = host.groups().filter(|group| is_given_up(group)).map(Group::id).collect();
     host.groups()
-        .filter(|group| group.state != GroupState::Quarantined && group.replica.is_inside())
+        .filter(|group| !is_given_up(group) && group.replica.is_inside())
         .filter(move |group| volume_of(group.id()).is_none_or(|(volume, _)| !given_up.contains(&volume)))
+}
+
+/// Whether the replica is silent with reason.
+fn is_given_up(group: &Group) -> bool {
+    match group.state {
+        GroupState::Quarantined => true,
+        GroupState::Forgetful => group.durability == Durability::Interval,
+        _ => false,
+    }
 }
 
 /// Groups of volumes that this node knows to be dropped.

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use quorate_node::PanicIn;
 use quorate_node::host::Group;
+use quorate_node::root::Durability;
+use quorate_node::{GroupState, PanicIn};
 use quorate_protocol::GroupId;
 
-use super::{Event, World};
+use super::{Event, Node, World};
 
 /// What has gone wrong so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +53,11 @@ pub(super) const CUT_LASTS_US: u64 = 600_000;
 
 /// Before the next wall clock is set wrong, all are right for this long.
 const WALLS_RIGHT_US: u64 = 5_500_000;
+
+/// Whether all replicas of a node know what they said.
+fn remembers(node: &Node) -> bool {
+    node.host().is_some_and(|host| host.groups().all(|group| group.state != GroupState::Forgetful))
+}
 
 /// A volume with all its own groups, by the volume.
 fn family(group: GroupId) -> GroupId {
@@ -174,13 +180,22 @@ impl World {
     }
 
     fn crash_for(&mut self, node: usize, power: bool, down_us: u64) {
-        if !self.nodes[node].is_up() {
+        if !self.nodes[node].is_up() || !self.may_crash(node, power) {
             return;
         }
         self.faults.crashes += 1;
         self.faults.power_cuts += u32::from(power);
         self.stop_node(node, power);
         self.plan(down_us, Event::Restart { node });
+    }
+
+    /// Whether the groups keep a quorum of members that know what they said.
+    fn may_crash(&self, node: usize, power: bool) -> bool {
+        match self.settings.durability {
+            Durability::Sync => true,
+            Durability::Interval => !power || node == self.settings.forgets,
+            Durability::Memory => self.nodes.iter().enumerate().all(|(at, other)| at == node || remembers(other)),
+        }
     }
 
     fn crash_all(&mut self) {

@@ -46,6 +46,8 @@ pub struct Node {
     storing: bool,
     /// Numbers of operations of the present start.
     pub(super) number_next: u64,
+    /// What it may not remember of what it said before it was stopped.
+    forgotten: Forgotten,
     lost: Sometimes,
 }
 
@@ -134,6 +136,7 @@ impl Node {
             batches: VecDeque::new(),
             storing: false,
             number_next: 1,
+            forgotten: Forgotten::Nothing,
             lost: Sometimes::default(),
         }
     }
@@ -181,7 +184,7 @@ impl Node {
             records_bytes_max: self.rest.records_bytes_max,
             digest_bytes: self.digest_bytes,
             follow_clients_at: self.follow_clients_at,
-            forgotten: Forgotten::Nothing,
+            forgotten: self.forgotten,
             is_new: false,
             version: "sim".into(),
             pid: 0,
@@ -228,6 +231,7 @@ fn seen_by(host: &Host) -> Sometimes {
         born: counters.own_groups_born,
         rested: counters.rested,
         paused_stranded: counters.paused_stranded,
+        readmitted: counters.readmitted,
         woken_from_memory: counters.woken_from_memory,
         woken_from_store: counters.woken_from_store,
         records_swapped: counters.records_swapped,
@@ -292,6 +296,7 @@ impl World {
         let node = &mut self.nodes[at];
         let Some(host) = node.host.take() else { return };
         node.lost.add(&seen_by(&host));
+        node.forgotten = if power { Forgotten::Unsynced } else { Forgotten::Memory };
         if power {
             let random = &mut node.random;
             node.storage.crash(&mut || random.next_u64());

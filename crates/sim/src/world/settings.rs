@@ -70,6 +70,8 @@ pub struct Settings {
     pub slow_frames: u64,
     /// How often, in a thousand, a replica panics when something goes wrong.
     pub panics: u64,
+    /// With durability `interval` the one node that may forget what it said. With `memory` it may be any, one after the other.
+    pub forgets: usize,
     /// What goes wrong, in place of whatever the seed stands for.
     pub strikes: Option<Vec<Strike>>,
 }
@@ -118,6 +120,7 @@ impl Settings {
             cuts_at_changes: 0,
             slow_frames: 0,
             panics: 50,
+            forgets: 0,
             strikes: None,
         }
     }
@@ -227,6 +230,21 @@ impl Settings {
     /// As [`Settings::of_volumes`], with commands that often arrive when nobody waits for them any more.
     pub fn of_late(seed: u64) -> Settings {
         Settings { slow_frames: 200, panics: 0, ..Settings::of_volumes(seed) }
+    }
+
+    /// As [`Settings::of_volumes`], with a durability below `sync`, where nodes forget what they said, one at a time.
+    pub fn of_forgetful(seed: u64) -> Settings {
+        let random = &mut Random::new(seed ^ 0xF042);
+        let durability = *random.pick(&[Durability::Memory, Durability::Memory, Durability::Interval]);
+        let nodes = *random.pick(&[3, 3, 5]);
+        Settings {
+            nodes,
+            replicas: nodes as u8,
+            durability,
+            forgets: random.below(3) as usize,
+            panics: 0,
+            ..Settings::of_volumes(seed)
+        }
     }
 
     /// As [`Settings::of_seed`], with few objects that become chains and registers all the time.
