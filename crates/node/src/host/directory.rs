@@ -361,6 +361,7 @@ impl Host {
                 group.state = GroupState::Alive;
                 self.plan(index, Event::Woken);
                 self.deliver_requests(id);
+                self.pursue_wishes(id);
             }
         }
         self.tell_registers();

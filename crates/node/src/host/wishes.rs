@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, VecDeque};
 use quorate_protocol::register::{Answer as CoreAnswer, Request};
 use quorate_protocol::{Epoch, GroupId, Instant, NodeId};
 
-use super::Host;
 use super::registers::Waiting;
+use super::{Group, Host};
 use crate::answer::{AdminReply, Answer, Failure};
 use crate::frame::Message;
+use crate::group_state::GroupState;
 use crate::members::{Reconfigured, Wanted};
 
 /// Wishes for a group that wait for each other at one member.
@@ -71,9 +72,11 @@ impl Host {
         self.forward(Forwarded { operation, group, wanted, give_up_at, tried: Vec::new() });
     }
 
+    /// One whose birth is being stored, too: it is asked once it may speak.
     fn is_member_here(&self, group: GroupId) -> bool {
         let here = self.find(group).map(|index| &self.groups[index as usize]);
-        here.is_some_and(|here| here.is_alive() && here.replica.is_inside())
+        let is_being_born = |here: &Group| here.state == GroupState::Unborn && !self.settings.is_new;
+        here.is_some_and(|here| (here.is_alive() || is_being_born(here)) && here.replica.is_inside())
     }
 
     /// To a member that has not said yet that it is none. Whoever does not answer may have done it, and nobody else is asked.
@@ -144,10 +147,11 @@ impl Host {
         self.pursue_wishes(group);
     }
 
-    fn pursue_wishes(&mut self, group: GroupId) {
+    pub(super) fn pursue_wishes(&mut self, group: GroupId) {
         let Some(wish) = self.wishes.open.get_mut(&group).and_then(VecDeque::front_mut) else { return };
         let Some(index) = self.index.get(&group).copied().filter(|_| wish.campaign.is_none()) else { return };
-        let Some(replica) = self.groups[index as usize].replica.register() else { return };
+        let here = &self.groups[index as usize];
+        let Some(replica) = here.replica.register().filter(|_| here.is_alive()) else { return };
         let token = self.registers.token(Waiting::Reconfiguration { group });
         wish.campaign = Some((token, replica.core().view().newest));
         let request = match wish.wanted.clone() {
@@ -251,5 +255,34 @@ impl Host {
                 self.answer_asker(group, asker, Reconfigured::Unknown);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::three_nodes::{Cluster, arrives};
+
+    fn ask(cluster: &mut Cluster, line: &str) -> u64 {
+        let number = cluster.next_number();
+        let words: Vec<Vec<u8>> = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+        cluster.node(1).host.submit_admin(number, 0, &words);
+        cluster.pass(100, arrives);
+        number
+    }
+
+    #[test]
+    fn members_are_moved_at_once_after_their_namespace_was_made() {
+        let mut cluster = Cluster::new(|_| {});
+        (1..=3).for_each(|id| cluster.node(id).is_store_slow = true);
+        let is_ok =
+            |cluster: &mut Cluster, number| cluster.node(1).answers.contains(&(number, Answer::Admin(AdminReply::Ok)));
+        let made = ask(&mut cluster, "NAMESPACE CREATE 1 PROTOCOL register AUTHORITY members MEMBERS n1,n2,n3");
+        assert!(is_ok(&mut cluster, made), "{:?}", cluster.node(1).answers);
+        let moved = ask(&mut cluster, "NAMESPACE MOVE 1 MEMBERS n1,n2");
+        assert!(cluster.node(1).answers.iter().all(|(number, _)| *number != moved), "no replica can speak yet");
+        (1..=3).for_each(|id| cluster.node(id).is_store_slow = false);
+        cluster.pass(1_000, arrives);
+        assert!(is_ok(&mut cluster, moved), "{:?}", cluster.node(1).answers);
     }
 }
