@@ -292,6 +292,10 @@ impl Paxos {
         next_slot: Slot,
         out: &mut Effects<Paxos>,
     ) {
+        // It lacks nothing that was decided at its ballot or below. What was decided above must not count as decided at its own.
+        if let Duty::Coordinating(_) = active.duty {
+            return;
+        }
         let before = self.next_slot;
         let mut expected = before;
         for (slot, value) in slots {

@@ -23,6 +23,8 @@ mod readmission;
 mod reads;
 mod record;
 mod replica;
+#[cfg(test)]
+mod tests;
 
 pub use message::{AcceptedValue, Message};
 pub use readmission::Testimony;
