@@ -23,6 +23,7 @@ pub use replica::{Place, encode_replica, places};
 
 use crate::chain_view::ChainView;
 use crate::members::{Reconfigured, Told, Wanted};
+use crate::readmission::Asks;
 use crate::replica::AnyMessage;
 
 /// The layout that this release speaks.
@@ -95,14 +96,13 @@ pub enum Message<'a> {
         group: GroupId,
         epoch: Epoch,
     },
-    /// The sender's replica, which has executed all below `next_slot`, has forgotten what it said before this start of the sender: it
-    /// asks for a testimony, or, once it has all of them, for what it `lacks`.
+    /// The sender's replica, which has executed all below `next_slot`, has forgotten what it said before this start of the sender.
     Readmit {
         group: GroupId,
         epoch: Epoch,
         start: u32,
         next_slot: Slot,
-        lacks: bool,
+        asks: Asks,
     },
     /// Answers `Readmit` of that start.
     Testimony {
@@ -439,11 +439,11 @@ impl Message<'_> {
                 head(group, epoch, out);
                 kind::SILENT
             }
-            Message::Readmit { group, epoch, start, next_slot, lacks } => {
+            Message::Readmit { group, epoch, start, next_slot, asks } => {
                 head(group, epoch, out);
                 out.extend_from_slice(&start.to_le_bytes());
                 next_slot.encode(out);
-                out.push(u8::from(*lacks));
+                out.push(*asks as u8);
                 kind::READMIT
             }
             Message::Testimony { group, epoch, start, testimony } => {
@@ -629,7 +629,7 @@ fn decode_body(kind: u8, body: &[u8]) -> Result<Option<Message<'_>>, Malformed> 
             epoch: Epoch(r.u32()?),
             start: r.u32()?,
             next_slot: Slot::decode(r)?,
-            lacks: r.u8()? != 0,
+            asks: Asks::decode(r)?,
         },
         kind::TESTIMONY => Message::Testimony {
             group: GroupId(r.u64()?),

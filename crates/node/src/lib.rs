@@ -30,6 +30,7 @@ mod pace;
 pub mod planted;
 pub mod quorum;
 mod readiness;
+mod readmission;
 mod recent;
 mod record;
 pub mod register;

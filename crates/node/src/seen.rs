@@ -21,6 +21,11 @@ impl Seen {
         self.start
     }
 
+    /// Whether a later frame of the same start has arrived.
+    pub fn is_overtaken(&self, start: u32, sequence: u64) -> bool {
+        start == self.start && sequence < self.newest
+    }
+
     /// Whether the frame has not arrived before; from now on it has.
     pub fn is_new(&mut self, start: u32, sequence: u64) -> bool {
         if start < self.start {

@@ -39,7 +39,7 @@ fn every_message() -> Vec<Message<'static>> {
         Message::Bounced { start: 1, number: 2, why: Bounce::Stopped },
         Message::Bounced { start: 1, number: 2, why: Bounce::Silent },
         Message::Silent { group, epoch },
-        Message::Readmit { group, epoch, start: 2, next_slot: Slot(7), lacks: true },
+        Message::Readmit { group, epoch, start: 2, next_slot: Slot(7), asks: Asks::Slots },
         Message::Testimony { group, epoch, start: 2, testimony },
         Message::Bounced { start: 1, number: 2, why: Bounce::OutOfMemory },
         Message::Snapshot { group, epoch, next_slot: 7, part: 1, last: true, bytes: b"part" },

@@ -331,6 +331,7 @@ impl Host {
         self.resend_operations_to(node);
         self.tell_registers_of_link(node, true);
         self.tell_all_members(node);
+        self.ask_again_soon();
     }
 
     pub fn unlinked(&mut self, node: NodeId) {
@@ -537,9 +538,15 @@ impl Host {
             Message::SnapshotTaken { group, epoch, next_slot, part } => {
                 self.handle_snapshot_taken(from, group, epoch, next_slot, part)
             }
-            Message::Silent { group, epoch } => self.handle_silent(from, group, epoch),
-            Message::Readmit { group, epoch, start, next_slot, lacks } => {
-                self.handle_readmit(from, group, epoch, start, next_slot, lacks)
+            Message::Silent { group, epoch } => {
+                // Its sender may have been taken in again since: silence that comes late says nothing. It is told again.
+                let seen = self.seen.get(&from).copied().unwrap_or_default();
+                if !seen.is_overtaken(header.start, header.sequence) {
+                    self.handle_silent(from, group, epoch);
+                }
+            }
+            Message::Readmit { group, epoch, start, next_slot, asks } => {
+                self.handle_readmit(from, (group, epoch), start, next_slot, asks)
             }
             Message::Testimony { group, epoch, start, testimony } => {
                 self.handle_testimony(from, group, epoch, start, testimony)

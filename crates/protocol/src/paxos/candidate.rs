@@ -122,10 +122,15 @@ impl Candidacy {
         values
     }
 
-    /// The member has forgotten it. It is asked again.
-    pub(super) fn forget_promise(&mut self, position: usize) {
+    /// The member has forgotten it, and is asked again. What only that one had executed others may know, or that it was never decided.
+    pub(super) fn forget_promise(&mut self, position: usize, node: NodeId, now: Instant) {
+        self.members.forget(position);
         if self.stage == Stage::Asking {
             self.promises &= !(1 << position);
+        }
+        if self.stage != Stage::Waiting && self.next_slot_heard.1 == node {
+            self.stage = Stage::Waiting;
+            self.retry_at = now;
         }
     }
 

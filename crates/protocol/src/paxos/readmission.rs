@@ -29,7 +29,7 @@ pub struct Testimony {
 
 impl Paxos {
     /// Testifies to a member that has forgotten what it said, whose earlier words count no more here. Others may rely on this: it
-    /// leaves once what it says is durable.
+    /// leaves once what it says is durable. The replica is to be woken.
     pub fn testify(&mut self, to: NodeId, now: Instant) -> Testimony {
         if let Some(position) = self.configuration.position(to) {
             match &mut self.life {
@@ -37,7 +37,7 @@ impl Paxos {
                 Life::Idle { known: None, .. } => {}
                 Life::Working(active) => match &mut active.duty {
                     Duty::Following(_) => {}
-                    Duty::Preparing(candidacy) => candidacy.forget_promise(position),
+                    Duty::Preparing(candidacy) => candidacy.forget_promise(position, to, now),
                     Duty::Coordinating(coordination) => coordination.forget(position, now),
                 },
             }

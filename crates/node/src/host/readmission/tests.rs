@@ -1,0 +1,167 @@
+use quorate_object::Outcome;
+
+use super::*;
+use crate::answer::Answer;
+use crate::host::batches::{GroupAction, GroupRequest};
+use crate::host::three_nodes::{Cluster, Fate, arrives, coordinates};
+
+fn of_memory() -> Cluster {
+    Cluster::new(|settings| settings.defaults.durability = Durability::Memory)
+}
+
+fn state(cluster: &mut Cluster, id: u32) -> GroupState {
+    let volume = cluster.volume();
+    let host = &cluster.node(id).host;
+    host.groups[host.find(volume).expect("it is a member") as usize].state
+}
+
+fn reads(cluster: &mut Cluster, at: u32, value: &[u8]) -> bool {
+    let number = cluster.read(at);
+    cluster.pass(300, arrives);
+    cluster.node(at).answers.contains(&(number, Answer::Outcome(Outcome::Bulk(value.to_vec()))))
+}
+
+#[test]
+fn nothing_is_lost_where_nodes_die_one_after_the_other() {
+    let mut cluster = of_memory();
+    for (round, id) in [3, 1, 2, 2, 1, 3].into_iter().enumerate() {
+        let value = [b'0' + round as u8];
+        let at = id % 3 + 1;
+        let written = cluster.write(at, &value);
+        cluster.pass(1_500, arrives);
+        assert!(cluster.is_done(at, written));
+        cluster.restart(id);
+        assert_eq!(state(&mut cluster, id), GroupState::Forgetful);
+        cluster.pass(2_000, arrives);
+        assert_eq!(state(&mut cluster, id), GroupState::Alive);
+        assert!((1..=3).all(|at| reads(&mut cluster, at, &value)));
+    }
+}
+
+#[test]
+fn whoever_has_forgotten_waits_for_all_others() {
+    let mut cluster = of_memory();
+    cluster.restart(3);
+    cluster.node(2).is_down = true;
+    cluster.pass(3_000, arrives);
+    assert_eq!(state(&mut cluster, 3), GroupState::Forgetful);
+    cluster.node(2).is_down = false;
+    cluster.pass(2_000, arrives);
+    assert_eq!(state(&mut cluster, 3), GroupState::Alive);
+    assert_eq!(cluster.node(3).host.counters().readmitted, 1);
+}
+
+#[test]
+fn a_quorum_that_a_forgotten_vote_was_part_of_still_counts() {
+    let mut cluster = of_memory();
+    let volume = cluster.volume();
+    // Node 2 hears of nothing that is decided.
+    let all_but_2 = |_: NodeId, to: NodeId, message: &Message<'_>| match message {
+        Message::Replica { group, .. } if *group == volume && to == NodeId(2) => Fate::IsLost,
+        _ => Fate::Arrives,
+    };
+    let written = cluster.write(1, b"one");
+    // Nor does node 1 say that it is decided, before node 3 has forgotten it.
+    cluster.pass(3, all_but_2);
+    assert!(cluster.is_done(1, written));
+    cluster.restart(3);
+    cluster.pass(1_000, all_but_2);
+    assert_eq!(state(&mut cluster, 3), GroupState::Alive);
+    cluster.node(1).is_down = true;
+    cluster.pass(3_000, arrives);
+    assert!(reads(&mut cluster, 2, b"one") && reads(&mut cluster, 3, b"one"));
+}
+
+fn silence_comes_late(by_us: u64) -> impl Fn(NodeId, NodeId, &Message<'_>) -> Fate {
+    move |from, _, message| match message {
+        Message::Silent { .. } if from == NodeId(1) => Fate::IsLate { by_us },
+        _ => Fate::Arrives,
+    }
+}
+
+#[test]
+fn silence_that_comes_late_deposes_nobody() {
+    let mut cluster = of_memory();
+    let volume = cluster.volume();
+    cluster.restart(1);
+    // Somebody speaks to it: it says that it is silent, which comes late.
+    cluster.write(2, b"old");
+    cluster.pass(1_400, silence_comes_late(1_500_000));
+    assert_eq!(state(&mut cluster, 1), GroupState::Alive);
+    let number = cluster.write(1, b"old");
+    cluster.pass(100, arrives);
+    assert!(cluster.is_done(1, number), "{:?}", cluster.node(1).answers);
+    // From here on node 1 hears nothing of the volume; heartbeats go on.
+    let not_to_1 = move |_: NodeId, to: NodeId, message: &Message<'_>| match message {
+        Message::Replica { group, .. } if *group == volume && to == NodeId(1) => Fate::IsLost,
+        _ => Fate::Arrives,
+    };
+    for _ in 0..20 {
+        cluster.pass(50, not_to_1);
+        assert_eq!(coordinators(&mut cluster, volume), [true, false, false], "it holds a lease");
+    }
+}
+
+fn coordinators(cluster: &mut Cluster, volume: GroupId) -> [bool; 3] {
+    [1, 2, 3].map(|id| coordinates(&cluster.node(id).host, volume))
+}
+
+fn slot_of(cluster: &mut Cluster, id: u32) -> u64 {
+    let volume = cluster.volume();
+    let host = &cluster.node(id).host;
+    host.groups[host.find(volume).unwrap() as usize].replica.next_slot().0
+}
+
+#[test]
+fn a_lost_word_that_it_is_back_costs_no_more_than_time() {
+    let mut cluster = of_memory();
+    let volume = cluster.volume();
+    cluster.write(1, b"one");
+    cluster.pass(1_000, arrives);
+    cluster.restart(3);
+    // The word that it is back is lost.
+    let unnoticed = |_: NodeId, _: NodeId, message: &Message<'_>| match message {
+        Message::Readmit { asks: Asks::Notice, .. } => Fate::IsLost,
+        _ => Fate::Arrives,
+    };
+    let mut last = 0;
+    for _ in 0..1_000 {
+        if state(&mut cluster, 3) == GroupState::Alive {
+            break;
+        }
+        if last == 0 || cluster.is_done(1, last) {
+            last = cluster.write(1, b"more");
+        }
+        cluster.pass(1, unnoticed);
+    }
+    assert_eq!(state(&mut cluster, 3), GroupState::Alive);
+    cluster.pass(50, unnoticed);
+    cluster.pass(60_000, arrives);
+    let slots = [1, 2, 3].map(|id| slot_of(&mut cluster, id));
+    let silent = [1, 2].map(|id| {
+        let host = &cluster.node(id).host;
+        host.groups[host.find(volume).unwrap() as usize].replica.is_silent(NodeId(3))
+    });
+    assert!(slots[2] == slots[0], "{slots:?}, held to be silent: {silent:?}");
+}
+
+#[test]
+fn who_cannot_be_taken_in_asks_ever_more_rarely() {
+    let mut cluster = of_memory();
+    let number = cluster.next_number();
+    let mut request = GroupRequest::of(GroupAction::Create { value: b"x".to_vec() });
+    request.names = vec![b"own".to_vec()];
+    request.is_batch = true;
+    cluster.node(1).host.submit_group_request(number, 0, request);
+    cluster.pass(3_000, arrives);
+    cluster.restart(3);
+    cluster.pass(20_000, arrives);
+    let count = std::cell::Cell::new(0);
+    cluster.pass(60_000, |_, _, message| {
+        if let Message::Readmit { .. } = message {
+            count.set(count.get() + 1);
+        }
+        Fate::Arrives
+    });
+    assert!(count.get() < 60, "{} in an idle minute", count.get());
+}
