@@ -4,12 +4,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::effect::Replica;
-use crate::effect::{Cx, Effect, Effects, Event, Proposal};
+use crate::effect::{Cx, Effect, Effects, Event, Proposal, Replica};
 use crate::id::{Ballot, Configuration, Content, Epoch, GroupId, Instant, NodeId, Slot, Stamp, Value};
 use crate::peers::{self, Peers, Timing};
 use crate::quorum::QuorumSystem;
 
+/// Forgets what it said; the others do not.
 const F: NodeId = NodeId(1);
 const B: NodeId = NodeId(2);
 const A: NodeId = NodeId(3);
@@ -18,6 +18,7 @@ fn ms(ms: u64) -> Instant {
     Instant(10_000_000 + ms * 1000)
 }
 
+/// With all that the replica tells itself.
 fn step(replica: &mut Paxos, me: NodeId, peers: &Peers, at: u64, event: Event<Message>) -> Effects<Paxos> {
     let (mut nonsense, mut out) = (0, Effects::default());
     let mut cx =
@@ -25,7 +26,6 @@ fn step(replica: &mut Paxos, me: NodeId, peers: &Peers, at: u64, event: Event<Me
     replica.step(&mut cx, event, &mut out);
     replica.check();
     assert_eq!(nonsense, 0);
-    // What it tells itself.
     let own: Vec<Message> = out
         .list
         .iter()
