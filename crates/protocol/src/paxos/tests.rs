@@ -13,9 +13,22 @@ use crate::quorum::QuorumSystem;
 const F: NodeId = NodeId(1);
 const B: NodeId = NodeId(2);
 const A: NodeId = NodeId(3);
+const THREE: [NodeId; 3] = [F, B, A];
 
 fn ms(ms: u64) -> Instant {
     Instant(10_000_000 + ms * 1000)
+}
+
+fn born(me: NodeId, members: &[NodeId]) -> Paxos {
+    let (group, epoch, quorum) = (GroupId(9), Epoch(1), QuorumSystem::Majority);
+    let configuration = Configuration { group, epoch, members: members.into(), quorum };
+    Paxos::born(Arc::new(configuration), me, Slot(0), Stamp(0))
+}
+
+fn peers_of(me: NodeId, members: &[NodeId], start: u32) -> Peers {
+    let mut peers = Peers::new(Timing::default(), Instant(1_000_000), start);
+    members.iter().filter(|&&node| node != me).for_each(|&node| peers.add(node, ms(0)));
+    peers
 }
 
 /// With all that the replica tells itself.
@@ -55,16 +68,9 @@ fn heard(from: NodeId, message: Message) -> Event<Message> {
 
 #[test]
 fn a_lease_does_not_rest_on_the_grant_of_a_forgotten_promise() {
-    let members: Arc<[NodeId]> = [F, B, A].into();
-    let configuration =
-        Arc::new(Configuration { group: GroupId(9), epoch: Epoch(1), members, quorum: QuorumSystem::Majority });
-    let born = |me| Paxos::born(configuration.clone(), me, Slot(0), Stamp(0));
+    let born = |me| born(me, &THREE);
     let (mut f0, mut b, mut a) = (born(F), born(B), born(A));
-    let of = |me: NodeId, start| {
-        let mut peers = Peers::new(Timing::default(), Instant(1_000_000), start);
-        [F, B, A].into_iter().filter(|&node| node != me).for_each(|node| peers.add(node, ms(0)));
-        peers
-    };
+    let of = |me, start| peers_of(me, &THREE, start);
     let (mut pf, mut pb, mut pa) = (of(F, 1), of(B, 1), of(A, 1));
     // F coordinates from birth, decides slot 0 with A and tells it; B hears nothing of that.
     let payload = |byte: u8| crate::id::Payload::from(&[byte][..]);
@@ -120,16 +126,9 @@ fn a_lease_does_not_rest_on_the_grant_of_a_forgotten_promise() {
 
 #[test]
 fn a_candidate_does_not_wait_for_what_was_forgotten() {
-    let members: Arc<[NodeId]> = [F, B, A].into();
-    let configuration =
-        Arc::new(Configuration { group: GroupId(9), epoch: Epoch(1), members, quorum: QuorumSystem::Majority });
-    let born = |me| Paxos::born(configuration.clone(), me, Slot(0), Stamp(0));
+    let born = |me| born(me, &THREE);
     let (mut f0, mut b, mut a) = (born(F), born(B), born(A));
-    let of = |me: NodeId, start| {
-        let mut peers = Peers::new(Timing::default(), Instant(1_000_000), start);
-        [F, B, A].into_iter().filter(|&node| node != me).for_each(|node| peers.add(node, ms(0)));
-        peers
-    };
+    let of = |me, start| peers_of(me, &THREE, start);
     let (pf, pb, pa) = (of(F, 1), of(B, 1), of(A, 1));
     let payload = |byte: u8| crate::id::Payload::from(&[byte][..]);
     // F decides slot 0 with A and tells its client, nobody else.
@@ -186,18 +185,8 @@ fn a_candidate_does_not_wait_for_what_was_forgotten() {
 #[test]
 fn a_coordinator_says_nothing_at_its_ballot_of_what_was_decided_above() {
     let nodes = [2, 1, 3, 4, 5].map(NodeId);
-    let configuration = Arc::new(Configuration {
-        group: GroupId(9),
-        epoch: Epoch(1),
-        members: nodes.into(),
-        quorum: QuorumSystem::Majority,
-    });
-    let born = |me| Paxos::born(configuration.clone(), me, Slot(0), Stamp(0));
-    let peers_of = |me: NodeId| {
-        let mut peers = Peers::new(Timing::default(), Instant(1_000_000), 1);
-        nodes.into_iter().filter(|&node| node != me).for_each(|node| peers.add(node, ms(0)));
-        peers
-    };
+    let born = |me| born(me, &nodes);
+    let peers_of = |me| peers_of(me, &nodes, 1);
     let [n2, n1, n3, n4, n5] = nodes;
     let (mut one, mut five) = (born(n1), born(n5));
     let (p1, p5) = (peers_of(n1), peers_of(n5));
