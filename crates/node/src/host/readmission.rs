@@ -93,10 +93,7 @@ impl Host {
         for (group, mut readmission) in std::mem::take(&mut self.readmissions.0) {
             let Some(index) = self.find(group) else { continue };
             let Some((asks, asked)) = self.next_question(index, &readmission) else { continue };
-            if asked.is_empty() && readmission.testimonies.values().any(may_bear) {
-                // By the time that they testify again it is known whether it does.
-                readmission = Readmission::default();
-            } else if asked.is_empty() {
+            if asked.is_empty() {
                 readmission = self.readmit(index, readmission.testimonies);
             } else if asks == Asks::Slots || readmission.is_due() {
                 let found = &self.groups[index as usize];
@@ -174,9 +171,11 @@ impl Host {
         if !found.is_alive() {
             return self.tell_silent(index);
         }
-        let Some(replica) = found.replica.paxos_mut().filter(|_| is_member && from != self.settings.node) else {
+        let declines = asks == Asks::Testimony && !has_no_own_groups(found);
+        if !is_member || from == self.settings.node || declines {
             return;
-        };
+        }
+        let Some(replica) = found.replica.paxos_mut() else { return };
         let testimony = match asks {
             Asks::Notice => {
                 replica.forget_silence(from);
@@ -186,9 +185,6 @@ impl Host {
             Asks::Slots => return self.catch_ups.push((group, from, next_slot)),
             Asks::Testimony => {
                 let testimony = replica.testify(from, now);
-                if !has_no_own_groups(found) {
-                    return;
-                }
                 self.forget_mail_from(from, group);
                 testimony
             }
@@ -213,6 +209,10 @@ impl Host {
         testimony: Testimony,
     ) {
         let Some(index) = self.find(group).filter(|_| start == self.settings.start) else { return };
+        // Once that is decided or not, whoever testifies knows whether there are own groups; until then nothing is executed here.
+        if may_bear(&testimony) {
+            return;
+        }
         let configuration = &self.groups[index as usize].configuration;
         if configuration.epoch == epoch
             && configuration.contains(from)

@@ -4,6 +4,8 @@ use super::*;
 use crate::answer::Answer;
 use crate::host::batches::{GroupAction, GroupRequest};
 use crate::host::three_nodes::{Cluster, Fate, arrives, coordinates};
+use crate::replica::AnyMessage;
+use quorate_protocol::paxos;
 
 fn of_memory() -> Cluster {
     Cluster::new(|settings| settings.defaults.durability = Durability::Memory)
@@ -164,4 +166,34 @@ fn who_cannot_be_taken_in_asks_ever_more_rarely() {
         Fate::Arrives
     });
     assert!(count.get() < 60, "{} in an idle minute", count.get());
+}
+
+#[test]
+fn a_birth_that_may_have_been_executed_before_is_not_executed_again() {
+    let mut cluster = of_memory();
+    let first = cluster.write(1, b"one");
+    cluster.pass(1_000, arrives);
+    assert!(cluster.is_done(1, first));
+    let number = cluster.next_number();
+    let mut request = GroupRequest::of(GroupAction::Promote);
+    request.names = vec![b"key".to_vec()];
+    cluster.node(1).host.submit_group_request(number, 0, request);
+    // It is accepted and not decided while node 3 forgets, is testified to, and catches up with nothing.
+    let stalled = |_: NodeId, to: NodeId, message: &Message<'_>| match message {
+        Message::Replica { message: AnyMessage::Paxos(paxos::Message::Accepted { .. }), .. } => Fate::IsLost,
+        Message::Replica { message: AnyMessage::Paxos(paxos::Message::Learn { .. }), .. }
+        | Message::Snapshot { .. }
+            if to == NodeId(3) =>
+        {
+            Fate::IsLost
+        }
+        _ => Fate::Arrives,
+    };
+    cluster.pass(5, stalled);
+    cluster.restart(3);
+    cluster.pass(1_000, stalled);
+    cluster.pass(3_000, arrives);
+    let own_groups = |cluster: &mut Cluster, id: u32| cluster.node(id).host.here.all.len();
+    assert_eq!([1, 2, 3].map(|id| own_groups(&mut cluster, id)), [1, 1, 0], "node 3 may have voted in it");
+    assert_eq!(state(&mut cluster, 3), GroupState::Forgetful);
 }
