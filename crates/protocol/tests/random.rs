@@ -1,4 +1,4 @@
-//! Thousands of short runs under loss, repetition, reordering, crashes and hand-overs. The harness checks agreement,
+//! Thousands of short runs under loss, repetition, reordering, lateness, crashes and hand-overs. The harness checks agreement,
 //! refusals and reads as they happen; then everything is healed, and the group must come to life again.
 
 mod harness;
@@ -50,7 +50,7 @@ impl Run {
                 loss: random.below(4) * 5,
                 repetition: random.below(4) * 5,
                 reordering: random.below(3) * 30,
-                lateness: None,
+                lateness: random.chance(50).then(|| random.below(20)),
             },
             crash: random.below(3),
             stop: u64::from(random.below(10) == 0),
@@ -116,6 +116,7 @@ impl Run {
                 let (node, command) = (self.proposer(), self.command());
                 self.cluster.propose(node, Proposal::Stop(command));
             }
+            97..=98 if self.weather.network.lateness.is_some() => self.cluster.network.release(),
             _ => self.turn_links(),
         }
     }
@@ -187,16 +188,30 @@ impl Run {
 
     fn turn_links(&mut self) {
         let (from, to) = (self.any_node(), self.any_node());
-        match self.random.below(4) {
-            0 | 1 => self.cluster.network.heal(),
-            2 => self.cluster.network.cut(from, to),
-            _ => self.cluster.network.isolate(from),
+        match self.random.below(6) {
+            0..=2 => self.cluster.network.heal(),
+            3 => self.cluster.network.cut(from, to),
+            4 => self.cluster.network.isolate(from),
+            _ => self.cut_many(),
+        }
+    }
+
+    /// Some directions are dead.
+    fn cut_many(&mut self) {
+        let percent = 20 + self.random.below(40);
+        for from in self.cluster.ids() {
+            for to in self.cluster.ids() {
+                if from != to && self.random.chance(percent) {
+                    self.cluster.network.cut(from, to);
+                }
+            }
         }
     }
 
     /// Healed, the group decides what it is asked to within a bound, and everybody executes it.
     fn come_to_life(&mut self) {
         self.cluster.network.heal();
+        self.cluster.network.release();
         for node in self.cluster.ids() {
             if self.cluster.node(node).silent && !self.can_do_without_one() {
                 self.cluster.crash(node);

@@ -214,35 +214,36 @@ impl World {
 
     fn partition(&mut self) {
         self.faults.partitions += 1;
+        let parted = self.pick_links();
+        let lasts_us = self.random.range(200_000..4_000_000);
+        let holds_back = self.settings.held_back > 0 && self.random.chance(self.settings.held_back);
+        for (from, to) in parted {
+            match holds_back {
+                true => self.network.hold_back(from, to, self.now_us + lasts_us),
+                false => self.network.block(from, to),
+            }
+        }
+        self.plan(lasts_us, Event::Heal);
+    }
+
+    /// Links that are to be parted, each of them a direction.
+    fn pick_links(&mut self) -> Vec<(usize, usize)> {
         let nodes = self.nodes.len();
+        let links = (0..nodes).flat_map(|from| (0..nodes).filter(move |&to| to != from).map(move |to| (from, to)));
         match self.random.below(3) {
             // One node is alone.
             0 => {
                 let alone = self.pick_node();
-                self.isolate(alone);
+                links.filter(|&(from, to)| from == alone || to == alone).collect()
             }
             // Two sides.
             1 => {
                 let side: Vec<bool> = (0..nodes).map(|_| self.random.chance(500)).collect();
-                for from in 0..nodes {
-                    for to in (0..nodes).filter(|&to| side[from] != side[to]) {
-                        self.network.block(from, to);
-                    }
-                }
+                links.filter(|&(from, to)| side[from] != side[to]).collect()
             }
             // Some directions are dead.
-            _ => {
-                for from in 0..nodes {
-                    for to in 0..nodes {
-                        if from != to && self.random.chance(300) {
-                            self.network.block(from, to);
-                        }
-                    }
-                }
-            }
+            _ => links.filter(|_| self.random.chance(300)).collect(),
         }
-        let lasts_us = self.random.range(200_000..4_000_000);
-        self.plan(lasts_us, Event::Heal);
     }
 
     pub(super) fn heal_network(&mut self) {

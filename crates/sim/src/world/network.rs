@@ -1,4 +1,4 @@
-//! The network: frames are late, lost, doubled and overtaken, and some nodes cannot reach some others.
+//! The network: frames are late, lost, doubled and overtaken, and some nodes cannot reach some others, or only later.
 
 use crate::random::Random;
 
@@ -7,6 +7,8 @@ pub struct Network {
     random: Random,
     /// `blocked[from * nodes + to]`: nothing gets through.
     blocked: Vec<bool>,
+    /// `held_until_us[from * nodes + to]`: what is sent before arrives then, as if it had been sent again and again.
+    held_until_us: Vec<u64>,
     /// Per mille.
     pub loss: u64,
     pub duplication: u64,
@@ -25,6 +27,7 @@ impl Network {
             nodes,
             random,
             blocked: vec![false; nodes * nodes],
+            held_until_us: vec![0; nodes * nodes],
             loss: 0,
             duplication: 0,
             delay_mean_us: 300,
@@ -38,6 +41,7 @@ impl Network {
     /// Nothing is lost any more, and everybody reaches everybody.
     pub fn calm(&mut self) {
         self.blocked.fill(false);
+        self.held_until_us.fill(0);
         (self.loss, self.duplication, self.slow) = (0, 0, 0);
     }
 
@@ -57,16 +61,22 @@ impl Network {
         self.blocked[from * self.nodes + to] = true;
     }
 
+    pub fn hold_back(&mut self, from: usize, to: usize, until_us: u64) {
+        self.held_until_us[from * self.nodes + to] = until_us;
+    }
+
     /// Decides what becomes of a frame.
-    pub fn send(&mut self, from: usize, to: usize) -> Arrivals {
-        if self.blocked[from * self.nodes + to] || self.random.chance(self.loss) {
+    pub fn send(&mut self, from: usize, to: usize, now_us: u64) -> Arrivals {
+        let link = from * self.nodes + to;
+        if self.blocked[link] || self.random.chance(self.loss) {
             return Vec::new();
         }
+        let held_us = self.held_until_us[link].saturating_sub(now_us);
         let copies = if self.random.chance(self.duplication) { 2 } else { 1 };
         (0..copies)
             .map(|_| {
                 let late = if self.random.chance(self.slow) { self.random.range(1_000..700_000) } else { 0 };
-                50 + self.random.delay(self.delay_mean_us) + late
+                50 + self.random.delay(self.delay_mean_us) + late + held_us
             })
             .collect()
     }

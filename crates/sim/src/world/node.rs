@@ -512,7 +512,7 @@ impl World {
     fn send_frame(&mut self, from: usize, to: NodeId, bytes: Vec<u8>) {
         let to = to.0 as usize - 1;
         self.trace(&[to as u64, bytes.len() as u64, u64::from(bytes[4]) | u64::from(bytes[11]) << 8]);
-        for delay_us in self.network.send(from, to) {
+        for delay_us in self.network.send(from, to, self.now_us) {
             self.plan(delay_us, Event::Frame { to, from, bytes: bytes.clone() });
         }
     }

@@ -68,6 +68,8 @@ pub struct Settings {
     pub cuts_at_changes: u64,
     /// At least so many frames in a thousand are late by up to 0.7 s.
     pub slow_frames: u64,
+    /// How often, in a thousand, a partition does not lose frames, but lets them through when it ends.
+    pub held_back: u64,
     /// How often, in a thousand, a replica panics when something goes wrong.
     pub panics: u64,
     /// With durability `interval` the one node that may forget what it said. With `memory` it may be any, one after the other.
@@ -119,6 +121,7 @@ impl Settings {
             outages: moves_mean_ms.is_some() && Random::new(seed ^ 0x0A7).chance(400),
             cuts_at_changes: 0,
             slow_frames: 0,
+            held_back: *Random::new(seed ^ 0x4E1D).pick(&[0, 500]),
             panics: 50,
             forgets: 0,
             strikes: None,
