@@ -5,9 +5,9 @@ pub enum GroupState {
     /// Its birth is not on disk yet: it says nothing.
     Unborn,
     Alive,
-    /// It may have said what it does not remember: it neither votes nor serves until a new epoch re-admits it.
+    /// It may have said what it does not remember: it neither votes nor serves until it is taken in again.
     Forgetful,
-    /// Its part of the log, or its checkpoint, is damaged: likewise.
+    /// Its part of the log, or its checkpoint, is damaged, and it cannot be taken in again: likewise, for good.
     Damaged,
     /// Its code panicked, or could not read what is on the disk: nothing of it is trusted any more.
     Quarantined,

@@ -43,7 +43,7 @@ pub struct Options {
     /// volume
     #[arg(long, conflicts_with_all = ["protocol", "authority"])]
     outside: bool,
-    /// Namespaces of durability `memory` or `interval`, where one of three nodes forgets what it said
+    /// Nodes forget what they said, one at a time: with durability `memory` or `interval`, or because their logs decay
     #[arg(long, conflicts_with_all = ["protocol", "authority", "outside"])]
     forgetful: bool,
     /// Run each seed twice and compare the traces

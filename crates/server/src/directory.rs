@@ -50,6 +50,9 @@ pub struct Directory {
     path: PathBuf,
     identity: Identity,
     forgotten: Forgotten,
+    /// The machine's boot id, until the identity has it.
+    boot: Option<String>,
+    run: u64,
     is_new: bool,
     has_begun: bool,
     /// Its lock is released when it is closed, by us or by our death.
@@ -115,15 +118,16 @@ impl Directory {
         if !is_new {
             check_witnesses(path)?;
         }
+        let run = random_u64().map_err(failed("draw a random number for", path))?;
         let identity = match known {
-            Some(identity) => Identity { start_number: identity.start_number + 1, boot, ..identity },
+            Some(identity) => Identity { start_number: identity.start_number + 1, ..identity },
             None => Identity {
                 cluster,
                 node,
                 incarnation: random_u64().map_err(failed("draw a random number for", path))?,
                 shards: SHARDS,
                 start_number: 1,
-                boot,
+                boot: boot.clone(),
                 log_end: 0,
             },
         };
@@ -138,7 +142,16 @@ impl Directory {
         sync_directory(path)?;
         fs::write(path.join(PID), format!("{}\n", std::process::id()))
             .map_err(failed("write the pid file of", path))?;
-        Ok(Directory { path: path.to_owned(), identity, forgotten, is_new, has_begun: false, _lock: lock })
+        Ok(Directory {
+            path: path.to_owned(),
+            identity,
+            forgotten,
+            boot: Some(boot),
+            run,
+            is_new,
+            has_begun: false,
+            _lock: lock,
+        })
     }
 
     /// From here on the node may say and keep what it could forget.
@@ -195,11 +208,32 @@ impl Directory {
         [IDENTITY, IDENTITY_COPY, WAL, CHECKPOINT].iter().any(|name| path.join(name).exists())
     }
 
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Drawn for this run: a copy of the directory from before counts its next start by the same number, and draws another.
+    pub fn run(&self) -> u64 {
+        self.run
+    }
+
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// What the run before this one may have said and not kept.
+    /// It is known from now on what earlier runs have forgotten. Before, a run that ends as soon as it has begun must not hide that
+    /// the machine lost power before it.
+    pub fn settle(&mut self) -> Result<(), DirectoryError> {
+        match self.boot.take() {
+            Some(boot) if boot != self.identity.boot => {
+                self.identity.boot = boot;
+                write_identity(&self.path, &self.identity)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What the runs before this one may have said and not kept.
     pub fn forgotten(&self) -> Forgotten {
         self.forgotten
     }

@@ -87,6 +87,8 @@ pub(super) struct Checkpointed {
 pub(super) struct Storing {
     number_next: u64,
     under_way: std::collections::VecDeque<(u64, Stored)>,
+    /// Batches below say what this start has found lost.
+    losses_below: u64,
     filling: Filling,
     /// A checkpoint that is not complete.
     pub(super) saving: Option<Saving>,
@@ -104,6 +106,11 @@ impl Storing {
     /// Own groups that ended, and that no batch on its way forgets.
     pub(super) fn to_forget(&self) -> usize {
         self.forgettable.len() + self.filling.forgotten.len()
+    }
+
+    /// The batches handed over so far say what this start has found lost.
+    pub(super) fn note_losses(&mut self) {
+        self.losses_below = self.number_next;
     }
 
     /// Snapshots that are not stored yet.
@@ -136,6 +143,12 @@ impl Host {
         self.storing.number_next += 1;
         self.storing.under_way.push_back((number, then));
         self.batches.push((number, batch));
+    }
+
+    /// Whether the store says what earlier runs of the node have forgotten: from then on only this run is to be judged by how it
+    /// ends.
+    pub fn remembers_losses(&self) -> bool {
+        self.storing.under_way.front().is_none_or(|(number, _)| *number >= self.storing.losses_below)
     }
 
     /// The batch of this number is durable. Batches are stored in the order in which they were handed over.

@@ -18,6 +18,7 @@ use super::dispatch::{INTERNAL, ROOT_EPOCH};
 use super::group::{CheckpointState, Group, Own, ROOT_NAMESPACE};
 use super::losses::{self, Losses};
 use super::quarantine::{self, decode_given_up, isolate};
+use super::readmission::may_be_readmitted;
 use super::replay::{Replay, Rest};
 use super::resting::read_paused;
 use super::succession::{MEMBERS, Successions};
@@ -121,6 +122,7 @@ impl Host {
         host.leave_sleeping(own.all, own.expiries);
         host.damage = report.damage.clone();
         host.remember_silent();
+        host.storing.note_losses();
         let awake: Vec<u32> = host.groups.iter().map(|(index, _)| index as u32).collect();
         awake.into_iter().for_each(|index| host.seek_readmission(index));
         host.counters.quarantined = faults.len() as u64;
@@ -234,7 +236,7 @@ impl Host {
             return self.births_waiting.push(id);
         }
         self.wal.release(id.0, released.0, lsn);
-        self.log_accepted(index);
+        self.log_accepted_again(index);
         // Born late, and stopped before the others had told what they have executed.
         let group = &self.groups[index as usize];
         if group.own.is_some()
@@ -341,6 +343,7 @@ fn state_after_stop(group: &Group, settings: &HostSettings, damage_end: Lsn) -> 
     };
     match (forgetful, damaged) {
         (true, _) => GroupState::Forgetful,
+        (_, true) if may_be_readmitted(group) => GroupState::Forgetful,
         (_, true) => GroupState::Damaged,
         _ => GroupState::Alive,
     }

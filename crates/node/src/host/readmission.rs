@@ -1,7 +1,9 @@
-//! Taking replicas in again that have forgotten what they said: those of durability `memory`, whose nodes did not stop cleanly.
+//! Taking replicas in again that have forgotten what they said: those of durability `memory`, whose nodes did not stop cleanly, those
+//! of `interval`, whose machines lost power, and those of which the log has lost something.
 //!
 //! Such a replica is silent until each other member has testified (see [`quorate_protocol::paxos::Testimony`]) and it has caught up
-//! with all of them. Nothing of this is put on record: at the next unclean stop all is forgotten again.
+//! with all of them. Where there is a log, it has what was testified to before the checkpoint store has the replica as one that
+//! remembers; a start in between finds one that has forgotten.
 //!
 //! Not so where objects have had groups of their own: a birth that is executed again would bring such a group to life that has forgotten
 //! as well, and does not know it.
@@ -9,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use quorate_protocol::id::Content;
-use quorate_protocol::paxos::{Paxos, Testimony};
+use quorate_protocol::paxos::{Paxos, Record, Testimony};
 use quorate_protocol::{Epoch, Event, GroupId, NodeId, Slot};
 
 use super::{Group, Host};
@@ -21,16 +23,22 @@ use crate::readmission::Asks;
 use crate::root::Durability;
 use crate::volume::is_volume_command;
 
-/// Whether this replica may have said what it does not remember, and nothing of it is on record.
-fn has_forgotten(group: &Group) -> bool {
-    group.state == GroupState::Forgetful && group.durability == Durability::Memory
+/// Whether this replica can be taken in again, should it have forgotten what it said.
+pub(super) fn may_be_readmitted(group: &Group) -> bool {
+    has_no_own_groups(group) && group.replica.paxos().is_some_and(Paxos::may_be_readmitted)
+}
+
+fn seeks_readmission(group: &Group) -> bool {
+    group.state == GroupState::Forgetful && may_be_readmitted(group)
 }
 
 /// For the status.
 pub(super) fn why_forgetful(group: &Group) -> &'static str {
-    match has_forgotten(group) && has_no_own_groups(group) {
-        true => "may have forgotten what it said before an unclean stop: it waits for every other member to testify",
-        false => "may have forgotten what it said before an unclean stop",
+    match may_be_readmitted(group) {
+        true => {
+            "may have forgotten what it said, at an unclean stop or with a part of the log: it waits for every other member to testify"
+        }
+        false => "may have forgotten what it said at an unclean stop",
     }
 }
 
@@ -75,10 +83,7 @@ impl Host {
     /// A replica here is silent, and it may be that it can be taken in again.
     pub(super) fn seek_readmission(&mut self, index: u32) {
         let group = &self.groups[index as usize];
-        if has_forgotten(group)
-            && has_no_own_groups(group)
-            && group.replica.paxos().is_some_and(Paxos::may_be_readmitted)
-        {
+        if seeks_readmission(group) {
             self.readmissions.0.entry(group.id()).or_default();
         }
     }
@@ -114,7 +119,7 @@ impl Host {
             let is_known = unnoticed.is_empty() || !found.is_alive();
             return (!is_known).then(|| (Asks::Notice, unnoticed.iter().copied().collect()));
         }
-        if !has_forgotten(found) || !has_no_own_groups(found) {
+        if !seeks_readmission(found) {
             return None;
         }
         let members = found.configuration.members.iter().copied();
@@ -143,9 +148,24 @@ impl Host {
             group.checkpoint.changed = true;
             self.silence_told.remove(&id);
             self.counters.readmitted += 1;
+            self.log_testimonies(index);
             self.plan(index, Event::Woken);
         }
         Readmission { unnoticed, ..Readmission::default() }
+    }
+
+    /// What the replica has taken over is its own word from here on, also for later starts.
+    fn log_testimonies(&mut self, index: u32) {
+        let group = &self.groups[index as usize];
+        if group.durability == Durability::Memory {
+            return;
+        }
+        let promised = group.replica.paxos().map(|replica| Record::Promised { ballot: replica.status().ballot });
+        promised.iter().for_each(|record| self.persist::<Paxos>(index, record));
+        self.log_accepted(index);
+        // Whatever the log held before is made up for.
+        self.groups[index as usize].checkpoint.covered_below = self.wal.durable();
+        self.want_checkpoint_now(index);
     }
 
     /// Whether a silent replica only lacks slots that others have.

@@ -235,7 +235,7 @@ impl Host {
                 group.resume(coordinating && is_of_this_start);
                 self.counters.woken_from_store += 1;
                 let index = self.admit_awake(group);
-                self.log_accepted(index);
+                self.log_accepted_again(index);
                 if !self.groups[index as usize].replica.is_idle() {
                     self.plan(index, Event::Woken);
                 }

@@ -128,11 +128,16 @@ impl Host {
     }
 
     /// A group is awake that was paused while it was stranded: the log has what it has accepted, again.
+    pub(super) fn log_accepted_again(&mut self, index: u32) {
+        let group = &self.groups[index as usize];
+        if group.checkpoint.holds_accepted && group.is_alive() && group.durability != Durability::Memory {
+            self.log_accepted(index);
+        }
+    }
+
+    /// The log has what the replica has accepted, before the store has anything newer.
     pub(super) fn log_accepted(&mut self, index: u32) {
         let group = &self.groups[index as usize];
-        if !group.checkpoint.holds_accepted || !group.is_alive() || group.durability == Durability::Memory {
-            return;
-        }
         let accepted: Vec<paxos::Record> =
             group.replica.paxos().map(|own| own.accepted().collect()).unwrap_or_default();
         let is_changed = group.checkpoint.changed;

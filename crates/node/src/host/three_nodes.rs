@@ -8,7 +8,7 @@ use quorate_wal::memory::MemoryStorage;
 
 use crate::answer::Answer;
 use crate::frame::{Header, Message, decode_frame, encode_frame, messages};
-use crate::host::{Forgotten, Host, HostSettings, Submission};
+use crate::host::{Forgotten, Host, HostSettings, OpenReport, Submission};
 use crate::root::{NodeRecord, Settings};
 use crate::{Moment, Target};
 
@@ -202,14 +202,19 @@ impl Cluster {
 
     /// The node's process dies between two turns, and another one opens what it had stored.
     pub(super) fn restart(&mut self, id: u32) {
+        let report = self.restart_after(id, Forgotten::Memory);
+        assert!(report.damage.is_empty(), "{:?}", report.damage);
+    }
+
+    pub(super) fn restart_after(&mut self, id: u32, forgotten: Forgotten) -> OpenReport {
         let node = &mut self.nodes[id as usize - 1];
         let before = node.host.settings();
-        let settings = HostSettings { start: before.start + 1, forgotten: Forgotten::Memory, ..before.clone() };
+        let settings = HostSettings { start: before.start + 1, forgotten, ..before.clone() };
         let (host, report) =
             Host::open(settings, &node.storage, &node.store, moment(self.now_us)).expect("it was stored whole");
-        assert!(report.damage.is_empty(), "{:?}", report.damage);
         node.host = host;
         node.unstored.clear();
+        report
     }
 
     pub(super) fn next_number(&mut self) -> u64 {

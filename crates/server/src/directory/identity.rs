@@ -24,7 +24,7 @@ pub struct Identity {
     pub shards: u32,
     /// Counts the runs from 1. Never used twice.
     pub start_number: u32,
-    /// The machine's boot id at the latest start.
+    /// The machine's boot id at the latest start that has kept what it found lost.
     pub boot: String,
     /// How far the log reached when the node last stopped cleanly, as the log counts; 0 if it never did.
     pub log_end: u64,

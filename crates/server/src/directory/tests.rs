@@ -105,7 +105,17 @@ fn a_machine_restart_is_told_from_a_crash() {
     for name in [IDENTITY, IDENTITY_COPY] {
         fs::write(scratch.0.join(name), other_boot.to_text()).expect("writable");
     }
-    assert_eq!(scratch.open().expect("opened").forgotten(), Forgotten::Unsynced);
+    // A start that ends before that is known for good does not hide it.
+    for _ in 0..2 {
+        let mut cut_short = scratch.open().expect("opened");
+        assert_eq!(cut_short.forgotten(), Forgotten::Unsynced);
+        cut_short.begin();
+    }
+    let mut settled = scratch.open().expect("opened");
+    settled.begin();
+    settled.settle().expect("writable");
+    drop(settled);
+    assert_eq!(scratch.open().expect("opened").forgotten(), Forgotten::Memory);
 }
 
 #[test]

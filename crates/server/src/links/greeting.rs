@@ -7,7 +7,7 @@ use rustls::pki_types::CertificateDer;
 use super::hello::{HELLO_BYTES, Hello, Key, ProofOf, Refusal, first_message, is_same, kind, write_message};
 use super::pins::Pins;
 use crate::config::{ClusterId, Config};
-use crate::directory::Identity;
+use crate::directory::Directory;
 use crate::tls;
 
 /// What this node is and expects of others.
@@ -17,6 +17,7 @@ pub(crate) struct Terms {
     agreement: u64,
     start: u32,
     incarnation: u64,
+    run: u64,
     members: Vec<(NodeId, String)>,
     key: Key,
 }
@@ -56,13 +57,15 @@ enum Role {
 }
 
 impl Terms {
-    pub(crate) fn new(config: &Config, identity: &Identity) -> Terms {
+    pub(crate) fn new(config: &Config, directory: &Directory) -> Terms {
+        let identity = directory.identity();
         Terms {
             me: config.node_id(),
             cluster: config.cluster.id,
             agreement: super::hello::agreement(config),
             start: identity.start_number,
             incarnation: identity.incarnation,
+            run: directory.run(),
             members: config.cluster.nodes.iter().map(|node| (NodeId(node.id), node.name.clone())).collect(),
             key: Key::of_secret(config.cluster.secret.expose()),
         }
@@ -77,6 +80,7 @@ impl Terms {
             node: self.me,
             start: self.start,
             incarnation: self.incarnation,
+            run: self.run,
             nonce,
         };
         hello.encode()
@@ -109,7 +113,7 @@ impl Terms {
         if hello.agreement != self.agreement {
             return Err(Refusal::Disagreement { peer, me });
         }
-        pins.check(peer, hello.incarnation, hello.start)
+        pins.check(hello.seen(), me)
     }
 }
 
@@ -238,8 +242,8 @@ impl Greeting {
     fn remember(&self, terms: &Terms, pins: &mut Pins) -> Result<Peer, Refusal> {
         let (_, hello) = self.theirs.as_ref().ok_or(Refusal::NotAPeer)?;
         // Another link may have been quicker.
-        pins.check(hello.node, hello.incarnation, hello.start)?;
-        pins.note(hello.node, hello.incarnation, hello.start, terms.me)?;
+        pins.check(hello.seen(), terms.me)?;
+        pins.note(hello.seen(), terms.me)?;
         Ok(Peer { node: hello.node, start: hello.start })
     }
 }
@@ -262,6 +266,7 @@ mod tests {
             agreement: 1,
             start: 1,
             incarnation: 100 + u64::from(me),
+            run: 7,
             members: vec![(NodeId(1), "n1".to_owned()), (NodeId(2), "n2".to_owned())],
             key: Key::of_secret(secret),
         }
@@ -374,6 +379,6 @@ mod tests {
         assert!(matches!(greet(&one, &two, &scratch), (Ok(Some(_)), Ok(Some(_)))));
         let replaced = Terms { incarnation: 7, ..terms(2, "secret") };
         let (left, _) = greet(&one, &replaced, &scratch);
-        assert_eq!(left, Err(Failed::Refused(Refusal::Replaced { peer: NodeId(2) })));
+        assert_eq!(left, Err(Failed::Refused(Refusal::Replaced { peer: NodeId(2), me: NodeId(1) })));
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! message:  length u16 | kind u8 | body        REFUSED with the reason, in place of any answer, ends the link
 //! hello:    magic 8 | hello version u8 | frame versions u8, u8 | cluster u64 | agreement u64 | node u32 | start u32 |
-//!           incarnation u64 | nonce 16
+//!           incarnation u64 | run u64 | nonce 16
 //! proof:    SipHash-2-4-128 of role u8, the connector's hello and the acceptor's hello, under the secret's key
 //! ```
 //! Little-endian. The secret itself never travels, and nobody can use a proof again: both nonces are in it.
@@ -21,9 +21,10 @@ use quorate_protocol::NodeId;
 use siphasher::sip128::{Hasher128, SipHasher24};
 use subtle::ConstantTimeEq;
 
+use super::pins::Seen;
 use crate::config::{ClusterId, Config};
 
-pub(crate) const HELLO_BYTES: usize = 8 + 1 + 2 + 8 + 8 + 4 + 4 + 8 + 16;
+pub(crate) const HELLO_BYTES: usize = 8 + 1 + 2 + 8 + 8 + 4 + 4 + 8 + 8 + 16;
 pub(crate) const PROOF_BYTES: usize = 16;
 const HEADER_BYTES: usize = 3;
 /// No message of this layer is longer.
@@ -31,7 +32,7 @@ const BODY_BYTES_MAX: usize = 512;
 
 const MAGIC: [u8; 8] = *b"QUORATE\n";
 /// The layout of a hello. Its first nine bytes stay as they are in every later one.
-const HELLO_VERSION: u8 = 1;
+const HELLO_VERSION: u8 = 2;
 
 pub(crate) mod kind {
     pub(crate) const HELLO: u8 = 1;
@@ -50,6 +51,8 @@ pub(crate) struct Hello {
     pub(crate) node: NodeId,
     pub(crate) start: u32,
     pub(crate) incarnation: u64,
+    /// Drawn at the start.
+    pub(crate) run: u64,
     pub(crate) nonce: [u8; 16],
 }
 
@@ -74,17 +77,26 @@ pub(crate) enum Refusal {
     Certificate { peer: NodeId, name: String, me: NodeId },
     #[error("{peer} does not have the cluster.secret of {me}")]
     Secret { peer: NodeId, me: NodeId },
-    #[error("node {peer}'s data directory was replaced: it is a new node and needs a new id")]
-    Replaced { peer: NodeId },
     #[error(
-        "node {peer}'s data directory is older than it was: it may have forgotten what it said, and needs a new id"
+        "{me} knows {peer} by another data directory, and this one has forgotten what {peer} has said: put the other one back; \
+         without it the node is lost"
     )]
-    SetBack { peer: NodeId },
+    Replaced { peer: NodeId, me: NodeId },
+    #[error(
+        "{me} has known {peer}'s data directory when it was newer, and this copy has forgotten what {peer} has said since: put \
+         the newest one back; without it the node is lost"
+    )]
+    SetBack { peer: NodeId, me: NodeId },
     #[error("{me} cannot remember {peer} ({reason})")]
     Unremembered { peer: NodeId, me: NodeId, reason: String },
 }
 
 impl Hello {
+    pub(crate) fn seen(&self) -> Seen {
+        let Hello { node, incarnation, start, run, .. } = *self;
+        Seen { node, incarnation, start, run }
+    }
+
     pub(crate) fn encode(&self) -> [u8; HELLO_BYTES] {
         let mut bytes = Vec::with_capacity(HELLO_BYTES);
         bytes.extend_from_slice(&MAGIC);
@@ -94,6 +106,7 @@ impl Hello {
         bytes.extend_from_slice(&self.node.0.to_le_bytes());
         bytes.extend_from_slice(&self.start.to_le_bytes());
         bytes.extend_from_slice(&self.incarnation.to_le_bytes());
+        bytes.extend_from_slice(&self.run.to_le_bytes());
         bytes.extend_from_slice(&self.nonce);
         bytes.try_into().expect("the fields add up to HELLO_BYTES")
     }
@@ -118,7 +131,8 @@ impl Hello {
             node: NodeId(u32_at(27)),
             start: u32_at(31),
             incarnation: u64_at(35),
-            nonce: *body[43..].first_chunk().expect("inside of the hello"),
+            run: u64_at(43),
+            nonce: *body[51..].first_chunk().expect("inside of the hello"),
         })
     }
 }
@@ -203,6 +217,7 @@ mod tests {
         node: NodeId(2),
         start: 3,
         incarnation: 4,
+        run: 8,
         nonce: [9; 16],
     };
 
@@ -215,8 +230,8 @@ mod tests {
     fn strangers_and_newer_hellos_are_told_apart() {
         assert_eq!(Hello::decode(b"GET / HTTP/1.1\r\n", NodeId(1)), Err(Refusal::NotAPeer));
         let mut newer = HELLO.encode();
-        newer[8] = 2;
-        assert!(matches!(Hello::decode(&newer, NodeId(1)), Err(Refusal::HelloVersion { found: 2, .. })));
+        newer[8] = 3;
+        assert!(matches!(Hello::decode(&newer, NodeId(1)), Err(Refusal::HelloVersion { found: 3, .. })));
     }
 
     #[test]

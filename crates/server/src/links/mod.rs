@@ -12,7 +12,6 @@ mod pins;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 use mio::event::Event;
@@ -23,7 +22,7 @@ use quorate_protocol::{Instant, NodeId};
 use tracing::warn;
 
 use crate::config::Config;
-use crate::directory::{Identity, random_u64};
+use crate::directory::{Directory, random_u64};
 use crate::tls::{PeerMaterial, Store};
 use greeting::{Failed, Terms};
 use hello::Refusal;
@@ -58,15 +57,14 @@ struct Common {
 impl Links {
     pub(crate) fn new(
         config: &Config,
-        identity: &Identity,
-        directory: &Path,
+        directory: &Directory,
         listener: TcpListener,
         registry: Registry,
         waker: Arc<Waker>,
         tls: Option<Arc<Store>>,
     ) -> Result<Links, PinsError> {
-        let pins = Pins::open(directory)?;
-        let terms = Terms::new(config, identity);
+        let pins = Pins::open(directory.path())?;
+        let terms = Terms::new(config, directory);
         let others = config.cluster.nodes.iter().filter(|node| node.id != config.node.id);
         let outgoing = others.enumerate().map(|(place, node)| Outgoing::new(place, node)).collect();
         let incoming = Incoming::new(listener, config.cluster.nodes.len());

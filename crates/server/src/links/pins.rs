@@ -4,10 +4,11 @@
 //! taken for what it was.
 //!
 //! ```text
-//! quorate-peers 1
-//! node 2 incarnation 00000000000000ff start 3
+//! quorate-peers 2
+//! node 2 incarnation 00000000000000ff start 3 run 0000000000000abc
 //! checksum ...
 //! ```
+//! Version 1 had no runs.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,7 +22,8 @@ use super::hello::Refusal;
 use crate::directory::{DirectoryError, write_whole};
 
 const NAME: &str = "peers";
-const FIRST_LINE: &str = "quorate-peers 1";
+const FIRST_LINE: &str = "quorate-peers 2";
+const FIRST_LINE_1: &str = "quorate-peers 1";
 
 #[derive(Debug)]
 pub(crate) struct Pins {
@@ -34,6 +36,17 @@ struct Pin {
     incarnation: u64,
     /// The highest that it was seen with.
     start: u32,
+    /// Of that start. A copy of the directory from before it counts to the same number, and draws another one.
+    run: Option<u64>,
+}
+
+/// Whose data directory it is, and which run of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) node: NodeId,
+    pub(crate) incarnation: u64,
+    pub(crate) start: u32,
+    pub(crate) run: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -59,17 +72,20 @@ impl Pins {
     }
 
     /// Whether the node may be who it was.
-    pub(crate) fn check(&self, peer: NodeId, incarnation: u64, start: u32) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, seen: Seen, me: NodeId) -> Result<(), Refusal> {
+        let Seen { node: peer, incarnation, start, run } = seen;
+        let is_other_run = |pin: &Pin| pin.start == start && pin.run.is_some_and(|known| known != run);
         match self.known.get(&peer.0) {
-            Some(pin) if pin.incarnation != incarnation => Err(Refusal::Replaced { peer }),
-            Some(pin) if pin.start > start => Err(Refusal::SetBack { peer }),
+            Some(pin) if pin.incarnation != incarnation => Err(Refusal::Replaced { peer, me }),
+            Some(pin) if pin.start > start || is_other_run(pin) => Err(Refusal::SetBack { peer, me }),
             _ => Ok(()),
         }
     }
 
     /// Remembers the node, durably. `me` is for the refusal, if that fails.
-    pub(crate) fn note(&mut self, peer: NodeId, incarnation: u64, start: u32, me: NodeId) -> Result<(), Refusal> {
-        let pin = Pin { incarnation, start };
+    pub(crate) fn note(&mut self, seen: Seen, me: NodeId) -> Result<(), Refusal> {
+        let Seen { node: peer, incarnation, start, run } = seen;
+        let pin = Pin { incarnation, start, run: Some(run) };
         let before = self.known.insert(peer.0, pin);
         if before == Some(pin) {
             return Ok(());
@@ -96,8 +112,9 @@ fn reason(error: &DirectoryError) -> String {
 
 fn to_text(known: &BTreeMap<u32, Pin>) -> String {
     let mut body = format!("{FIRST_LINE}\n");
-    for (node, Pin { incarnation, start }) in known {
-        body += &format!("node {node} incarnation {incarnation:016x} start {start}\n");
+    for (node, Pin { incarnation, start, run }) in known {
+        let run = run.map_or(String::new(), |run| format!(" run {run:016x}"));
+        body += &format!("node {node} incarnation {incarnation:016x} start {start}{run}\n");
     }
     let checksum = xxh3_64(body.as_bytes());
     format!("{body}checksum {checksum:016x}\n")
@@ -106,7 +123,7 @@ fn to_text(known: &BTreeMap<u32, Pin>) -> String {
 fn from_text(text: &str) -> Option<BTreeMap<u32, Pin>> {
     let (body, tail) = text.split_at(text.rfind("checksum ")?);
     let checksum = u64::from_str_radix(tail.trim_end().strip_prefix("checksum ")?, 16).ok()?;
-    if checksum != xxh3_64(body.as_bytes()) || body.lines().next()? != FIRST_LINE {
+    if checksum != xxh3_64(body.as_bytes()) || ![FIRST_LINE, FIRST_LINE_1].contains(&body.lines().next()?) {
         return None;
     }
     body.lines().skip(1).map(pin_from_line).collect()
@@ -114,26 +131,33 @@ fn from_text(text: &str) -> Option<BTreeMap<u32, Pin>> {
 
 fn pin_from_line(line: &str) -> Option<(u32, Pin)> {
     let words: Vec<&str> = line.split(' ').collect();
-    let ["node", node, "incarnation", incarnation, "start", start] = words[..] else { return None };
+    let ["node", node, "incarnation", incarnation, "start", start, ref run @ ..] = words[..] else { return None };
     let incarnation = u64::from_str_radix(incarnation, 16).ok()?;
-    Some((node.parse().ok()?, Pin { incarnation, start: start.parse().ok()? }))
+    let run = match run {
+        [] => None,
+        ["run", run] => Some(u64::from_str_radix(run, 16).ok()?),
+        _ => return None,
+    };
+    Some((node.parse().ok()?, Pin { incarnation, start: start.parse().ok()?, run }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The bytes of version 1, which every later version must go on reading.
-    const GOLDEN: &str = "quorate-peers 1\nnode 2 incarnation 00000000000000ff start 3\nchecksum 11f22f9bf2e980d5\n";
+    /// The bytes of versions 1 and 2, which every later version must go on reading.
+    const GOLDEN_1: &str = "quorate-peers 1\nnode 2 incarnation 00000000000000ff start 3\nchecksum 11f22f9bf2e980d5\n";
+    const GOLDEN: &str = "quorate-peers 2\nnode 2 incarnation 00000000000000ff start 3 run 0000000000000abc\nchecksum 1657b30cac70591c\n";
 
-    fn known() -> BTreeMap<u32, Pin> {
-        BTreeMap::from([(2, Pin { incarnation: 0xff, start: 3 })])
+    fn known(run: Option<u64>) -> BTreeMap<u32, Pin> {
+        BTreeMap::from([(2, Pin { incarnation: 0xff, start: 3, run })])
     }
 
     #[test]
     fn the_format_is_what_it_was() {
-        assert_eq!(to_text(&known()), GOLDEN);
-        assert_eq!(from_text(GOLDEN), Some(known()));
+        assert_eq!(to_text(&known(Some(0xabc))), GOLDEN);
+        assert_eq!(from_text(GOLDEN), Some(known(Some(0xabc))));
+        assert_eq!(from_text(GOLDEN_1), Some(known(None)));
     }
 
     #[test]
@@ -150,14 +174,17 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("quorate-pins-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let (me, peer) = (NodeId(1), NodeId(2));
+        let seen = |incarnation, start, run| Seen { node: peer, incarnation, start, run };
         let mut pins = Pins::open(&directory).unwrap();
-        assert_eq!(pins.check(peer, 7, 5), Ok(()));
-        pins.note(peer, 7, 5, me).unwrap();
+        assert_eq!(pins.check(seen(7, 5, 50), me), Ok(()));
+        pins.note(seen(7, 5, 50), me).unwrap();
         let pins = Pins::open(&directory).unwrap();
-        assert_eq!(pins.check(peer, 7, 5), Ok(()));
-        assert_eq!(pins.check(peer, 7, 6), Ok(()));
-        assert_eq!(pins.check(peer, 8, 6), Err(Refusal::Replaced { peer }));
-        assert_eq!(pins.check(peer, 7, 4), Err(Refusal::SetBack { peer }));
+        assert_eq!(pins.check(seen(7, 5, 50), me), Ok(()));
+        assert_eq!(pins.check(seen(7, 6, 60), me), Ok(()));
+        assert_eq!(pins.check(seen(8, 6, 60), me), Err(Refusal::Replaced { peer, me }));
+        assert_eq!(pins.check(seen(7, 4, 40), me), Err(Refusal::SetBack { peer, me }));
+        // A copy from before the fifth start, started once.
+        assert_eq!(pins.check(seen(7, 5, 51), me), Err(Refusal::SetBack { peer, me }));
         std::fs::remove_dir_all(&directory).unwrap();
         assert!(Pins::open(&directory).unwrap().known.is_empty());
     }

@@ -382,6 +382,9 @@ impl Worker {
             self.host.stored(number);
             self.state.stored_ms = self.state.wall_ms;
         }
+        if self.host.remembers_losses() {
+            self.directory.settle()?;
+        }
         Ok(self.disk.trim(self.host.log_mut())?)
     }
 

@@ -186,6 +186,10 @@ impl World {
         self.faults.crashes += 1;
         self.faults.power_cuts += u32::from(power);
         self.stop_node(node, power);
+        let decay = if node == self.settings.forgets { self.settings.decay } else { 0 };
+        if decay > 0 && self.random.chance(decay) {
+            self.nodes[node].decay();
+        }
         self.plan(down_us, Event::Restart { node });
     }
 

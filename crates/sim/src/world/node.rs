@@ -48,6 +48,8 @@ pub struct Node {
     pub(super) number_next: u64,
     /// What it may not remember of what it said before it was stopped.
     forgotten: Forgotten,
+    /// A part of its log has decayed.
+    is_decayed: bool,
     lost: Sometimes,
 }
 
@@ -137,6 +139,7 @@ impl Node {
             storing: false,
             number_next: 1,
             forgotten: Forgotten::Nothing,
+            is_decayed: false,
             lost: Sometimes::default(),
         }
     }
@@ -190,6 +193,20 @@ impl Node {
             pid: 0,
             observe: true,
         }
+    }
+
+    /// A bit of its log flips, not where it was written last: what was torn there cannot be told from what has decayed.
+    pub(super) fn decay(&mut self) {
+        let segments = self.storage.segments().expect("memory answers");
+        let older = &segments[..segments.len().saturating_sub(2)];
+        if older.is_empty() {
+            return;
+        }
+        let segment = *self.random.pick(older);
+        let length = self.storage.length(segment).expect("it is there");
+        let offset = self.random.below(length) as usize;
+        self.storage.flip(segment, offset, 1 << self.random.below(8));
+        self.is_decayed = true;
     }
 
     pub(super) fn wall_step_ms(&self) -> i64 {
@@ -274,7 +291,7 @@ impl World {
         let moment = node.clock.read(now_us);
         let (host, report) = Host::open(settings, &node.storage, &node.store, moment)
             .unwrap_or_else(|error| panic!("{} does not open: {error}", node.id));
-        assert!(report.damage.is_empty(), "a crash alone damages no log: {:?}", report.damage);
+        assert!(report.damage.is_empty() || node.is_decayed, "a crash alone damages no log: {:?}", report.damage);
         node.lost.torn_tail += u64::from(report.torn_bytes > 0);
         node.host = Some(Box::new(host));
         let id = node.id;
@@ -296,7 +313,8 @@ impl World {
         let node = &mut self.nodes[at];
         let Some(host) = node.host.take() else { return };
         node.lost.add(&seen_by(&host));
-        node.forgotten = if power { Forgotten::Unsynced } else { Forgotten::Memory };
+        let was_powerless = node.forgotten == Forgotten::Unsynced && !host.remembers_losses();
+        node.forgotten = if power || was_powerless { Forgotten::Unsynced } else { Forgotten::Memory };
         if power {
             let random = &mut node.random;
             node.storage.crash(&mut || random.next_u64());

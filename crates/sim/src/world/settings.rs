@@ -72,8 +72,11 @@ pub struct Settings {
     pub held_back: u64,
     /// How often, in a thousand, a replica panics when something goes wrong.
     pub panics: u64,
-    /// With durability `interval` the one node that may forget what it said. With `memory` it may be any, one after the other.
+    /// The one node whose power goes with durability `interval`, and whose log decays with `sync`. With `memory` any may forget what
+    /// it said, one after the other.
     pub forgets: usize,
+    /// How often, in a thousand, a part of its log decays when it crashes.
+    pub decay: u64,
     /// What goes wrong, in place of whatever the seed stands for.
     pub strikes: Option<Vec<Strike>>,
 }
@@ -124,6 +127,7 @@ impl Settings {
             held_back: *Random::new(seed ^ 0x4E1D).pick(&[0, 500]),
             panics: 50,
             forgets: 0,
+            decay: 0,
             strikes: None,
         }
     }
@@ -235,16 +239,18 @@ impl Settings {
         Settings { slow_frames: 200, panics: 0, ..Settings::of_volumes(seed) }
     }
 
-    /// As [`Settings::of_volumes`], with a durability below `sync`, where nodes forget what they said, one at a time.
+    /// As [`Settings::of_volumes`], where nodes forget what they said, one at a time: with a durability below `sync`, or with a part
+    /// of their logs.
     pub fn of_forgetful(seed: u64) -> Settings {
         let random = &mut Random::new(seed ^ 0xF042);
-        let durability = *random.pick(&[Durability::Memory, Durability::Memory, Durability::Interval]);
+        let durability = *random.pick(&[Durability::Memory, Durability::Interval, Durability::Sync]);
         let nodes = *random.pick(&[3, 3, 5]);
         Settings {
             nodes,
             replicas: nodes as u8,
             durability,
             forgets: random.below(3) as usize,
+            decay: if durability == Durability::Sync { 500 } else { 0 },
             panics: 0,
             ..Settings::of_volumes(seed)
         }

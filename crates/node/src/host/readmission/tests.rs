@@ -2,6 +2,7 @@ use quorate_object::Outcome;
 
 use super::*;
 use crate::answer::Answer;
+use crate::host::Forgotten;
 use crate::host::batches::{GroupAction, GroupRequest};
 use crate::host::three_nodes::{Cluster, Fate, arrives, coordinates};
 use crate::replica::AnyMessage;
@@ -145,6 +146,75 @@ fn a_lost_word_that_it_is_back_costs_no_more_than_time() {
         host.groups[host.find(volume).unwrap() as usize].replica.is_silent(NodeId(3))
     });
     assert!(slots[2] == slots[0], "{slots:?}, held to be silent: {silent:?}");
+}
+
+#[test]
+fn what_was_taken_over_is_known_also_to_the_next_start() {
+    let mut cluster = Cluster::new(|settings| settings.defaults.durability = Durability::Interval);
+    let volume = cluster.volume();
+    let synced = cluster.node(3).storage.clone();
+    // Node 3 accepts what is written, which is chosen by that; nobody hears of it.
+    let unheard = |to_3: bool| {
+        move |from: NodeId, to: NodeId, message: &Message<'_>| match message {
+            Message::Replica { group, .. } if *group == volume && to == NodeId(2) => Fate::IsLost,
+            Message::Replica { message: AnyMessage::Paxos(paxos::Message::Accepted { .. }), .. }
+                if from == NodeId(3) =>
+            {
+                Fate::IsLost
+            }
+            Message::Replica { message: AnyMessage::Paxos(paxos::Message::Accept { .. }), .. }
+                if to == NodeId(3) && !to_3 =>
+            {
+                Fate::IsLost
+            }
+            _ => Fate::Arrives,
+        }
+    };
+    cluster.write(1, b"one");
+    cluster.pass(10, unheard(true));
+    // Its machine loses power, and it hears of it again only by what node 1 testifies.
+    cluster.node(3).storage = synced;
+    cluster.restart_after(3, Forgotten::Unsynced);
+    assert!(!cluster.node(3).host.remembers_losses(), "nothing is stored yet");
+    assert_eq!(state(&mut cluster, 3), GroupState::Forgetful);
+    cluster.pass(1_000, unheard(false));
+    assert!(cluster.node(3).host.remembers_losses());
+    assert_eq!(state(&mut cluster, 3), GroupState::Alive);
+    cluster.restart(3);
+    assert_eq!(state(&mut cluster, 3), GroupState::Alive, "the store has it so");
+    cluster.node(1).is_down = true;
+    cluster.pass(3_000, arrives);
+    assert!(reads(&mut cluster, 2, b"one") && reads(&mut cluster, 3, b"one"));
+}
+
+#[test]
+fn a_replica_with_a_hole_in_its_log_is_taken_in_again() {
+    let mut cluster = Cluster::new(|_| {});
+    let values: Vec<[u8; 2]> = (0..20).map(|round| [b'v', b'a' + round]).collect();
+    for value in &values {
+        cluster.write(1, value);
+        cluster.pass(50, arrives);
+    }
+    let end = cluster.node(3).host.log_mut().durable();
+    let (segment, middle) = (end.segment(), end.offset() as usize / 2);
+    cluster.node(3).storage.flip(segment, middle / 4096 * 4096 + 20, 1);
+    let report = cluster.restart_after(3, Forgotten::Memory);
+    assert_eq!(
+        (report.damage.is_empty(), state(&mut cluster, 3)),
+        (false, GroupState::Forgetful),
+        "{:?}",
+        report.damage
+    );
+    cluster.pass(2_000, arrives);
+    assert_eq!(state(&mut cluster, 3), GroupState::Alive);
+    cluster.write(2, b"new");
+    cluster.pass(1_000, arrives);
+    // The hole is still there, and what lies before it is made up for.
+    let report = cluster.restart_after(3, Forgotten::Memory);
+    assert_eq!((report.damage.is_empty(), state(&mut cluster, 3)), (false, GroupState::Alive), "{:?}", report.damage);
+    cluster.node(1).is_down = true;
+    cluster.pass(3_000, arrives);
+    assert!(reads(&mut cluster, 3, b"new"));
 }
 
 #[test]
