@@ -138,8 +138,8 @@ pub enum Message<'a> {
     },
     /// The sender's checkpoint store takes own groups more slowly than they are born.
     StoreBehind,
-    /// The sender's log has no space: others are to do what has to be logged.
-    NoSpace,
+    /// The sender's log has no space, or it is being stopped: others are to act in its place.
+    Unable,
     /// To whoever coordinates the parent of chains: may I answer reads of these groups, at these epochs, for a while?
     /// `extended` are those of which the sender is the tail, and the joining node holds everything.
     TermQuestion {
@@ -275,7 +275,7 @@ mod kind {
     pub(super) const BIRTHS: u8 = 26;
     pub(super) const BORN: u8 = 27;
     pub(super) const STORE_BEHIND: u8 = 28;
-    pub(super) const NO_SPACE: u8 = 29;
+    pub(super) const UNABLE: u8 = 29;
     pub(super) const READMIT: u8 = 30;
     pub(super) const TESTIMONY: u8 = 31;
 }
@@ -473,7 +473,7 @@ impl Message<'_> {
                 kind::BORN
             }
             Message::StoreBehind => kind::STORE_BEHIND,
-            Message::NoSpace => kind::NO_SPACE,
+            Message::Unable => kind::UNABLE,
             Message::Drain { group, epoch } => {
                 head(group, epoch, out);
                 kind::DRAIN
@@ -653,7 +653,7 @@ fn decode_body(kind: u8, body: &[u8]) -> Result<Option<Message<'_>>, Malformed> 
         kind::BIRTHS => Message::Births { volume: GroupId(r.u64()?), numbers: take_numbers(r)? },
         kind::BORN => Message::Born { volume: GroupId(r.u64()?), numbers: take_numbers(r)? },
         kind::STORE_BEHIND => Message::StoreBehind,
-        kind::NO_SPACE => Message::NoSpace,
+        kind::UNABLE => Message::Unable,
         kind::VIEW_ANSWER => {
             let (nonce, count) = (r.u64()?, r.remaining() / ChainView::BYTES);
             Message::ViewAnswer { nonce, views: (0..count).map(|_| ChainView::decode(r)).collect::<Result<_, _>>()? }

@@ -173,6 +173,12 @@ impl Peers {
         self.is_excused
     }
 
+    /// For how long they have, about.
+    pub fn excused_for_us(&self, now: Instant) -> Option<u64> {
+        let since = self.unable_since.filter(|_| self.is_excused)?.after_us(self.timing.suspicion_us);
+        Some(now.0.saturating_sub(since.0))
+    }
+
     pub fn is_excused(&self, node: NodeId) -> bool {
         self.find(node).is_some_and(|peer| peer.excused)
     }
@@ -223,8 +229,7 @@ impl Peers {
                 news.push(peer.node);
             }
         }
-        let able = self.list.iter().filter(|peer| !peer.suspected && peer.unable_until <= now).count();
-        let most_are_able = (able + usize::from(!self.is_unable)) * 2 > self.list.len() + 1;
+        let most_are_able = self.most_are_able(now);
         // By then it is known who else is not: disks are shared, and fill up for all at one time.
         let is_known = |since: Instant| since.after_us(suspicion_us) <= now;
         if self.is_unable {
@@ -239,6 +244,12 @@ impl Peers {
             }
         }
         news
+    }
+
+    /// Whether most nodes are alive and can put something on record.
+    pub fn most_are_able(&self, now: Instant) -> bool {
+        let able = self.list.iter().filter(|peer| !peer.suspected && peer.unable_until <= now).count();
+        (able + usize::from(!self.is_unable)) * 2 > self.list.len() + 1
     }
 
     pub fn is_suspected(&self, node: NodeId) -> bool {

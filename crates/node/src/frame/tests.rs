@@ -65,7 +65,7 @@ fn every_message() -> Vec<Message<'static>> {
         Message::Births { volume: group, numbers: vec![1, 1 << 39] },
         Message::Born { volume: group, numbers: vec![2] },
         Message::StoreBehind,
-        Message::NoSpace,
+        Message::Unable,
         Message::StatusQuestion { nonce: 4 },
         Message::StatusAnswer { nonce: 4, bytes: b"status" },
         Message::Digest(DigestMessage::Body { start: 2, number: 3, command: b"command" }),

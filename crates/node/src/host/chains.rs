@@ -630,7 +630,7 @@ impl Host {
     }
 
     /// For whoever looks for the records of many chains.
-    fn chains_as_executed(&self) -> Executed<'_> {
+    pub(super) fn chains_as_executed(&self) -> Executed<'_> {
         Executed { host: self, volumes: OnceCell::new() }
     }
 
@@ -642,13 +642,13 @@ impl Host {
 
 /// Chains' records, as this node's replicas of their parents have executed them. The root's are put in order once, when the first of
 /// them is asked for: with each heartbeat every node may ask about all of them.
-struct Executed<'a> {
+pub(super) struct Executed<'a> {
     host: &'a Host,
     volumes: OnceCell<HashMap<u64, &'a GroupRecord, FixedState>>,
 }
 
 impl<'a> Executed<'a> {
-    fn find(&self, group: GroupId) -> Option<&'a GroupRecord> {
+    pub(super) fn find(&self, group: GroupId) -> Option<&'a GroupRecord> {
         if let Some(own) = self.host.own.led.get(&group) {
             return Some(&own.record);
         }

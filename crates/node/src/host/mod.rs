@@ -36,6 +36,7 @@ mod group;
 mod held;
 mod help;
 mod late;
+mod leaving;
 mod led;
 mod look_ahead;
 mod lookups;
@@ -292,6 +293,7 @@ pub struct Host {
     /// As the environment last said: writes that may take more are refused.
     out_of_memory: bool,
     out_of_space: bool,
+    is_leaving: bool,
     batches: Vec<(u64, Batch)>,
     storing: checkpoints::Storing,
     behind: behind::Behind,
@@ -447,18 +449,6 @@ impl Host {
         self.out_of_memory = out_of_memory;
     }
 
-    /// Whether the log has no space, as the environment knows: then this node neither coordinates nor stands for election, as
-    /// long as most nodes are there that can in its place.
-    pub fn set_out_of_space(&mut self, out_of_space: bool) {
-        self.out_of_space = out_of_space;
-        self.peers.set_unable(out_of_space);
-    }
-
-    /// Whether another node has said so of itself, and others act in its place.
-    pub fn is_excused(&self, node: NodeId) -> bool {
-        self.peers.is_excused(node)
-    }
-
     /// Messages to other nodes that were dropped, because too much was waiting for them.
     pub fn dropped_count(&self) -> u64 {
         self.outbox.dropped_count
@@ -560,7 +550,7 @@ impl Host {
             Message::Births { volume, numbers } => self.handle_births(from, volume, &numbers),
             Message::Born { volume, numbers } => self.handle_born(from, volume, &numbers),
             Message::StoreBehind => self.handle_store_behind(from),
-            Message::NoSpace => self.peers.note_unable(from, self.clock.now()),
+            Message::Unable => self.peers.note_unable(from, self.clock.now()),
             Message::TermQuestion { parent, asked_at, confirm, extended, absent } => {
                 self.note_absent(from, parent, &absent);
                 self.handle_term_question(from, parent, asked_at, &confirm, &extended)

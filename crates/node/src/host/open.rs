@@ -210,6 +210,7 @@ impl Host {
             answer_bytes: 0,
             out_of_memory: false,
             out_of_space: false,
+            is_leaving: false,
             batches: Vec::new(),
             storing: super::checkpoints::Storing::default(),
             behind: super::behind::Behind::default(),

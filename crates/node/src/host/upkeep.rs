@@ -103,12 +103,8 @@ impl Host {
     fn beat(&mut self) {
         let now = self.clock.now();
         let nodes: Vec<NodeId> = self.peers.nodes().collect();
-        for &node in &nodes {
-            if self.out_of_space {
-                self.outbox.send(node, &Message::NoSpace);
-            }
-            self.send_heartbeat(node);
-        }
+        self.tell_unable();
+        nodes.iter().for_each(|&node| self.send_heartbeat(node));
         let excused: Vec<NodeId> = nodes.into_iter().filter(|&node| self.peers.is_excused(node)).collect();
         for node in self.peers.suspect(now) {
             self.suspect(node);

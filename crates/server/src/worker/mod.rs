@@ -537,7 +537,7 @@ impl Worker {
         let suspected: Vec<NodeId> = self.host.peers().filter(|&node| self.host.is_suspected(node)).collect();
         for node in suspected.iter().filter(|node| !self.state.suspected.contains(node)) {
             match self.host.is_excused(*node) {
-                true => warn!("{node} has no space for its log: others coordinate in its place"),
+                true => warn!("{node} has no space for its log, or is being stopped: others act in its place"),
                 false => warn!("{node} is suspected: nothing was heard of it for too long"),
             }
         }

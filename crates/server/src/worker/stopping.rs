@@ -1,4 +1,5 @@
-//! The last turns of a node that was told to stop: it hands over, answers what is in flight, and makes everything durable.
+//! The last turns of a node that was told to stop: it hands over, answers what is in flight, lets the others know that they are to go on
+//! without it, and makes everything durable.
 //!
 //! It waits for nobody who is not there. Nodes of a cluster are often stopped together, and the last of them have nobody
 //! to hand over to, or are handed what the others coordinated.
@@ -17,6 +18,8 @@ use crate::links::Links;
 pub(super) const STOPPING_SLEEP_US: u64 = 5_000;
 /// How long a stop waits for what is in flight, and for others to take over.
 const STOP_PATIENCE_US: u64 = 5_000_000;
+/// How long it waits for the others to know that they can go on without this node.
+const LEAVE_PATIENCE_US: u64 = 2_000_000;
 /// How often it is looked which groups are still to be handed over: there may be very many.
 const LOOK_US: u64 = 10_000;
 /// What could not go, since members were bound to this node or the heir went away, is handed over again so often.
@@ -24,6 +27,7 @@ const AGAIN_US: u64 = 100_000;
 
 pub(super) struct Stopping {
     until: Instant,
+    leaves_by: Instant,
     look_at: Instant,
     again_at: Instant,
     /// Groups that this node coordinated and has not been seen without. What others hand to it meanwhile, since they stop
@@ -45,11 +49,13 @@ impl Worker {
             None => {
                 self.supervisor.stops();
                 self.clients.leave();
+                self.host.leave();
                 let handed = self.host.hand_over_all(|node| self.links.is_linked_to(node));
                 let (count, in_flight) = (handed.len(), self.state.in_flight);
                 info!("stopping: {count} groups are handed over, {in_flight} commands are in flight");
                 self.state.stopping = Some(Stopping {
                     until: now.after_us(STOP_PATIENCE_US),
+                    leaves_by: now.after_us(LEAVE_PATIENCE_US),
                     look_at: now,
                     again_at: now.after_us(AGAIN_US),
                     waited_for: handed.into_iter().collect(),
@@ -72,7 +78,8 @@ impl Worker {
             };
             stopping.waited_for = self.host.groups().filter(is_left).map(Group::id).collect();
         }
-        stopping.waited_for.is_empty() && self.state.in_flight == 0 && self.clients.is_all_sent()
+        let is_relied_on = now < stopping.leaves_by && self.host.is_relied_on();
+        stopping.waited_for.is_empty() && !is_relied_on && self.state.in_flight == 0 && self.clients.is_all_sent()
     }
 
     /// Makes everything durable, and says so where the next start looks.

@@ -213,3 +213,29 @@ fn an_old_proposal_is_void_once_another_coordinator_has_taken_office() {
     let old: Vec<u32> = (0..4).filter(|&writes| is_old_with_a_lost_proposal_behind(writes)).collect();
     assert!(old.is_empty(), "what node 1 answers is old: with so many writes before the lost proposal: {old:?}");
 }
+
+#[test]
+fn a_chain_goes_on_without_a_pause_where_a_member_leaves() {
+    let (mut cluster, _, chain) = with_a_chain();
+    cluster.node(3).host.leave();
+    let mut last = cluster.write(1, b"one");
+    let mut waited_ms = 0;
+    let mut longest_ms = 0;
+    let mut left_at_ms = None;
+    for at_ms in 0..3_000 {
+        cluster.pass(1, arrives);
+        waited_ms += 1;
+        if cluster.is_done(1, last) {
+            longest_ms = longest_ms.max(waited_ms);
+            (last, waited_ms) = (cluster.write(1, b"more"), 0);
+        }
+        if left_at_ms.is_none() && !cluster.node(3).host.is_relied_on() {
+            left_at_ms = Some(at_ms);
+            cluster.node(3).is_down = true;
+            [1, 2].into_iter().for_each(|id| cluster.node(id).host.unlinked(NodeId(3)));
+        }
+    }
+    assert!(left_at_ms.is_some_and(|left_at_ms| left_at_ms < 1_500), "{left_at_ms:?}");
+    assert!(goes_on_without(&cluster.node(1).host, chain, 3));
+    assert!(longest_ms < 100, "{longest_ms} ms");
+}
