@@ -390,7 +390,7 @@ impl Host {
                 ticket
             }
             Some(Waiting::Listing(listing)) => listing.ticket,
-            Some(Waiting::Collection { group }) => return self.registers.collections.give_up(group),
+            Some(Waiting::Collection { group }) => return self.registers.collections.give_up(group, token),
             Some(Waiting::End { group }) => {
                 self.registers.ending.remove(&group);
                 return;

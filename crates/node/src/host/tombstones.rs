@@ -56,6 +56,8 @@ pub(super) struct Collections {
 }
 
 struct Collection {
+    /// The errand of the replica here.
+    token: u64,
     /// At which the tombstones are buried.
     epoch: Epoch,
     step: Step,
@@ -73,8 +75,11 @@ enum Step {
 }
 
 impl Collections {
-    pub(super) fn give_up(&mut self, group: GroupId) {
-        self.open.remove(&group);
+    /// An errand was given up. That of a collection which lasted too long is, when the next one begins.
+    pub(super) fn give_up(&mut self, group: GroupId, token: u64) {
+        if self.open.get(&group).is_some_and(|open| open.token == token) {
+            self.open.remove(&group);
+        }
     }
 
     pub(super) fn forget(&mut self, group: GroupId) {
@@ -122,9 +127,9 @@ impl Host {
         let (group, at) = (GroupId(volume.group), Epoch(volume.epoch));
         let Some(index) = self.find(group) else { return };
         let Some(open) = self.registers.collections.open.get_mut(&group) else {
-            let open = Collection { epoch: at, step: Step::Burying, began_at: self.clock.now() };
-            self.registers.collections.open.insert(group, open);
             let token = self.registers.token(Waiting::Collection { group });
+            let open = Collection { token, epoch: at, step: Step::Burying, began_at: self.clock.now() };
+            self.registers.collections.open.insert(group, open);
             return self.ask_core(index, Request::Forget { token, after: None });
         };
         let renewed = open.epoch.next();
@@ -257,5 +262,60 @@ impl Host {
             let token = self.registers.token(Waiting::Expiry { group });
             self.ask_core(index, Request::Read { token, key, deadline });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quorate_object::Command;
+    use quorate_protocol::NodeId;
+
+    use crate::Target;
+    use crate::frame::Message;
+    use crate::host::Submission;
+    use crate::host::three_nodes::{Cluster, Fate, arrives};
+
+    /// Tombstones that the three members of a register namespace hold, and have forgotten.
+    fn held_and_forgotten(cluster: &Cluster) -> (usize, u64) {
+        let held = |group: &crate::host::Group| group.replica.register().map(|own| own.core().status().tombstone_count);
+        let hosts = || cluster.nodes.iter().map(|node| &node.host);
+        let forgotten = hosts().map(|host| host.counters.tombstones_forgotten).sum();
+        (hosts().flat_map(|host| host.groups().filter_map(held)).sum(), forgotten)
+    }
+
+    fn with_a_tombstone() -> Cluster {
+        let mut cluster = Cluster::new(|settings| settings.tombstones_after_us = 1_000_000);
+        let number = cluster.next_number();
+        let words = ["NAMESPACE", "CREATE", "1", "PROTOCOL", "register", "VOLUMES", "1"];
+        let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        cluster.node(1).host.submit_admin(number, 0, &words);
+        cluster.pass(500, arrives);
+        let number = cluster.next_number();
+        let command = &Command::Del { key: b"key" };
+        let target = Target::Slot { namespace: 1, slot: 0 };
+        cluster.node(1).host.submit(Submission { number, predecessor: None, target, command });
+        cluster.pass(100, arrives);
+        assert!(held_and_forgotten(&cluster).0 > 0, "{:?}", cluster.node(1).answers);
+        cluster
+    }
+
+    #[test]
+    fn tombstones_are_collected() {
+        let mut cluster = with_a_tombstone();
+        cluster.pass(5_000, arrives);
+        assert_eq!(held_and_forgotten(&cluster), (0, 1));
+    }
+
+    #[test]
+    fn a_collection_that_lasts_too_long_begins_anew() {
+        let mut cluster = with_a_tombstone();
+        let no_drain = |_: NodeId, _: NodeId, message: &Message<'_>| match message {
+            Message::Drain { .. } => Fate::IsLost,
+            _ => Fate::Arrives,
+        };
+        cluster.pass(20_000, no_drain);
+        assert_eq!(held_and_forgotten(&cluster), (3, 0));
+        cluster.pass(20_000, arrives);
+        assert_eq!(held_and_forgotten(&cluster), (0, 1));
     }
 }
