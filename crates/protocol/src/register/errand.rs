@@ -129,6 +129,8 @@ impl Register {
         let token = errand.token;
         match errand.step {
             Step::Inform | Step::List | Step::Move { .. } | Step::Raise => self.retire(cx, token, out),
+            // Whoever is out has nothing to forget, and may never hear of a fence.
+            Step::Await { .. } if !self.is_member() => self.tell(Answer::GivenUp { token }, out),
             Step::Await { epoch, tombstones, next } => {
                 let is_over = self.known.single().is_some_and(|stage| stage.fence > epoch);
                 errand.step =
