@@ -36,6 +36,8 @@ pub struct Node {
     clock_offset: u64,
     pub peers: Peers,
     authority: Authority,
+    /// What it knew when it gave up a replica: no later one is of these configurations.
+    pub left: Option<Vec<Stage>>,
 }
 
 /// The ordered group that decides configurations: here, one that never fails.
@@ -43,6 +45,8 @@ pub struct Parent {
     pub stages: Vec<Stage>,
     /// Up to which epoch each node has no older operations.
     drained: BTreeMap<NodeId, Epoch>,
+    /// What is ready to be retired comes to be known by and by, if not at once.
+    pub ready: Option<Vec<Epoch>>,
 }
 
 pub struct Recorded {
@@ -85,6 +89,8 @@ pub struct World {
     undecided: BTreeMap<u64, Tag>,
     /// Where members decide: requests that ended as they were meant to.
     pub reconfigured_count: usize,
+    /// Replicas that were given up by nodes which may be members again.
+    pub left_count: usize,
 }
 
 pub fn configuration(epoch: u32, members: &[u32], quorum: QuorumSystem) -> Configuration {
@@ -103,7 +109,7 @@ impl World {
             random: Random::new(seed),
             network: Network::new(),
             trace: None,
-            parent: Parent { stages: vec![first], drained: BTreeMap::new() },
+            parent: Parent { stages: vec![first], drained: BTreeMap::new(), ready: None },
             nonsense_count: 0,
             synced_at_once: false,
             events: None,
@@ -121,6 +127,7 @@ impl World {
             final_next: None,
             undecided: BTreeMap::new(),
             reconfigured_count: 0,
+            left_count: 0,
         };
         for id in (1..=count).map(NodeId) {
             let clock_offset = u64::from(id.0) * 1_000_000_000;
@@ -136,6 +143,7 @@ impl World {
                 clock_offset,
                 peers,
                 authority: Authority::Parent,
+                left: None,
             });
         }
         members.into_iter().for_each(|id| world.bear(NodeId(id)));
@@ -180,10 +188,43 @@ impl World {
     fn bear_into(&mut self, id: NodeId, stages: Vec<Stage>) {
         let index = self.index(id);
         let node = &mut self.nodes[index];
-        if node.born.is_none() {
-            let replica = Register::new(stages.clone(), id, node.start, PACE);
+        if node.born.is_none() && standing(&stages) > node.left.as_deref().and_then(standing) {
+            let mut replica = Register::new(stages.clone(), id, node.start, PACE);
+            if let Some((newest, _)) = standing(&stages).filter(|_| node.left.is_some()) {
+                replica.number_from(u64::from(newest.0) << 32);
+            }
             node.replica = Some(replica.decided_by(node.authority));
             node.born = Some(stages);
+        }
+    }
+
+    /// The node's part ends with the configurations that it was in: by these, it is in none. What it held is gone; of what it
+    /// knew, that remains.
+    pub fn leave(&mut self, id: NodeId, stages: &[Stage]) {
+        assert!(stages.iter().all(|stage| !stage.configuration.contains(id)), "{id} is needed: {stages:?}");
+        self.crash(id, 0);
+        let index = self.index(id);
+        let node = &mut self.nodes[index];
+        (node.born, node.left) = (None, Some(stages.to_vec()));
+        node.disk.clear();
+        self.left_count += 1;
+    }
+
+    /// Whether what is on its disk is of earlier configurations than these.
+    pub fn has_known_less(&self, id: NodeId, stages: &[Stage]) -> bool {
+        let node = self.node(id);
+        let Some(born) = &node.born else { return false };
+        let known = recover(born, id, node.start, &node.disk, node.disk.len(), node.authority);
+        standing(known.stages()) < standing(stages)
+    }
+
+    /// A replica goes when it is in no configuration, has that on disk and nothing in hand.
+    pub fn try_leave(&mut self, id: NodeId) {
+        let node = self.node(id);
+        let is_written = node.unsynced.is_empty() && node.held.is_empty();
+        let left = node.replica.as_ref().filter(|replica| is_written && replica.is_idle() && !replica.is_member());
+        if let Some(stages) = left.map(|replica| replica.stages().to_vec()) {
+            self.leave(id, &stages);
         }
     }
 
@@ -192,7 +233,13 @@ impl World {
         if self.node(to).authority == Authority::Parent || self.node(to).born.is_some() {
             return;
         }
+        let left = self.node(to).left.clone().unwrap_or_default();
         match &message.body {
+            // It tells who is in it since it has left.
+            _ if standing(&left) > Some((message.view.newest, message.view.oldest)) => {
+                let view = recover(&left, to, 1, &[], 0, Authority::Parent).view();
+                self.send(to, from, Message { view, body: Body::Inform { stages: left } });
+            }
             Body::Inform { stages } if stages.iter().any(|stage| stage.configuration.contains(to)) => {
                 self.bear_into(to, stages.clone());
             }
@@ -387,7 +434,12 @@ impl World {
             }
             Answer::Unknown { token } => (*token, Outcome::Unknown),
             Answer::Overloaded { token } | Answer::Elsewhere { token, .. } => (*token, Outcome::NotCarriedOut),
-            Answer::Retirable { epoch, .. } => return self.retire(*epoch),
+            Answer::Retirable { epoch, .. } => {
+                return match &mut self.parent.ready {
+                    Some(ready) => ready.push(*epoch),
+                    None => self.retire(*epoch),
+                };
+            }
             Answer::Over { token } => (*token, Outcome::NotCarriedOut),
             Answer::Undecided { token, tag } => {
                 self.undecided.insert(*token, *tag);
@@ -439,7 +491,7 @@ impl World {
     }
 
     /// It decides that the predecessor is retired.
-    fn retire(&mut self, epoch: Epoch) {
+    pub fn retire(&mut self, epoch: Epoch) {
         if self.parent.stages.last().is_some_and(|stage| stage.epoch() == epoch) {
             self.parent.stages.retain(|stage| stage.epoch() == epoch);
         }
@@ -452,7 +504,11 @@ impl World {
 
     /// What the parent has decided comes to this node.
     pub fn know(&mut self, id: NodeId) {
-        let stages = self.parent.stages.clone();
+        self.know_of(id, self.parent.stages.clone());
+    }
+
+    /// What it had decided once.
+    pub fn know_of(&mut self, id: NodeId, stages: Vec<Stage>) {
         self.step(id, Event::Requested(Request::Know { stages }));
     }
 
@@ -565,6 +621,11 @@ impl Group for World {
             }
         }
     }
+}
+
+/// The newest epoch known and the oldest: whoever knows more stands higher.
+fn standing(stages: &[Stage]) -> Option<(Epoch, Epoch)> {
+    Some((stages.last()?.epoch(), stages.first()?.epoch()))
 }
 
 fn new_peers(count: u32, me: NodeId, now: Instant, start: u32) -> Peers {
