@@ -162,6 +162,12 @@ impl Succession {
     }
 }
 
+impl Candidate {
+    fn proposes(&self, ballot: Ballot) -> bool {
+        matches!(&self.phase, Phase::Propose { choice, .. } if choice.ballot == ballot)
+    }
+}
+
 impl Wanted {
     /// Whether this configuration, with such a fence, is it.
     fn is(&self, configuration: &Configuration, fence: Epoch) -> bool {
@@ -473,20 +479,20 @@ impl Register {
 
     fn handle_vote(&mut self, cx: &Cx<'_>, from: NodeId, choice: Choice, out: &mut Effects<Register>) {
         let bit = self.known.bit(from);
-        let heard = &mut self.succession.heard;
-        if choice.ballot > heard.0 {
-            *heard = (choice.ballot, 0);
-        }
-        if choice.ballot < heard.0 {
-            return;
-        }
-        heard.1 |= bit;
-        let voters = heard.1;
-        if let Some(candidate) = &mut self.succession.candidate
-            && matches!(&candidate.phase, Phase::Propose { choice: own, .. } if own.ballot == choice.ballot)
-        {
-            candidate.answered |= bit;
-        }
+        let Succession { candidate, heard, .. } = &mut self.succession;
+        // Votes for its own count also once a candidate has heard of others: who casts those may have crashed.
+        let voters = match candidate.as_mut().filter(|candidate| candidate.proposes(choice.ballot)) {
+            Some(candidate) => &mut candidate.answered,
+            None if choice.ballot < heard.0 => return,
+            None => {
+                if choice.ballot > heard.0 {
+                    *heard = (choice.ballot, 0);
+                }
+                &mut heard.1
+            }
+        };
+        *voters |= bit;
+        let voters = *voters;
         let stage = self.known.newest();
         let is_read = self.known.is_quorum(stage, Quorum::Read, voters);
         let is_write = self.known.is_quorum(stage, Quorum::Write, voters);
