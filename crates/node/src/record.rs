@@ -143,6 +143,13 @@ impl GroupRecord {
         is_over
     }
 
+    /// The last member that is in any quorum. A square leaves members out, which hold nothing but by chance.
+    pub(crate) fn last_in_use(&self) -> Option<NodeId> {
+        let Configuration { members, quorum, .. } = &self.stages.0.last()?.configuration;
+        let load = quorum.load(members.len(), 0.5);
+        members.iter().zip(&load.members).rfind(|(_, load)| **load > 0.0).map(|(&node, _)| node)
+    }
+
     pub fn quorum(&self) -> Quorum {
         self.stages.0.last().map_or(Quorum::Majority, |stage| Quorum::of_system(stage.configuration.quorum))
     }
@@ -156,4 +163,21 @@ pub(crate) fn standing(stages: &[Stage]) -> Option<(Epoch, Epoch)> {
 /// Whether whoever knows these configurations of a group knows more than who knows those.
 pub(crate) fn is_ahead(stages: &[Stage], of: &[Stage]) -> bool {
     standing(stages) > standing(of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_member_in_use_is_in_a_quorum() {
+        let last = |quorum, members: &[u32]| {
+            let record = GroupRecord::new(Protocol::Register, GroupId(7), members.to_vec(), quorum);
+            record.last_in_use().map(|node| node.0)
+        };
+        assert_eq!(last(Quorum::Square, &[3, 1, 2, 5, 4]), Some(5), "the fifth is outside of the square");
+        assert_eq!(last(Quorum::Grid { rows: 2, columns: 3 }, &[3, 1, 2, 5, 4]), Some(4));
+        assert_eq!(last(Quorum::Majority, &[3, 1, 2]), Some(2));
+        assert_eq!(last(Quorum::Threshold { read: 3, write: 1 }, &[3, 1, 2]), Some(2));
+    }
 }

@@ -124,26 +124,31 @@ impl Host {
         }
     }
 
-    /// Each heartbeat, some of them: what has expired is read by one of the members, and becomes a tombstone. Whoever has that
-    /// tells the volume, since it need not be the one that read.
+    /// Each heartbeat, some of them: what has expired is read by one of the members, later by the next one if it is still there, and
+    /// becomes a tombstone. Whoever has that tells the volume, since it need not be the one that read.
     pub(super) fn look_after_own_registers(&mut self) {
         let (me, stamp) = (self.settings.node, self.clock.stamp());
         let after = self.registers.looked_at.take();
-        let is_mine = |record: &GroupRecord| {
+        let turn = |record: &GroupRecord| {
             let mut live = record.member_ids().filter(|node| *node == me || !self.peers.is_suspected(*node));
-            live.next() == Some(me)
+            live.position(|node| node == me)
         };
         let range = self.own.led.range(GroupId(after.map_or(0, |group| group.0 + 1))..);
-        let looked_at: Vec<(GroupId, bool)> =
-            range.take(LOOKED_AT).map(|(&group, led)| (group, is_mine(&led.record))).collect();
+        let looked_at: Vec<(GroupId, Option<usize>)> =
+            range.take(LOOKED_AT).map(|(&group, led)| (group, turn(&led.record))).collect();
         self.registers.looked_at = looked_at.last().map(|(group, _)| *group).filter(|_| looked_at.len() == LOOKED_AT);
         let deadline = Stamp(stamp.0 + self.settings.timeout_ms);
-        for (group, is_mine) in looked_at {
+        for (group, turn) in looked_at {
             let Some(index) = self.find(group).filter(|&index| self.groups[index as usize].is_alive()) else {
                 continue;
             };
             let Some(replica) = self.groups[index as usize].replica.register() else { continue };
-            let expired = is_mine.then(|| replica.core().expired(None, 1, stamp).0).into_iter().flatten().next();
+            let core = replica.core();
+            let due = |key: &Key| {
+                let held = core.held(key).map(|held| &held.content);
+                held.zip(turn).is_some_and(|(held, turn)| self.is_due(held, turn as u64, stamp))
+            };
+            let expired = core.expired(None, 1, stamp).0.into_iter().find(due);
             if let Some(key) = expired {
                 let token = self.registers.token(Waiting::Expiry { group });
                 self.ask_core(index, Request::Read { token, key, deadline });
@@ -188,9 +193,9 @@ mod tests {
     use std::cell::RefCell;
     use std::collections::BTreeSet;
 
-    use quorate_object::{Command, Outcome};
+    use quorate_object::{Command, Condition, Expiry, Outcome, SetAnswer};
     use quorate_protocol::register::Body;
-    use quorate_protocol::{GroupId, NodeId};
+    use quorate_protocol::{GroupId, NodeId, Stamp};
 
     use crate::Target;
     use crate::frame::Message;
@@ -421,5 +426,41 @@ mod tests {
         assert_eq!(versions_held(&cluster.node(3).host, group), Some(1));
         cluster.restart(3);
         assert_eq!(versions_held(&cluster.node(3).host, group), Some(1));
+    }
+
+    #[test]
+    fn a_register_that_has_expired_ends_though_its_first_member_does_not_know() {
+        let mut cluster = Cluster::new(|settings| settings.tombstones_after_us = 1_000_000);
+        let promoted = cluster.write(1, b"one");
+        cluster.pass(200, arrives);
+        ask(&mut cluster, GroupAction::Promote, &[]);
+        cluster.pass(500, arrives);
+        assert!(cluster.is_done(1, promoted));
+        let first = cluster.node(1).host.own.led.values().next().expect("there is one").record.members[0];
+        let misses_stores = |_: NodeId, to: NodeId, message: &Message<'_>| match message {
+            Message::Replica { message: AnyMessage::Register(message), .. } => match message.body {
+                Body::Store { .. } if to == NodeId(first) => Fate::IsLost,
+                _ => Fate::Arrives,
+            },
+            _ => Fate::Arrives,
+        };
+        let (condition, answer) = (Condition::Always, SetAnswer::Ok);
+        let other = first % 3 + 1;
+        let expiry = Expiry::AtMs(cluster.node(other).host.stamp().0 as i64 + 500);
+        let command = &Command::Set { key: b"key", value: b"two", condition, expiry, answer };
+        let (number, target) = (cluster.next_number(), Target::Slot { namespace: 0, slot: 0 });
+        cluster.node(other).host.submit(Submission { number, predecessor: None, target, command });
+        cluster.pass(100, misses_stores);
+        assert!(cluster.is_done(other, number));
+        let group = own_group(cluster.volume(), 1);
+        let host = &cluster.node(first).host;
+        let replica = host.groups[host.find(group).expect("it is a member") as usize].replica.register();
+        let later = Stamp(host.stamp().0 + 10_000);
+        assert!(
+            replica.expect("it is a register").core().expired(None, 1, later).0.is_empty(),
+            "it has missed the write"
+        );
+        cluster.pass(5_000, arrives);
+        assert_eq!(ending_and_away(&cluster), (0, 0));
     }
 }

@@ -1,7 +1,8 @@
 //! Forgetting the tombstones of register groups.
 //!
 //! What was deleted must be remembered until nobody can bring an older version back: until all members hold the tombstone, and
-//! every operation that began before that is over. The last of the members alive sees to it, for many at once:
+//! every operation that began before that is over. The last of the members that are in a quorum sees to it, while all are alive,
+//! for many at once:
 //!
 //! 1. Its replica buries the tombstones at all members.
 //! 2. The parent decides another epoch, and all members drain: what began before it has ended there.
@@ -10,13 +11,13 @@
 //! Epochs are retired by the first of the members alive, as ever: a replica has one errand at a time. Where members decide, there is
 //! no parent: the first of the others alive is the candidate for both epochs, and retires what was before.
 //!
-//! What has expired becomes a tombstone when somebody reads it. Members walk through what they hold, each for its part of the
-//! keys, and read what nobody else does.
+//! What has expired becomes a tombstone when somebody reads it. Members walk through what they hold, and read what nobody else does:
+//! of each key one of them at once, and the next one after it, if it holds that, where it is still there much later.
 
 use std::collections::BTreeSet;
 
 use hashbrown::HashMap;
-use quorate_protocol::register::{Key, Request};
+use quorate_protocol::register::{Content, Key, Request};
 use quorate_protocol::{Epoch, GroupId, Instant, NodeId, Stamp};
 
 use super::Host;
@@ -106,7 +107,7 @@ impl Host {
 
     fn is_to_collect(&self, volume: &GroupRecord) -> bool {
         let (me, now, group) = (self.settings.node, self.clock.now(), GroupId(volume.group));
-        let is_last = volume.members.len() > 1 && volume.members.last() == Some(&me.0);
+        let is_last = volume.members.len() > 1 && volume.last_in_use() == Some(me);
         if !is_last || self.registers.collections.open.len() >= AT_ONCE_MAX {
             return false;
         }
@@ -230,6 +231,13 @@ impl Host {
 }
 
 impl Host {
+    /// Whether a member, whose turn it is so many others after, is to read what has expired. Those before it need not hold it: then
+    /// it is still there when their turns, and the collection of what they have found, must be over.
+    pub(super) fn is_due(&self, content: &Content, turn: u64, now: Stamp) -> bool {
+        let late_ms = turn.saturating_mul(self.settings.tombstones_after_us / 500);
+        matches!(content, Content::Value { expires: Some(expires), .. } if expires.0.saturating_add(late_ms) <= now.0)
+    }
+
     /// Each heartbeat, one group: those of its keys that are this member's to look after.
     pub(super) fn look_for_expired(&mut self) {
         let (me, stamp) = (self.settings.node, self.clock.stamp());
@@ -254,11 +262,13 @@ impl Host {
         };
         let Some(index) = self.find(group) else { return };
         let Some(replica) = self.groups[index as usize].replica.register() else { return };
-        let (expired, next) = replica.core().expired(after.as_ref(), LOOKED_AT, stamp);
+        let core = replica.core();
+        let (expired, next) = core.expired(after.as_ref(), LOOKED_AT, stamp);
         self.registers.expiries = Expiries { group: Some(group), after: next };
-        let is_mine = |key: &Key| hash_of_key(key) % members as u64 == place as u64;
+        let turn = |key: &Key| (place as u64 + members as u64 - hash_of_key(key) % members as u64) % members as u64;
+        let is_mine = |key: &Key| core.held(key).is_some_and(|held| self.is_due(&held.content, turn(key), stamp));
         let deadline = Stamp(stamp.0 + self.settings.timeout_ms);
-        for key in expired.into_iter().filter(is_mine).take(EXPIRED_MAX) {
+        for key in expired.into_iter().filter(is_mine).take(EXPIRED_MAX).collect::<Vec<_>>() {
             let token = self.registers.token(Waiting::Expiry { group });
             self.ask_core(index, Request::Read { token, key, deadline });
         }
@@ -267,7 +277,7 @@ impl Host {
 
 #[cfg(test)]
 mod tests {
-    use quorate_object::Command;
+    use quorate_object::{Command, Condition, Expiry, SetAnswer};
     use quorate_protocol::NodeId;
 
     use crate::Target;
@@ -317,5 +327,29 @@ mod tests {
         assert_eq!(held_and_forgotten(&cluster), (3, 0));
         cluster.pass(20_000, arrives);
         assert_eq!(held_and_forgotten(&cluster), (0, 1));
+    }
+
+    /// Versions that the members hold, whatever they are.
+    fn held(cluster: &Cluster) -> usize {
+        let held = |group: &crate::host::Group| group.replica.register().map(|own| own.core().status().key_count);
+        cluster.nodes.iter().flat_map(|node| node.host.groups().filter_map(held)).sum()
+    }
+
+    #[test]
+    fn what_has_expired_goes_whoever_holds_it() {
+        let mut cluster = with_a_tombstone();
+        for key in 0..60 {
+            let number = cluster.next_number();
+            let name = format!("key{key}");
+            let (condition, answer) = (Condition::Always, SetAnswer::Ok);
+            let expiry = Expiry::AtMs(cluster.node(1).host.stamp().0 as i64 + 500);
+            let command = &Command::Set { key: name.as_bytes(), value: b"value", condition, expiry, answer };
+            let target = Target::Slot { namespace: 1, slot: 0 };
+            cluster.node(1).host.submit(Submission { number, predecessor: None, target, command });
+            cluster.pass(5, arrives);
+        }
+        assert!((120..180).contains(&held(&cluster)), "not all members hold all: {}", held(&cluster));
+        cluster.pass(30_000, arrives);
+        assert_eq!(held(&cluster), 0);
     }
 }
