@@ -43,14 +43,47 @@ pub(super) fn encode_birth(group: &Group) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use quorate_object::Command;
     use quorate_protocol::NodeId;
 
-    use crate::host::Host;
+    use crate::Target;
+    use crate::frame::Message;
     use crate::host::batches::{GroupAction, GroupRequest};
-    use crate::host::three_nodes::{Cluster, arrives};
+    use crate::host::three_nodes::{Cluster, Fate, arrives};
+    use crate::host::{Host, Submission};
 
     fn incomplete(host: &Host) -> Option<usize> {
         host.groups().find_map(|group| group.machine.children()).map(|children| children.starting.len())
+    }
+
+    #[test]
+    fn what_a_group_began_with_is_not_kept_once_it_has_ended_whoever_has_told_of_its_birth() {
+        let is_untold = |_: NodeId, _: NodeId, message: &Message<'_>| match message {
+            Message::Born { .. } => Fate::IsLost,
+            _ => Fate::Arrives,
+        };
+        // The others have no replica of the volume.
+        let mut cluster = Cluster::new(|settings| settings.defaults.replicas = 1);
+        let number = cluster.next_number();
+        let mut request = GroupRequest::of(GroupAction::Create { value: b"v".to_vec() });
+        request.names = vec![b"own".to_vec()];
+        request.members = ["n1", "n2", "n3"].map(str::to_owned).to_vec();
+        cluster.node(1).host.submit_group_request(number, 0, request);
+        cluster.pass(500, is_untold);
+        assert!(cluster.nodes.iter().all(|node| node.host.own_groups().count() == 1));
+        assert_eq!(incomplete(&cluster.node(1).host), Some(1));
+        let number = cluster.next_number();
+        let target = Target::Slot { namespace: 0, slot: 0 };
+        cluster.node(1).host.submit(Submission {
+            number,
+            predecessor: None,
+            target,
+            command: &Command::Del { key: b"own" },
+        });
+        cluster.pass(10_000, is_untold);
+        assert!(cluster.nodes.iter().all(|node| node.host.own_groups().count() == 0));
+        cluster.pass(3_000, arrives);
+        assert_eq!(incomplete(&cluster.node(1).host), Some(0));
     }
 
     #[test]

@@ -495,6 +495,12 @@ impl Host {
             true => has_executed(member, slot),
             false => self.has_told_birth(own_group(volume_id, number), member),
         };
+        // Nobody is born any more with what it began with: a member that has missed that is told that it is over.
+        let is_over = |starting: &Starting| {
+            let record =
+                group.machine.objects().and_then(|objects| Record::decode(&objects.away(&starting.name)?).ok());
+            record.is_none_or(|record| record.number != starting.number)
+        };
         let is_complete = |slot: u64, starting: &Starting| {
             // A chain that has lost a member since goes on with those that it has.
             let present = self.own.led.get(&own_group(volume_id, starting.number));
@@ -518,7 +524,7 @@ impl Host {
             quorum.is_write_quorum(members.len(), have) || have != 0 && planted::is(Planted::CompletedByOne)
         };
         let complete = |(slot, all): (&u64, &Vec<Starting>)| {
-            all.iter().all(|starting| is_complete(*slot, starting)).then_some(*slot)
+            all.iter().all(|starting| is_over(starting) || is_complete(*slot, starting)).then_some(*slot)
         };
         let slots: Vec<u64> = children.starting.iter().filter_map(complete).collect();
         if !slots.is_empty() {

@@ -542,6 +542,11 @@ impl Host {
         groups.map(GroupId).take_while(move |group| range.contains(group)).filter_map(|group| Some(volume_of(group)?.1))
     }
 
+    /// Every own group that was born here and has not ended.
+    pub fn own_groups(&self) -> impl Iterator<Item = GroupId> + '_ {
+        self.here.all.iter().map(GroupId)
+    }
+
     /// When something expires in a group that is not awake.
     pub(super) fn arm_expiry_of_paused(&mut self, group: GroupId, at: Instant) {
         self.here.expiries.insert(group, at);
