@@ -3,13 +3,19 @@
 //! A group that is paused is not read when its node starts. When it is woken, any time after, it must still be known
 //! whether a stop since it was stored has taken from it what it had said: the node keeps a record of such stops.
 
+use std::collections::BTreeSet;
+
 use quorate_checkpoint::Batch;
 use quorate_wal::Lsn;
 
-use super::group::Group;
-use super::{Forgotten, HostSettings};
+use super::group::{Group, Own};
+use super::own::configuration_of;
+use super::transfer::empty_content;
+use super::{Forgotten, Host, HostSettings};
 use crate::group_state::GroupState;
+use crate::machine::Machine;
 use crate::root::Durability;
+use crate::volume::{Record, own_group};
 
 /// The name of the node's record.
 pub(super) const RECORD: &str = "losses";
@@ -93,9 +99,83 @@ impl Losses {
     }
 }
 
+impl Host {
+    /// The log is damaged, and may have held births of own groups that no checkpoint holds. A volume whose checkpoint makes up for
+    /// what was lost of itself tells of them: they may have spoken, and are not to be born anew. How many there are.
+    pub(super) fn give_up_lost_births(&mut self) -> usize {
+        let mut lost = Vec::new();
+        for volume in self.groups().filter(|group| group.is_alive() && group.durability != Durability::Memory) {
+            let (Some(objects), Some(children)) = (volume.machine.objects(), volume.machine.children()) else {
+                continue;
+            };
+            let starting: BTreeSet<u64> = children.starting_by_number().map(|(number, _)| number).collect();
+            objects.for_each_away(|name, bytes| {
+                if let Ok(record) = Record::decode(bytes) {
+                    // A chain leaves out who has nothing to begin with, and takes it in again with a copy.
+                    let is_born_with_nothing = !record.protocol().is_chain() || starting.contains(&record.number);
+                    lost.extend(self.lost_birth(volume, name, &record).filter(|_| is_born_with_nothing));
+                }
+            });
+        }
+        let count = lost.len();
+        lost.into_iter().for_each(|group| self.adopt(group));
+        count
+    }
+
+    /// What stands here for an own group of this volume, if this node is a member and has nothing of it.
+    fn lost_birth(&self, volume: &Group, name: &[u8], record: &Record) -> Option<Group> {
+        let (me, id) = (self.settings.node, own_group(volume.id(), record.number));
+        let configuration = configuration_of(id, record, &volume.configuration.members);
+        if self.here.all.contains(id.0) || self.own.lost.contains(&id) || !configuration.contains(me) {
+            return None;
+        }
+        let machine = Machine::new(empty_content(id, volume.hash_key));
+        let (namespace, durability, hash_key) = (volume.namespace, volume.durability, volume.hash_key);
+        let mut group = Group::new(record.protocol(), configuration, namespace, durability, hash_key, machine, me);
+        group.own = Own::of(id, name);
+        group.state = GroupState::Damaged;
+        group.replica.restored();
+        Some(group)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use quorate_wal::PAGE_BYTES;
+
     use super::*;
+    use crate::host::batches::{GroupAction, GroupRequest};
+    use crate::host::three_nodes::{Cluster, arrives};
+    use crate::replica::Protocol;
+
+    #[test]
+    fn a_group_whose_birth_the_log_has_lost_is_not_born_anew_though_its_volume_has_all_of_its_own() {
+        let mut cluster = Cluster::new(|_| {});
+        let before = cluster.node(3).host.wal.durable();
+        let number = cluster.next_number();
+        let mut request = GroupRequest::of(GroupAction::Create { value: b"v".to_vec() });
+        (request.names, request.protocol) = (vec![b"own".to_vec()], Protocol::Register);
+        cluster.node(1).host.submit_group_request(number, 0, request);
+        cluster.pass(1_000, arrives);
+        let after = cluster.node(3).host.wal.durable();
+        cluster.write(1, b"value");
+        // The volume is stored, since nobody uses it any more.
+        cluster.pass(10_000, arrives);
+        let state = |cluster: &mut Cluster| {
+            let own = cluster.node(3).host.groups().find(|group| group.own.is_some());
+            own.map(|group| group.state)
+        };
+        assert_eq!(state(&mut cluster), Some(GroupState::Alive));
+        let lost = (before.offset() as usize..=after.offset() as usize).step_by(PAGE_BYTES).skip(1);
+        lost.for_each(|offset| cluster.node(3).storage.flip(before.segment(), offset, 1));
+        assert!(!cluster.restart_after(3, Forgotten::Memory).damage.is_empty());
+        assert_eq!(state(&mut cluster), Some(GroupState::Damaged));
+        let volume = cluster.volume();
+        assert!(cluster.node(3).host.groups().any(|group| group.id() == volume && group.is_alive()));
+        cluster.pass(1_000, arrives);
+        cluster.restart_after(3, Forgotten::Memory);
+        assert_eq!(state(&mut cluster), Some(GroupState::Damaged), "it stays so");
+    }
 
     #[test]
     fn a_record_that_cannot_be_read_is_taken_for_the_worst() {

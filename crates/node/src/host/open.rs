@@ -120,6 +120,9 @@ impl Host {
         }
         host.keep_from_birth(lost);
         host.leave_sleeping(own.all, own.expiries);
+        if damage_end > Lsn(0) {
+            report.silent_count += host.give_up_lost_births();
+        }
         host.damage = report.damage.clone();
         host.remember_silent();
         host.storing.note_losses();
@@ -227,7 +230,7 @@ impl Host {
         }
     }
 
-    fn adopt(&mut self, group: Group) {
+    pub(super) fn adopt(&mut self, group: Group) {
         let (id, is_unborn) = (group.id(), group.state == GroupState::Unborn);
         let (released, lsn) = (group.checkpoint.next_slot, Lsn(0));
         let index = self.groups.insert(Box::new(group)) as u32;

@@ -24,6 +24,7 @@ use crate::group_state::GroupState;
 use crate::hash::FixedState;
 use crate::machine::Machine;
 use crate::planted::{self, Planted};
+use crate::record::GroupRecord;
 use crate::replica::{AnyMessage, AnyReplica, Protocol};
 use crate::root::Durability;
 use crate::volume::{Birth, Death, Frozen, OwnRecord, Record, Starting, VolumeCommand, own_group, volume_of};
@@ -80,6 +81,13 @@ struct Mail {
 enum MailContent {
     Request { access: Access, envelope: Vec<u8> },
     Replica(AnyMessage),
+}
+
+/// What an own group's replicas are born with, given the volume's members.
+pub(super) fn configuration_of(group: GroupId, record: &Record, volume: &[NodeId]) -> Configuration {
+    let quorum = QuorumSystem::Majority;
+    let born = || Configuration { group, epoch: BIRTH_EPOCH, members: record.member_ids(volume).into(), quorum };
+    record.led().map_or_else(born, GroupRecord::configuration)
 }
 
 /// Whether the volume of an own group changes who is in it.
@@ -144,17 +152,14 @@ impl Host {
             return;
         }
         let protocol = birth.record.protocol();
-        let (configuration, led) = match birth.record.led() {
+        let led = match birth.record.led() {
             Some(record) => {
                 let Some(replica) = self.led_replica(protocol, record, &birth.state) else { return };
-                (record.configuration(), Some(replica))
+                Some(replica)
             }
-            None => {
-                let members = birth.record.member_ids(&parent.members);
-                let quorum = QuorumSystem::Majority;
-                (Configuration { group: id, epoch: BIRTH_EPOCH, members: members.into(), quorum }, None)
-            }
+            None => None,
         };
+        let configuration = configuration_of(id, &birth.record, &parent.members);
         if !configuration.members.contains(&me) {
             return;
         }
