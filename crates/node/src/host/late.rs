@@ -129,12 +129,16 @@ impl Host {
 
 #[cfg(test)]
 mod tests {
-    use quorate_protocol::NodeId;
+    use quorate_object::Command;
+    use quorate_protocol::{Event, NodeId, Proposal};
 
     use super::super::own::BIRTH_EPOCH;
     use super::*;
+    use crate::Target;
+    use crate::host::Submission;
     use crate::host::batches::{GroupAction, GroupRequest};
     use crate::host::three_nodes::{Cluster, Fate, arrives};
+    use crate::root::Reads;
     use crate::volume::own_group;
     use std::cell::Cell;
 
@@ -183,6 +187,27 @@ mod tests {
         let host = &cluster.node(3).host;
         assert!(host.own.late.is_empty() && !host.own.late.has_unborn(), "each has got what the others have");
         assert!(host.groups().all(|group| volume_of(group.id()).is_none() || group.replica.next_slot() > Slot(0)));
+    }
+
+    #[test]
+    fn nothing_is_executed_while_a_volumes_new_state_is_followed() {
+        let mut cluster = Cluster::new(|settings| settings.defaults.reads = Reads::Quorum);
+        create(&mut cluster, 3);
+        let volume = cluster.volume();
+        // Node 1 coordinates its group, which has ended in the new state.
+        let key = &2_usize.to_le_bytes()[..];
+        let number = cluster.next_number();
+        let host = &mut cluster.node(1).host;
+        let target = Target::Slot { namespace: 0, slot: 0 };
+        host.submit(Submission { number, predecessor: None, target, command: &Command::Get { key } });
+        host.go_by_volume(number);
+        assert_eq!(host.reads.len(), 1);
+        let index = host.find(volume).expect("it is a member");
+        host.groups[index as usize].machine.objects_mut().expect("it is a volume").remove_name(key);
+        host.plan(index, Event::Proposed(Proposal::Mark));
+        host.reconcile_own_groups(index);
+        assert_eq!(host.own_groups().count(), 2, "the read was turned back with the group");
+        assert!(host.todo.iter().any(|(at, ..)| *at == index), "another state came in between");
     }
 
     #[test]

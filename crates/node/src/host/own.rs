@@ -385,6 +385,13 @@ impl Host {
     /// The volume's replica here stands on another's state, or on that of before a restart: own groups that ended
     /// meanwhile are buried, and those that began are born, with nothing but what the volume still has of their beginning.
     pub(super) fn reconcile_own_groups(&mut self, volume: u32) {
+        // Whoever is turned back asks elsewhere, perhaps this node: nothing is executed before all that is gone by here is done.
+        let was_running = std::mem::replace(&mut self.running, true);
+        self.reconcile(volume);
+        self.running = was_running;
+    }
+
+    fn reconcile(&mut self, volume: u32) {
         self.groups[volume as usize].machine.keep_names();
         let group = &self.groups[volume as usize];
         let (id, next_slot) = (group.id(), group.replica.next_slot());
