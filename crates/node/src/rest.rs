@@ -298,6 +298,7 @@ impl Rest {
 /// What is looked at of a record without taking all of it apart.
 pub(crate) struct Glance {
     pub expiry: Option<Stamp>,
+    pub has_object: bool,
     /// The object's name, if the object has a place of its own.
     pub name_if_apart: Option<Vec<u8>>,
 }
@@ -313,7 +314,8 @@ pub(crate) fn glance(record: &[u8]) -> Result<Glance, Malformed> {
     take_number(&mut reader)?;
     let expiry = if flags & flag::EXPIRES != 0 { Some(Stamp(take_near(time, &mut reader)?)) } else { None };
     let name = take_bytes(&mut reader)?;
-    Ok(Glance { expiry, name_if_apart: (flags & flag::APART != 0).then(|| name.to_vec()) })
+    let has_object = flags & (flag::OBJECT | flag::APART) != 0;
+    Ok(Glance { expiry, has_object, name_if_apart: (flags & flag::APART != 0).then(|| name.to_vec()) })
 }
 
 /// Groups at rest in memory.

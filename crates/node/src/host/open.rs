@@ -373,8 +373,10 @@ impl<'a, S: Store> Sleeping<'a, S> {
 
     fn note(&mut self, group: GroupId, record: &[u8]) {
         self.all.insert(group.0);
-        if let Ok(Glance { expiry: Some(expiry), .. }) = glance(record) {
-            self.expiries.push((group, expiry));
+        if let Ok(Glance { expiry, has_object, .. }) = glance(record) {
+            // Of an object that is gone, its volume may not have been told.
+            let gone = (!has_object).then_some(Stamp(0));
+            self.expiries.extend(expiry.or(gone).map(|expiry| (group, expiry)));
         }
     }
 

@@ -424,6 +424,7 @@ impl Host {
     /// Puts a group to rest if the store holds what it is, and sees to it otherwise.
     pub(super) fn try_rest(&mut self, index: u32) {
         if !self.may_rest(index) {
+            self.look_whether_gone(index);
             // A checkpoint of it is under way, or what it waits for comes without a step: it is looked at again.
             return self.note_quiet(index);
         }

@@ -160,6 +160,9 @@ impl Cluster {
         }
         node.host.set_out_of_space(node.is_full);
         node.host.end(&node.storage);
+        for lookup in node.host.take_lookups() {
+            node.host.found(lookup.run(&node.store));
+        }
         node.unstored.extend(node.host.take_batches());
         if !node.is_store_slow {
             for (number, batch) in std::mem::take(&mut node.unstored) {
