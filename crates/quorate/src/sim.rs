@@ -46,6 +46,9 @@ pub struct Options {
     /// Nodes forget what they said, one at a time: with durability `memory` or `interval`, or because their logs decay
     #[arg(long, conflicts_with_all = ["protocol", "authority", "outside"])]
     forgetful: bool,
+    /// Few objects come and go several times within milliseconds, frames are late by seconds, nodes die between two checkpoints
+    #[arg(long, conflicts_with_all = ["protocol", "authority", "outside", "forgetful"])]
+    hasty: bool,
     /// Run each seed twice and compare the traces
     #[arg(long)]
     twice: bool,
@@ -133,6 +136,7 @@ fn world(options: &Options, seed: u64) -> Settings {
     match options.authority {
         Authority::Parent if options.outside => Settings::of_outside(seed),
         Authority::Parent if options.forgetful => Settings::of_forgetful(seed),
+        Authority::Parent if options.hasty => Settings::of_hasty(seed),
         Authority::Parent => Settings::of(options.protocol, seed),
         Authority::Members => Settings::of_members(seed),
     }
@@ -142,6 +146,7 @@ fn words_of(options: &Options) -> String {
     match options.authority {
         Authority::Parent if options.outside => "--outside".into(),
         Authority::Parent if options.forgetful => "--forgetful".into(),
+        Authority::Parent if options.hasty => "--hasty".into(),
         Authority::Parent => format!("--protocol {}", options.protocol.word()),
         Authority::Members => "--authority members".into(),
     }

@@ -102,6 +102,14 @@ fn own_groups_on_whatever_nodes_pass_and_end() {
 }
 
 #[test]
+fn objects_that_come_and_go_in_haste_pass() {
+    let reached = sweep_worlds("--hasty", Settings::of_hasty, 1..=20);
+    let Sometimes { outside_born, outside_ended, registers_ended, chains_changed, woken_from_store, .. } = reached;
+    let counts = [outside_born, outside_ended, registers_ended, chains_changed, woken_from_store];
+    assert!(counts.iter().all(|&count| count > 0), "{reached:?}");
+}
+
+#[test]
 fn nodes_that_forget_pass_and_take_part_again() {
     let reached = sweep_worlds("--forgetful", Settings::of_forgetful, 1..=20);
     let Sometimes { readmitted, snapshot_installed, learned_from_log, .. } = reached;

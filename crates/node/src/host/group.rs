@@ -21,7 +21,7 @@ use crate::machine::{Content, Machine};
 use crate::register::{content_of, key_of};
 use crate::replica::{AnyEffects, AnyEvent, AnyMessage, AnyReplica, AnyRequest, Protocol};
 use crate::root::{Durability, Groups, Namespace};
-use crate::volume::volume_of;
+use crate::volume::{Children, Record, own_group, volume_of};
 
 /// The namespace number under which the root group is kept.
 pub const ROOT_NAMESPACE: u32 = u32::MAX;
@@ -343,6 +343,29 @@ impl Group {
     /// Whether names of its own groups are in the checkpoint store only.
     pub fn has_swapped(&self) -> bool {
         self.machine.has_swapped()
+    }
+
+    /// Of a volume: its own groups that begin, and those that end.
+    pub fn changing_own(&self) -> (Vec<u64>, Vec<u64>) {
+        let numbers = |children: &Children| {
+            let begin = children.starting_by_number().map(|(number, _)| number).collect();
+            (begin, children.stopping.keys().copied().collect())
+        };
+        self.machine.children().map(numbers).unwrap_or_default()
+    }
+
+    /// Of a volume: its own groups with their members. Those are left out whose records are in the store only.
+    pub fn own_groups(&self) -> Vec<(GroupId, Vec<NodeId>)> {
+        let mut groups = Vec::new();
+        if let Some(objects) = self.machine.objects() {
+            objects.for_each_away(|_, bytes| {
+                if let Ok(record) = Record::decode(bytes) {
+                    let members = record.member_ids(&self.configuration.members);
+                    groups.push((own_group(self.id(), record.number), members));
+                }
+            });
+        }
+        groups
     }
 
     /// Equal on replicas that stand at the same slot. No names may be swapped.

@@ -8,7 +8,7 @@ use quorate_node::register::RegisterReplica;
 use quorate_node::root::{Durability, ROOT};
 use quorate_node::volume::volume_of;
 use quorate_node::{Group, GroupState, Host};
-use quorate_protocol::{GroupId, Slot};
+use quorate_protocol::{GroupId, NodeId, Slot};
 
 use crate::world::Node;
 
@@ -24,12 +24,36 @@ pub fn is_converged(nodes: &[Node]) -> bool {
         return false;
     }
     let mut slots: BTreeMap<GroupId, Slot> = BTreeMap::new();
-    nodes.iter().filter_map(Node::host).flat_map(judged).all(|group| {
+    let is_same = nodes.iter().filter_map(Node::host).flat_map(judged).all(|group| {
         let first = *slots.entry(group.id()).or_insert(standing(group));
         // Names that nodes were told to read again may be on their way.
         let is_whole = !group.has_swapped();
         group.is_alive() && is_whole && first == standing(group) && group.replica.register().is_none_or(is_settled)
-    })
+    });
+    is_same && changing_own(nodes).next().is_none() && own_amiss(nodes).is_empty()
+}
+
+/// Volumes of which own groups begin or end still.
+fn changing_own(nodes: &[Node]) -> impl Iterator<Item = &Group> {
+    nodes.iter().filter_map(Node::host).flat_map(judged).filter(|group| group.changing_own() != Default::default())
+}
+
+/// Own groups that are not where their volumes say that they are, in words.
+fn own_amiss(nodes: &[Node]) -> Vec<String> {
+    let hosts = || nodes.iter().filter_map(Node::host);
+    let members: BTreeMap<GroupId, Vec<NodeId>> = hosts().flat_map(judged).flat_map(Group::own_groups).collect();
+    let mut amiss = Vec::new();
+    for host in hosts() {
+        let node = host.settings().node;
+        let given_up: BTreeSet<GroupId> = host.groups().filter(|group| is_given_up(group)).map(Group::id).collect();
+        let is_told = |group: GroupId| volume_of(group).is_some_and(|(volume, _)| !given_up.contains(&volume));
+        let here: BTreeSet<GroupId> = host.own_groups().filter(|group| is_told(*group)).collect();
+        let is_missing = |group: &GroupId| members[group].contains(&node) && is_told(*group) && !here.contains(group);
+        amiss.extend(members.keys().filter(|group| is_missing(group)).map(|group| format!("{node} lacks {group:?}")));
+        let is_over = |group: &&GroupId| !members.contains_key(group);
+        amiss.extend(here.iter().filter(is_over).map(|group| format!("{node} still has {group:?}")));
+    }
+    amiss
 }
 
 /// The groups of a node that are judged. An own group hears of nothing any more where its volume's replica was given up.
@@ -100,7 +124,12 @@ pub fn unrest(nodes: &[Node]) -> String {
         left_over(host).map(|group| format!("\n  {node} has {group:?} of a dropped volume")).collect::<String>()
     };
     let left_over = nodes.iter().filter_map(Node::host).map(left_over);
-    replicas.iter().map(line).chain(left_over).collect()
+    let changing = changing_own(nodes).map(|volume| {
+        let (begin, end) = volume.changing_own();
+        format!("\n  own groups of {:?} begin: {begin:?}, or end: {end:?}", volume.id())
+    });
+    let amiss = own_amiss(nodes).into_iter().map(|words| format!("\n  {words}"));
+    replicas.iter().map(line).chain(left_over).chain(changing).chain(amiss).collect()
 }
 
 /// Panics, naming the replicas, where states differ.

@@ -88,7 +88,10 @@ impl World {
             // What was said before it was durable is forgotten here.
             25..40 => {
                 let node = self.pick_node();
-                self.nodes[node].doomed = true;
+                match self.settings.hasty && self.random.chance(600) {
+                    true => self.nodes[node].doomed_at_store = true,
+                    false => self.nodes[node].doomed = true,
+                }
             }
             40..45 => self.crash_all(),
             45..62 => self.partition(),
@@ -326,6 +329,7 @@ impl World {
         }
         for node in 0..self.nodes.len() {
             self.nodes[node].doomed = false;
+            self.nodes[node].doomed_at_store = false;
             if !self.nodes[node].is_up() {
                 self.restart_node(node);
             }

@@ -17,7 +17,7 @@ use quorate_node::Lookup;
 use quorate_node::root::{NodeRecord, Settings as NamespaceSettings};
 use quorate_protocol::{GroupId, NodeId};
 
-use crate::history::History;
+use crate::history::{History, Object};
 use crate::property::agreement::Agreement;
 use crate::random::Random;
 
@@ -254,6 +254,8 @@ pub struct World {
     outage_until_us: u64,
     /// Where a replica of a group was made to panic last: at which node, in which life of it.
     panics: BTreeMap<GroupId, (usize, u32)>,
+    /// Of which object something is wished next, and how often still.
+    hurry: (Object, u64),
     /// Faults are over: what is left must come to an end.
     healing: bool,
     agreement: Agreement,
@@ -281,7 +283,7 @@ impl World {
             .map(|at| Node::new(NodeId(at + 1), records.clone(), defaults, &settings, &mut random))
             .collect();
         let mut world = World {
-            network: Network::new(settings.nodes as usize, settings.slow_frames, random.fork()),
+            network: Network::new(settings.nodes as usize, settings.slow_frames, settings.late_max_us, random.fork()),
             clients: Clients::new(&settings, random.fork()),
             guests: Random::new(settings.seed ^ 0x6E57),
             settings,
@@ -295,6 +297,7 @@ impl World {
             walls_right_since_us: 0,
             outage_until_us: 0,
             panics: BTreeMap::new(),
+            hurry: (Object(0), 0),
             healing: false,
             agreement: Agreement::default(),
             sometimes: Sometimes::default(),

@@ -32,11 +32,10 @@ impl World {
         if self.settings.led_groups && self.random.chance(400) {
             let line = self.led_wish();
             self.call_admin(node, 0, &line);
-            let next_us = self.random.delay(mean_ms * 1000);
-            return self.plan(next_us.max(1), Event::Move);
+            return self.move_next(mean_ms);
         }
         let action = if self.random.chance(550) { "PROMOTE" } else { "DEMOTE" };
-        let name = Object(self.random.below(u64::from(self.settings.shape.objects)) as u16).to_string();
+        let name = self.next_moved();
         let mut line = format!("GROUP {action} {name}");
         if action == "PROMOTE"
             && let Some(members) = self.members_wished()
@@ -44,7 +43,25 @@ impl World {
             line = format!("{line} MEMBERS {members}");
         }
         self.call_admin(node, 0, &line);
-        let next_us = self.random.delay(mean_ms * 1000);
+        self.move_next(mean_ms);
+    }
+
+    /// Where there is haste, the same object several times in a row.
+    fn next_moved(&mut self) -> Object {
+        if self.hurry.1 > 0 {
+            self.hurry.1 -= 1;
+            return self.hurry.0;
+        }
+        let object = Object(self.random.below(u64::from(self.settings.shape.objects)) as u16);
+        if self.settings.hasty {
+            self.hurry = (object, self.random.below(6));
+        }
+        object
+    }
+
+    fn move_next(&mut self, mean_ms: u64) {
+        let mean_us = if self.hurry.1 > 0 { *self.random.pick(&[300, 2_000, 20_000]) } else { mean_ms * 1000 };
+        let next_us = self.random.delay(mean_us);
         self.plan(next_us.max(1), Event::Move);
     }
 }
@@ -65,7 +82,7 @@ impl World {
 
     /// A chain or a register for some object, or other members or quorums if it is one.
     fn led_wish(&mut self) -> String {
-        let name = Object(self.random.below(u64::from(self.settings.shape.objects)) as u16);
+        let name = self.next_moved();
         let count = u64::from(self.settings.nodes);
         let first = self.random.below(count);
         let many = self.random.range(1..u64::from(self.settings.replicas) + 1);

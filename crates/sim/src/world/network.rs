@@ -16,13 +16,14 @@ pub struct Network {
     pub slow: u64,
     /// Of any weather.
     slow_min: u64,
+    late_max_us: u64,
 }
 
 /// When the copies of a frame arrive.
 pub type Arrivals = Vec<u64>;
 
 impl Network {
-    pub fn new(nodes: usize, slow_min: u64, random: Random) -> Network {
+    pub fn new(nodes: usize, slow_min: u64, late_max_us: u64, random: Random) -> Network {
         let mut network = Network {
             nodes,
             random,
@@ -33,6 +34,7 @@ impl Network {
             delay_mean_us: 300,
             slow: 0,
             slow_min,
+            late_max_us,
         };
         network.calm();
         network
@@ -75,7 +77,7 @@ impl Network {
         let copies = if self.random.chance(self.duplication) { 2 } else { 1 };
         (0..copies)
             .map(|_| {
-                let late = if self.random.chance(self.slow) { self.random.range(1_000..700_000) } else { 0 };
+                let late = if self.random.chance(self.slow) { self.random.range(1_000..self.late_max_us) } else { 0 };
                 50 + self.random.delay(self.delay_mean_us) + late + held_us
             })
             .collect()

@@ -40,6 +40,8 @@ pub struct Node {
     pub(super) paused: bool,
     /// The power goes while the next flush is under way.
     pub(super) doomed: bool,
+    /// It dies with the next checkpoint: before it is stored, or after.
+    pub(super) doomed_at_store: bool,
     inbox: Vec<Input>,
     turn_planned_us: u64,
     batches: VecDeque<(u64, Batch)>,
@@ -133,6 +135,7 @@ impl Node {
             store: MemoryStore::default(),
             paused: false,
             doomed: false,
+            doomed_at_store: false,
             inbox: Vec::new(),
             turn_planned_us: u64::MAX,
             batches: VecDeque::new(),
@@ -283,6 +286,7 @@ impl World {
         node.number_next = 1;
         node.paused = false;
         node.doomed = false;
+        node.doomed_at_store = false;
         node.inbox.clear();
         node.batches.clear();
         node.storing = false;
@@ -392,10 +396,25 @@ impl World {
             return;
         }
         node.storing = false;
+        let dies = std::mem::take(&mut node.doomed_at_store);
+        if dies && node.random.chance(300) {
+            return self.crash_at_store(at);
+        }
         if let Some((number, batch)) = node.batches.pop_front() {
             node.store.apply(batch).expect("the simulated store does not fail");
             node.inbox.push(Input::Stored(number));
         }
+        if dies {
+            return self.crash_at_store(at);
+        }
+        self.plan_turn(at, 1);
+        self.plan_store(at);
+    }
+
+    fn crash_at_store(&mut self, at: usize) {
+        let power = self.random.chance(500);
+        self.crash(at, power);
+        // Unless it may not.
         self.plan_turn(at, 1);
         self.plan_store(at);
     }

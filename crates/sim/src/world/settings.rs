@@ -66,8 +66,12 @@ pub struct Settings {
     pub outages: bool,
     /// How often, in a thousand, a node is cut off from the others just when the members of a chain change.
     pub cuts_at_changes: u64,
-    /// At least so many frames in a thousand are late by up to 0.7 s.
+    /// Wishes for one object follow each other within milliseconds, and disks lose their power between two checkpoints.
+    pub hasty: bool,
+    /// At least so many frames in a thousand are late.
     pub slow_frames: u64,
+    /// By up to so much.
+    pub late_max_us: u64,
     /// How often, in a thousand, a partition does not lose frames, but lets them through when it ends.
     pub held_back: u64,
     /// How often, in a thousand, a replica panics when something goes wrong.
@@ -123,7 +127,9 @@ impl Settings {
             guests: seed % 4 == 3,
             outages: moves_mean_ms.is_some() && Random::new(seed ^ 0x0A7).chance(400),
             cuts_at_changes: 0,
+            hasty: false,
             slow_frames: 0,
+            late_max_us: 700_000,
             held_back: *Random::new(seed ^ 0x4E1D).pick(&[0, 500]),
             panics: 50,
             forgets: 0,
@@ -291,6 +297,36 @@ impl Settings {
             crowd: 0,
             clients: CLIENTS,
             shape: Shape { objects: 6, ..Shape::default() },
+            ..Settings::of_seed(seed)
+        }
+    }
+
+    /// As [`Settings::of_seed`], with very few objects, of which each comes and goes several times within milliseconds while it is
+    /// written and deleted, with frames that are seconds late, and with nodes that die between two checkpoints.
+    pub fn of_hasty(seed: u64) -> Settings {
+        let random = &mut Random::new(seed ^ 0x4A57);
+        let replicas = *random.pick(&[3, 3, 3, 5]);
+        let outside_groups = random.chance(300);
+        let led_groups = random.chance(600);
+        let outside = if outside_groups { random.range(1..3) as u32 } else { 0 };
+        let Settings { shape, .. } = Settings::of_seed(seed);
+        Settings {
+            nodes: u32::from(replicas) + outside,
+            replicas,
+            volumes: 1,
+            groups: Groups::Volumes,
+            moves_mean_ms: Some(*random.pick(&[60, 200])),
+            hasty: true,
+            slow_frames: *random.pick(&[0, 5, 20]),
+            late_max_us: *random.pick(&[700_000, 3_000_000, 6_000_000]),
+            lone_groups: random.chance(300),
+            outside_groups,
+            led_groups,
+            crowd: 0,
+            guests: random.chance(300),
+            outages: random.chance(200),
+            clients: CLIENTS_OF_LED,
+            shape: Shape { objects: *random.pick(&[4, 6]), expiry_mean_ms: 300, may_be_registers: led_groups, ..shape },
             ..Settings::of_seed(seed)
         }
     }
