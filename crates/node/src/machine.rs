@@ -282,7 +282,8 @@ impl Machine {
             let number = ticket.number.wrapping_sub(u64::from(envelope.predecessor));
             let before = Ticket { number, ..ticket };
             if !self.results.contains(before) && !self.results.is_settled(before) {
-                return Verdict::OutOfOrder;
+                // The object's own group keeps the order: a pipeline must not learn of it one command after the other.
+                return self.away_of(envelope.command).map_or(Verdict::OutOfOrder, Verdict::Away);
             }
         }
         if self.results.bytes() > RESULTS_BYTES_MAX {

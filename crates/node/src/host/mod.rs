@@ -19,6 +19,8 @@ mod at_once;
 mod batches;
 mod behind;
 mod births;
+#[cfg(test)]
+mod brief_lives;
 mod census;
 mod chains;
 pub(crate) mod checkpoints;
