@@ -359,10 +359,18 @@ impl Host {
 
     /// False if it was not here.
     pub(super) fn end_own(&mut self, group: GroupId) -> bool {
+        let found = self.find(group).map(|index| &mut self.groups[index as usize]);
+        let gathered = found.map(|group| std::mem::take(&mut group.gathered)).unwrap_or_default();
         if !self.remove_own(group) {
             return false;
         }
         self.counters.own_groups_ended += 1;
+        // What came in the turn in which it ends was not proposed.
+        let mut rest = &gathered[..];
+        while let Some(envelope) = crate::envelope::Envelope::take(&mut rest) {
+            let ticket = envelope.ticket;
+            self.bounce(ticket.node, ticket.start, ticket.number, Bounce::UnknownGroup);
+        }
         self.release_answers(group);
         self.lose_register(group, Bounce::UnknownGroup);
         self.transfers.forget(group);
