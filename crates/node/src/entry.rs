@@ -41,8 +41,8 @@ pub struct Operation {
     pub bound_to: Option<(NodeId, u32)>,
     /// It was sent to another group before.
     pub has_moved: bool,
-    /// A volume has told that its object has a group of its own.
-    pub was_away: bool,
+    /// The number of the latest own group of its object that a volume has told of.
+    pub away_number: Option<u64>,
     /// The read before it was answered by another group: slots do not tell which answer is older.
     pub is_doubtful: bool,
     /// Another operation asks in its place, and its answer counts.
@@ -73,7 +73,7 @@ pub struct Operation {
     pub sent_at: Instant,
     /// Copies sent that may have been executed, for all that we have heard.
     pub copies_at_large: u32,
-    /// How often it was sent.
+    /// How often it was sent, or since [`Operation::count_anew`].
     pub attempts: u32,
     /// Answers other than the plain one that somebody waits for.
     pub purpose: Purpose,
@@ -285,6 +285,12 @@ impl Operation {
         }
     }
 
+    /// Its object's own group ends, or there is a new one. Whoever waited the longer the more of them it has missed would
+    /// find none alive where they live briefly.
+    pub fn count_anew(&mut self) {
+        self.attempts = self.attempts.min(1);
+    }
+
     /// Names the predecessor that is still unanswered, or none, in the encoded command.
     pub fn set_predecessor(&mut self, unanswered: bool) {
         let distance = self.number.saturating_sub(self.predecessor);
@@ -305,7 +311,7 @@ mod tests {
             was_sent_to: None,
             bound_to: None,
             has_moved: false,
-            was_away: false,
+            away_number: None,
             is_doubtful: false,
             is_asked_anew: false,
             in_turn: false,

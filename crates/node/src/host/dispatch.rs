@@ -113,7 +113,7 @@ impl Host {
             was_sent_to: None,
             bound_to: None,
             has_moved: false,
-            was_away: false,
+            away_number: None,
             is_doubtful: false,
             is_asked_anew: false,
             in_turn,
@@ -288,7 +288,7 @@ impl Host {
             Bounce::UnknownGroup if self.ask_another(number, from) => self.retry_after(number, 0),
             Bounce::UnknownGroup | Bounce::Stopped if is_own => {
                 self.go_by_volume(number);
-                if why == Bounce::Stopped { self.retry_later(number) } else { self.retry_after(number, 0) }
+                if why == Bounce::Stopped { self.retry_anew(number) } else { self.retry_after(number, 0) }
             }
             Bounce::NotBelieved | Bounce::Silent if is_own => {
                 self.ask_next_member(number, from);

@@ -59,10 +59,24 @@ impl Host {
         if operation.retry_at.is_some_and(|at| at > now) {
             return;
         }
-        let base_us = RETRY_US << operation.attempts.min(RETRY_DOUBLINGS_MAX);
+        let (attempts, predecessor) = (operation.attempts, operation.predecessor);
+        // Before the one before it, it would only come back again.
+        let before = self.operations(number).find(predecessor).and_then(|before| before.retry_at);
+        if let Some(at) = before.filter(|&at| at > now) {
+            return self.retry_after(number, at.0 - now.0);
+        }
+        let base_us = RETRY_US << attempts.min(RETRY_DOUBLINGS_MAX);
         let wait_us = base_us + next_random(&mut self.random) % base_us;
         let turn_us = self.retries.take_turn(now);
         self.retry_after(number, wait_us + turn_us);
+    }
+
+    /// Its object's own group ends.
+    pub(super) fn retry_anew(&mut self, number: u64) {
+        if let Some(operation) = self.operations(number).find_mut(number) {
+            operation.count_anew();
+        }
+        self.retry_later(number);
     }
 
     pub(super) fn retry_after(&mut self, number: u64, wait_us: u64) {
@@ -151,8 +165,9 @@ mod tests {
 
     use super::*;
     use crate::entry::Target;
+    use crate::frame::Bounce;
     use crate::host::Submission;
-    use crate::host::dispatch::tests::first_of;
+    use crate::host::dispatch::tests::{first_of, settle};
     use crate::{Host, Moment};
 
     const COUNT: u64 = 10_000;
@@ -181,6 +196,20 @@ mod tests {
             assert!(before as u64 <= (after_us - RETRY_US) / RETRY_SPACING_US, "{before} before {after_us} us");
         }
         assert_eq!(count(&host, |at| at > now.after_us(RETRY_TURN_US_MAX + 2 * RETRY_US)), 0);
+    }
+
+    #[test]
+    fn what_comes_back_behind_one_that_waits_goes_again_with_it() {
+        let mut host = first_of(1);
+        settle(&mut host);
+        for number in 1..=100 {
+            let target = Target::Slot { namespace: 0, slot: 0 };
+            let predecessor = (number > 1).then(|| number - 1);
+            host.submit(Submission { number, predecessor, target, command: &Command::Del { key: b"key" } });
+        }
+        (1..=100).for_each(|number| host.handle_bounced(NodeId(1), 1, number, Bounce::Stopped));
+        let first_at = host.clients.find(1).and_then(|first| first.retry_at).expect("it waits");
+        assert_eq!(count(&host, |at| at == first_at), 100);
     }
 
     #[test]

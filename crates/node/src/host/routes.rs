@@ -160,8 +160,12 @@ impl Host {
         };
         let Some(operation) = self.operations(number).find_mut(number) else { return };
         // Two coordinators of the volume, one after the other, may both tell of one copy.
-        if !std::mem::replace(&mut operation.was_away, true) {
+        if operation.away_number.is_none() {
             operation.copies_at_large = operation.copies_at_large.saturating_sub(1);
+        }
+        if operation.away_number < Some(record.number) {
+            operation.away_number = Some(record.number);
+            operation.count_anew();
         }
         let target = operation.target;
         let is_of_volume = self.directory.resolve(target).is_ok_and(|place| place.group == volume);
