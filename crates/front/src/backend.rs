@@ -21,7 +21,7 @@ pub trait Backend {
     /// [`Front::verified`](crate::Front::verified), and until then the connection takes nothing more.
     fn verify(&mut self, connection: ConnectionId, address: &str, password: &[u8]) -> Option<Verdict>;
 
-    /// Whether `SELECT` may enter this namespace.
+    /// Whether `SELECT` may enter this namespace. While nobody has told this node which exist, that is the first alone.
     fn namespace_exists(&self, namespace: u32) -> bool;
 
     /// The namespaces that `FLUSHALL` empties.

@@ -98,6 +98,8 @@ fn select(connection: &mut Connection, word: &[u8], backend: &impl Backend) -> R
             connection.reply(|writer| writer.simple("OK"));
             Ok(())
         }
+        // It may well exist: nobody has told this node yet.
+        Ok(namespace) if backend.volumes(namespace).is_none() => Err(Refusal::LOADING),
         _ => Err(Refusal::NO_NAMESPACE),
     }
 }

@@ -126,6 +126,19 @@ fn a_command_on_all_objects_has_its_place_in_the_pipeline() {
 }
 
 #[test]
+fn a_namespace_that_a_node_has_not_heard_of_yet_may_exist() {
+    let mut talk = Talk::default();
+    talk.backend.is_loading = true;
+    talk.send("select 7\r\nselect 0\r\nselect -1\r\n");
+    let out_of_range = r"-ERR DB index is out of range\r\n";
+    let loading = r"-LOADING Redis is loading the dataset in memory\r\n";
+    assert_eq!(talk.read(), format!(r"{loading}+OK\r\n{out_of_range}"));
+    talk.backend.is_loading = false;
+    talk.send("select 7\r\n");
+    assert_eq!(talk.read(), out_of_range);
+}
+
+#[test]
 fn a_command_on_all_objects_is_refused_while_nobody_knows_how_many_volumes_there_are() {
     let mut talk = Talk::default();
     talk.backend.is_loading = true;

@@ -193,6 +193,10 @@ impl Host {
                     self.admins.push(Waiting { operation, question });
                 }
             }
+            // As for a list: what there is cannot be said here yet, and neither was anything changed.
+            Answer::Failed(Failure::NoQuorum) if self.directory.state().is_none() => {
+                self.answers.push((operation, Answer::Failed(Failure::Loading)));
+            }
             failed => self.answers.push((operation, failed)),
         }
     }
@@ -587,6 +591,19 @@ mod tests {
                 assert!(help::syntaxes().any(|syntax| syntax.starts_with(command.trim_start())), "{command}");
             }
         }
+    }
+
+    #[test]
+    fn who_does_not_know_the_namespaces_yet_says_so_of_a_change_as_of_a_list() {
+        let mut host = crate::host::dispatch::tests::first_of(3);
+        assert!(host.directory().is_none());
+        host.submit_admin(1, 0, &[b"NAMESPACE".to_vec(), b"LIST".to_vec()]);
+        host.finish_admin(2, Answer::Failed(Failure::NoQuorum));
+        host.finish_admin(3, Answer::Failed(Failure::Timeout));
+        let mut answers = Vec::new();
+        host.take_answers(&mut answers);
+        let loading = Answer::Failed(Failure::Loading);
+        assert_eq!(answers, [(1, loading.clone()), (2, loading), (3, Answer::Failed(Failure::Timeout))]);
     }
 
     #[test]
