@@ -88,10 +88,13 @@ pub struct Node {
 #[serde(deny_unknown_fields)]
 pub struct Listen {
     /// Redis clients.
+    #[serde(deserialize_with = "address_to_listen_on")]
     pub client: SocketAddr,
     /// The other nodes.
+    #[serde(deserialize_with = "address_to_listen_on")]
     pub peer: SocketAddr,
     /// HTTP.
+    #[serde(deserialize_with = "address_to_listen_on")]
     pub admin: SocketAddr,
 }
 
@@ -125,7 +128,9 @@ pub struct Defaults {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u8>,
     pub volumes: u32,
-    pub reads: Reads,
+    /// None is what the protocol has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reads: Option<Reads>,
     /// How the replicas of each volume agree.
     pub protocol: Protocol,
     /// Of registers.
@@ -251,6 +256,7 @@ impl Config {
     pub fn settings(&self) -> Settings {
         let Defaults { durability, replicas, volumes, reads, protocol, quorum, tolerance } = self.defaults;
         let replicas = replicas.unwrap_or(REPLICAS_DEFAULT.min(self.replicas_max()));
+        let reads = reads.unwrap_or(Settings::default().reads);
         Settings { replicas, volumes, durability, reads, protocol, quorum, tolerance, ..Settings::default() }
     }
 
@@ -299,10 +305,11 @@ impl Config {
             check_name(&node.name)?;
             for other in &nodes[..index] {
                 if let Some(what) = node.shared_with(other) {
-                    return Err(format!(
-                        "cluster.nodes gives {what} to two nodes, {} and {}; each needs its own",
-                        other.name, node.name
-                    ));
+                    let both = match node.name == other.name {
+                        true if node.id != other.id => format!("{} and {}", other.id, node.id),
+                        _ => format!("{} and {}", other.name, node.name),
+                    };
+                    return Err(format!("cluster.nodes gives {what} to two nodes, {both}; each needs its own"));
                 }
             }
         }
@@ -348,11 +355,14 @@ impl Config {
         if !(1..=VOLUMES_MAX).contains(&volumes) {
             return Err(format!("defaults.volumes is {volumes}; it can be 1 to {VOLUMES_MAX}"));
         }
-        if self.defaults.reads == Reads::Apportioned && self.defaults.protocol.is_register() {
-            return Err(
-                "defaults.reads is \"apportioned\", which is for chains, and defaults.protocol is \"register\""
-                    .to_owned(),
-            );
+        if let Some(reads) = self.defaults.reads.filter(|reads| *reads != Reads::Quorum)
+            && self.defaults.protocol.is_register()
+        {
+            return Err(format!(
+                "defaults.reads is {:?}, which is not for registers, and defaults.protocol is \"register\": leave it out, \
+                 or say \"quorum\"",
+                reads.word()
+            ));
         }
         Ok(())
     }
@@ -472,8 +482,8 @@ impl Log {
 
 impl Default for Defaults {
     fn default() -> Self {
-        let Settings { volumes, durability, reads, protocol, quorum, tolerance, .. } = Settings::default();
-        Defaults { durability, replicas: None, volumes, reads, protocol, quorum, tolerance }
+        let Settings { volumes, durability, protocol, quorum, tolerance, .. } = Settings::default();
+        Defaults { durability, replicas: None, volumes, reads: None, protocol, quorum, tolerance }
     }
 }
 
@@ -514,6 +524,15 @@ impl Default for Log {
             slow_commands_max: length_max,
         }
     }
+}
+
+fn address_to_listen_on<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(|_| {
+        de::Error::custom(format!(
+            "an address to listen on is an IP address and a port, as in \"127.0.0.1:7000\", not {text:?}: no names"
+        ))
+    })
 }
 
 fn here() -> PathBuf {

@@ -15,7 +15,7 @@ fn refusal(from: &str, to: &str) -> String {
 #[test]
 fn the_example_is_valid_and_shows_the_defaults() {
     let config = parse(Config::EXAMPLE).expect("valid");
-    assert_eq!(config.defaults, Defaults { replicas: Some(1), ..Defaults::default() });
+    assert_eq!(config.defaults, Defaults { replicas: Some(1), reads: Some(Reads::Lease), ..Defaults::default() });
     assert_eq!(config.timing, Timing::default());
     assert_eq!(config.limits, Limits::default());
     assert_eq!(config.storage, Storage::default());
@@ -82,6 +82,8 @@ fn unknown_keys_are_refused_with_their_line_and_the_nearest_known_one() {
             "node.toml, line {line}: unknown key limits.port; `quorate node --example-config` prints every key there is"
         )
     );
+    let client = refusal("[limits]", "[limits]\nclient = 5");
+    assert!(client.ends_with("unknown key limits.client; did you mean limits.clients?"), "{client}");
     // Of several, the first in the file.
     let both = Config::EXAMPLE.replacen("[listen]", "[liste]", 1).replacen("heartbeat_ms", "hartbeat_ms", 1);
     assert!(parse(&both).expect_err("refused").to_string().contains("unknown key liste;"));
@@ -98,8 +100,10 @@ fn syntax_and_types_are_refused_with_the_line() {
 
 #[test]
 fn bad_addresses_are_refused() {
-    let message = refusal("client = \"127.0.0.1:7000\"", "client = \"localhost\"");
-    assert!(message.contains("socket address"), "{message}");
+    for bad in ["localhost", "localhost:27601", "127.0.0.1"] {
+        let message = refusal("client = \"127.0.0.1:7000\"", &format!("client = {bad:?}"));
+        assert!(message.contains("an IP address and a port, as in") && message.contains(bad), "{message}");
+    }
     let message = refusal("peer = \"127.0.0.1:17000\"", "peer = \"127.0.0.1:7000\"");
     assert!(message.ends_with("listen.client and listen.peer are both 127.0.0.1:7000; use two ports"), "{message}");
     for bad in ["host", "host:", "host:0", "host:65536", ":1", "a b:1", "::1:1"] {
@@ -126,6 +130,8 @@ fn nodes_must_be_told_apart_and_include_this_one() {
     assert!(refusal("name = \"n1\"\nclient", "name = \"a,b\"\nclient").contains("cannot be a node's name"));
     let twin = "[[cluster.nodes]]\nid = 2\nname = \"n2\"\nclient = \"127.0.0.1:7000\"\npeer = \"h:1\"\nadmin = \"h:2\"\n\n[defaults]";
     assert!(refusal("[defaults]", twin).contains("the address 127.0.0.1:7000 to two nodes, n1 and n2"));
+    let namesake = twin.replace("n2", "n1").replace("127.0.0.1:7000", "h:3");
+    assert!(refusal("[defaults]", &namesake).contains("the name \"n1\" to two nodes, 1 and 2"));
 }
 
 #[test]
@@ -134,8 +140,14 @@ fn limits_and_counts_are_kept() {
     assert!(refusal("replicas = 1", "replicas = 2").contains("it can be 1 to 1"));
     assert!(refusal("volumes = 64", "volumes = 4097").contains("defaults.volumes is 4097"));
     let registers = Config::EXAMPLE.replacen("protocol = \"paxos\"", "protocol = \"register\"", 1);
-    let apportioned = parse(&registers.replacen("reads = \"lease\"", "reads = \"apportioned\"", 1));
-    assert!(apportioned.expect_err("for chains").to_string().contains("defaults.protocol is \"register\""));
+    for reads in ["lease", "local", "apportioned"] {
+        let of_others = parse(&registers.replacen("reads = \"lease\"", &format!("reads = {reads:?}"), 1));
+        let refused = of_others.expect_err(reads).to_string();
+        assert!(refused.contains(reads) && refused.contains("defaults.protocol is \"register\""), "{refused}");
+    }
+    for reads in ["reads = \"quorum\"", ""] {
+        assert!(parse(&registers.replacen("reads = \"lease\"", reads, 1)).is_ok(), "{reads}");
+    }
     assert!(refusal("clients = 10000", "clients = 0").contains("allow at least one"));
     assert!(refusal("query_buffer_bytes = 33554432", "query_buffer_bytes = 1024").contains("largest value"));
     assert!(refusal("slow_commands_max = 128", "slow_commands_max = 10001").contains("it can be 0 to 10000"));

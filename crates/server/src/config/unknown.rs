@@ -20,8 +20,8 @@ pub(super) fn find(table: &DeTable<'_>) -> Option<Unknown> {
     let (key, start) = find_in(table, &known, "")?;
     let mut known_keys = Vec::new();
     list_keys(&known, "", &mut known_keys);
-    let nearest = known_keys.into_iter().min_by_key(|known| unlikeness(&key, known));
-    let nearest = nearest.filter(|known| is_near(&key, known));
+    let near = known_keys.into_iter().filter(|known| is_near(&key, known));
+    let nearest = near.min_by_key(|known| unlikeness(&key, known));
     Some(Unknown { key, start, nearest })
 }
 
@@ -65,9 +65,14 @@ fn tables_of(value: &toml::Value) -> Vec<&Table> {
     }
 }
 
-/// Ordered by the last word's likeness first: a key is more often put into the wrong table than given another's name.
-fn unlikeness(unknown: &str, known: &str) -> (usize, usize) {
-    (edit_distance(last_word(unknown), last_word(known)), edit_distance(unknown, known))
+/// Of keys that are near: those of the same table first, then by the last word's likeness.
+fn unlikeness(unknown: &str, known: &str) -> (bool, usize, usize) {
+    let is_elsewhere = table_of(unknown) != table_of(known);
+    (is_elsewhere, edit_distance(last_word(unknown), last_word(known)), edit_distance(unknown, known))
+}
+
+fn table_of(path: &str) -> Option<&str> {
+    path.rsplit_once('.').map(|(table, _)| table)
 }
 
 /// A slip of the fingers, or a word that lacks its unit: any two short words are a few characters apart.
