@@ -25,6 +25,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use mio::Waker;
+use quorate_node::quorum::{QUORUM_USAGE, Quorum};
+use quorate_node::replica::Protocol;
+use quorate_node::root::{Authority, Durability, Groups, Reads};
 use quorate_node::{AdminReply, Answer, Failure, Readiness};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -309,6 +312,50 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// The first value that its parameter cannot have, with what it can.
+    fn check(&self) -> Result<(), String> {
+        const NUMBER: &str = "a number";
+        let all: [(&str, &Option<String>, fn(&str) -> bool, &str); 9] = [
+            ("protocol", &self.protocol, |word| Protocol::parse(word).is_some(), "paxos, chain or register"),
+            ("replicas", &self.replicas, |word| word.parse::<u8>().is_ok(), NUMBER),
+            ("volumes", &self.volumes, |word| word.parse::<u32>().is_ok(), NUMBER),
+            ("durability", &self.durability, |word| Durability::parse(word).is_some(), "sync, interval or memory"),
+            ("reads", &self.reads, |word| Reads::parse(word).is_some(), "lease, quorum, local or apportioned"),
+            ("groups", &self.groups, |word| Groups::parse(word).is_some(), "volumes or own"),
+            ("quorum", &self.quorum, |words| Quorum::parse(words).is_some(), QUORUM_USAGE),
+            ("tolerance", &self.tolerance, |word| word.parse::<u8>().is_ok(), NUMBER),
+            ("authority", &self.authority, |word| Authority::parse(word).is_some(), "parent or members"),
+        ];
+        for (name, value, is_sound, allowed) in all {
+            if let Some(value) = value.as_deref().filter(|value| !is_sound(value)) {
+                return Err(format!("{name} is {value:?}; it can be {allowed}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the path and the query say, if both can be.
+    fn read(number: &str, said: Result<Query<Settings>, QueryRejection>) -> Result<Settings, String> {
+        check_number(number)?;
+        let Query(settings) = said.map_err(|why| why.body_text())?;
+        settings.check().map(|()| settings)
+    }
+}
+
+fn check_number(namespace: &str) -> Result<(), String> {
+    let number = namespace.parse::<u32>();
+    number.map(drop).map_err(|_| format!("a namespace is a number, not {namespace:?}"))
+}
+
+/// Nothing is said behind a question mark where nobody would heed it.
+fn check_no_query(uri: &Uri) -> Result<(), String> {
+    match uri.query().filter(|query| !query.is_empty()) {
+        Some(query) => Err(format!("this takes no parameters, and {query:?} was given")),
+        None => Ok(()),
+    }
+}
+
 const PATCH_USAGE: &str = "say one change at a time: reads=lease|quorum|local|apportioned, or of registers quorum=R%20W, the sizes of \
                            their quorums, or where members decide members=node,node,... with quorum=... or without; all else \
                            is settled when a namespace is made";
@@ -318,9 +365,9 @@ async fn create_namespace(
     Path(number): Path<String>,
     settings: Result<Query<Settings>, QueryRejection>,
 ) -> Response {
-    let settings = match settings {
-        Ok(Query(settings)) => settings,
-        Err(why) => return refuse(StatusCode::BAD_REQUEST, why.body_text()),
+    let settings = match Settings::read(&number, settings) {
+        Ok(settings) => settings,
+        Err(why) => return refuse(StatusCode::BAD_REQUEST, why),
     };
     let words = [vec!["NAMESPACE", "CREATE", &number], settings.words()].concat();
     respond(admin.ask(&words).await)
@@ -331,9 +378,9 @@ async fn set_namespace(
     Path(number): Path<String>,
     settings: Result<Query<Settings>, QueryRejection>,
 ) -> Response {
-    let settings = match settings {
-        Ok(Query(settings)) => settings,
-        Err(why) => return refuse(StatusCode::BAD_REQUEST, why.body_text()),
+    let settings = match Settings::read(&number, settings) {
+        Ok(settings) => settings,
+        Err(why) => return refuse(StatusCode::BAD_REQUEST, why),
     };
     match settings.change_of(&number) {
         Some(words) => respond(admin.ask(&words).await),
@@ -341,7 +388,10 @@ async fn set_namespace(
     }
 }
 
-async fn drop_namespace(State(admin): State<Admin>, Path(number): Path<String>) -> Response {
+async fn drop_namespace(State(admin): State<Admin>, Path(number): Path<String>, uri: Uri) -> Response {
+    if let Err(why) = check_number(&number).and_then(|()| check_no_query(&uri)) {
+        return refuse(StatusCode::BAD_REQUEST, why);
+    }
     respond(admin.ask(&["NAMESPACE", "DROP", &number]).await)
 }
 
@@ -484,6 +534,27 @@ mod tests {
         assert!(Settings::default().change_of("7").is_none());
         assert!(Settings { quorum: said("1 3"), ..reads }.change_of("7").is_none());
         assert!(Settings { volumes: said("3"), ..quorum }.change_of("7").is_none());
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_is_named_with_those_that_can() {
+        let read = |number: &str, query: &str| {
+            let uri: Uri = format!("/namespaces/7?{query}").parse().expect("a target");
+            Settings::read(number, Query::try_from_uri(&uri)).map(|settings| settings.words().join(" "))
+        };
+        for (query, reason) in [
+            ("protocol=zab", "protocol is \"zab\"; it can be paxos, chain or register"),
+            ("durability=async", "durability is \"async\"; it can be sync, interval or memory"),
+            ("volumes=many", "volumes is \"many\"; it can be a number"),
+            ("quorum=all", "it can be majority, threshold R W, grid or grid ROWSxCOLS"),
+            ("colour=red", "unknown field `colour`"),
+        ] {
+            assert!(read("7", query).is_err_and(|why| why.contains(reason)), "{query}: {:?}", read("7", query));
+        }
+        assert_eq!(read("abc", "").expect_err("no number"), "a namespace is a number, not \"abc\"");
+        assert_eq!(read("7", "reads=LEASE&quorum=1%203").expect("sound"), "READS LEASE QUORUM 1 3");
+        assert!(check_no_query(&"/namespaces/6?x=y".parse().expect("a target")).is_err_and(|why| why.contains("x=y")));
+        assert!(check_no_query(&"/namespaces/6".parse().expect("a target")).is_ok());
     }
 
     #[test]

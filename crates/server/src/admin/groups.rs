@@ -16,7 +16,7 @@ use quorate_node::replica::Protocol;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Admin, NoReply, refuse, respond, to_json, words_of};
+use super::{Admin, NoReply, check_no_query, refuse, respond, to_json, words_of};
 
 /// What the paths begin with.
 const PREFIX: &str = "/groups/";
@@ -39,7 +39,7 @@ struct Wanted {
     /// Keys that are not text.
     #[serde(default)]
     keys_base64: Vec<String>,
-    protocol: Option<Protocol>,
+    protocol: Option<String>,
     #[serde(default)]
     members: Vec<String>,
     quorum: Option<Quorum>,
@@ -49,9 +49,15 @@ struct Wanted {
 
 impl Wanted {
     fn read(body: &[u8]) -> Result<Wanted, String> {
-        serde_json::from_slice(body).map_err(|error| {
-            format!("the body is not what is wanted, as in {{\"action\": \"promote\", \"keys\": [\"k\"]}}: {error}")
-        })
+        let refused = |why: &dyn std::fmt::Display| {
+            format!("the body is not what is wanted, as in {{\"action\": \"promote\", \"keys\": [\"k\"]}}: {why}")
+        };
+        // Of an array the fields would be taken in their order.
+        if body.trim_ascii_start().first().is_some_and(|&first| first != b'{') {
+            return Err(refused(&"expected an object"));
+        }
+        let wanted: Wanted = serde_json::from_slice(body).map_err(|error| refused(&error))?;
+        Ok(Wanted { action: wanted.action.to_ascii_lowercase(), ..wanted })
     }
 
     /// The words behind `QUORATE`.
@@ -59,6 +65,11 @@ impl Wanted {
         self.check_options()?;
         let Wanted { action, keys, keys_base64, protocol, members, quorum, value, value_base64 } = self;
         let keys = either("keys", keys, keys_base64)?;
+        let protocol = protocol.map(|word| match Protocol::parse(&word) {
+            Some(protocol) => Ok(protocol.word()),
+            None => Err(format!("protocol is {word:?}; it can be paxos, chain or register")),
+        });
+        let protocol = protocol.transpose()?;
         if keys.is_empty() || keys.len() > KEYS_MAX {
             return Err(format!("keys, or keys_base64, name from 1 to {KEYS_MAX} keys, not {}", keys.len()));
         }
@@ -80,7 +91,7 @@ impl Wanted {
         }
         let value = either("value", Vec::from_iter(value), Vec::from_iter(value_base64))?.pop();
         let options = [
-            ("PROTOCOL", protocol.map(|protocol| protocol.word().into())),
+            ("PROTOCOL", protocol.map(Into::into)),
             ("MEMBERS", Some(members.join(",").into_bytes()).filter(|members| !members.is_empty())),
             ("QUORUM", quorum.map(|quorum| quorum.words().into_bytes())),
             ("VALUE", value),
@@ -141,6 +152,9 @@ pub(super) async fn change_groups(
     Path(namespace): Path<String>,
     request: Request,
 ) -> Response {
+    if let Err(why) = check_no_query(request.uri()) {
+        return refuse(StatusCode::BAD_REQUEST, why);
+    }
     // It is never closed.
     let _place = admin.bodies.acquire().await;
     let body = match Bytes::from_request(request, &()).await {
@@ -205,6 +219,8 @@ mod tests {
         assert_eq!(words(r#"{"action": "demote", "keys": ["a"]}"#), Ok("GROUP demote KEYS 1 a".into()));
         let chain = r#"{"action": "promote", "keys": ["a"], "protocol": "chain"}"#;
         assert_eq!(words(chain), Ok("GROUP promote KEYS 1 a PROTOCOL chain".into()));
+        let capitals = r#"{"action": "PROMOTE", "keys": ["a"], "protocol": "REGISTER", "quorum": "GRID"}"#;
+        assert_eq!(words(capitals), Ok("GROUP promote KEYS 1 a PROTOCOL register QUORUM grid".into()));
         let register = r#"{"action": "create", "keys": ["a"], "protocol": "register", "quorum": "grid 2x2"}"#;
         assert_eq!(words(register), Ok("GROUP create KEYS 1 a PROTOCOL register QUORUM grid 2x2".into()));
         let moved = r#"{"action": "move", "keys": ["a"], "members": ["n1", "n2"], "quorum": "majority"}"#;
@@ -225,7 +241,9 @@ mod tests {
             (r#"{"action": "show", "keys_base64": ["?"]}"#, "keys_base64: \"?\""),
             (r#"{"action": "demote", "keys": ["a"], "members": ["n1"]}"#, "demote takes no members"),
             (r#"{"action": "promote", "keys": ["a"], "value": "v"}"#, "promote takes no value"),
-            (r#"{"action": "promote", "keys": ["a"], "protocol": "ring"}"#, "as in {\"action\""),
+            (r#"{"action": "promote", "keys": ["a"], "protocol": "ring"}"#, "it can be paxos, chain or register"),
+            ("[]", "expected an object"),
+            (" 7", "expected an object"),
             (r#"{"action": "promote", "keys": ["a"], "quorum": "all"}"#, "majority, threshold R W"),
             (r#"{"action": "move", "keys": ["a"]}"#, "move takes members"),
             (r#"{"action": "move", "keys": ["a", "b"], "members": ["n1"]}"#, "move takes one key"),
