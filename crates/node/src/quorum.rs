@@ -96,8 +96,9 @@ impl Quorum {
         })?;
         let survived = system.tolerance(members).crash_count;
         if survived < usize::from(tolerance) {
+            let crashes = if survived == 1 { "crash" } else { "crashes" };
             return Err(format!(
-                "ERR QUORUM {words} of {members} members survives {survived} crashes, and the namespace's TOLERANCE is \
+                "ERR QUORUM {words} of {members} members survives {survived} {crashes}, and the namespace's TOLERANCE is \
                  {tolerance}"
             ));
         }
@@ -165,6 +166,8 @@ mod tests {
         assert!(refusal.contains("1 + 2 is not above the 3 members"), "{refusal}");
         let refusal = quorum("threshold 1 3").check(3, 1).unwrap_err();
         assert!(refusal.contains("survives 0 crashes") && refusal.contains("TOLERANCE is 1"), "{refusal}");
+        let refusal = quorum("majority").check(3, 2).unwrap_err();
+        assert!(refusal.contains("survives 1 crash, and"), "{refusal}");
         assert!(quorum("grid 3x3").check(4, 0).is_err() && quorum("grid 2x3").check(7, 0).is_err());
         assert_eq!(quorum("grid").check(5, 1), Ok(()), "the square leaves one out");
     }

@@ -33,9 +33,9 @@ impl Readiness {
             Readiness::ClockOff => Some(
                 "its clock is more than 1 s off most of its peers': commands here are refused until it is set right",
             ),
-            Readiness::ClockUnknown => {
-                Some("it could not compare its clock with its peers' for 5 s: commands here are refused until it has")
-            }
+            Readiness::ClockUnknown => Some(
+                "it could not compare its clock with its peers' in the last 5 s: commands are refused until it has",
+            ),
             Readiness::Ready => None,
         }
     }

@@ -55,7 +55,7 @@ impl Reloader {
         }
         match taken.is_empty() {
             true => info!("the configuration was read again; neither secrets nor the log level have changed"),
-            false => info!("the configuration was read again; new are {}", taken.join(", ")),
+            false => info!("the configuration was read again; taken anew: {}", taken.join(", ")),
         }
         if wanted != self.running {
             warn!("the configuration has other changes too, which take effect when the node is started again");

@@ -32,7 +32,7 @@ pub(crate) struct Facts {
     port: u16,
     /// As many as there are descriptors for.
     clients_possible: usize,
-    started_at: SystemInstant,
+    pub(super) started_at: SystemInstant,
     config: Vec<(&'static str, String)>,
 }
 

@@ -67,6 +67,8 @@ const NEWS_US: u64 = 100_000;
 /// How soon and how often it is told that others must accept a new data directory.
 const WAITING_FIRST_US: u64 = 2_000_000;
 const WAITING_AGAIN_US: u64 = 60_000_000;
+/// A node that has just started is not said to be unable to compare its clock.
+const CLOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// Operations that were asked for over HTTP have this bit; those of clients are numbered from 1.
 const ADMIN: u64 = 1 << 62;
 
@@ -438,6 +440,10 @@ impl Worker {
         if readiness.is_ready() {
             self.supervisor.serves();
         }
+        // Answers to the first questions are still on their way.
+        if readiness == Readiness::ClockUnknown && self.facts.started_at.elapsed() < CLOCK_PATIENCE {
+            return;
+        }
         let before = std::mem::replace(&mut self.state.readiness, readiness);
         match readiness.obstacle() {
             Some(obstacle) if readiness != before => warn!("not ready: {obstacle}"),
@@ -547,7 +553,10 @@ impl Worker {
         self.state.suspected = suspected;
         let installed = self.host.counters().snapshots_installed;
         if installed > self.state.snapshots_installed {
-            info!("{} groups caught up by snapshots", installed - self.state.snapshots_installed);
+            match installed - self.state.snapshots_installed {
+                1 => info!("1 group caught up by a snapshot"),
+                count => info!("{count} groups caught up by snapshots"),
+            }
             self.state.snapshots_installed = installed;
         }
     }
