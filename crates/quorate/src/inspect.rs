@@ -12,7 +12,7 @@ use crate::output::{align_right, complain, say, size, table, trimmed};
 /// Check and show the data directory of a stopped node
 ///
 /// Reads all of the log and of the checkpoints and changes nothing; the checkpoint store is copied to the directory for
-/// temporary files (TMPDIR) to be read. The exit status is 1 if anything is damaged.
+/// temporary files (TMPDIR) to be read. The exit status is 1 if anything is damaged or a replica is silent.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// The node's data directory
@@ -46,7 +46,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     if let Some(number) = options.group.filter(|_| found.groups.is_empty()) {
         complain(format_args!("there is no group {number} in {}, as far as can be read", found.path));
     }
-    Ok(if found.damage.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if found.damage.is_empty() && found.silent_replicas == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn render(found: &Inspection) -> String {
@@ -160,5 +160,25 @@ fn damage(found: &Inspection) -> String {
         let groups: Vec<String> = made_out.iter().map(u64::to_string).collect();
         lines.push(format!("records that can be made out there are of the groups {}", groups.join(", ")));
     }
+    // Also once what was damaged is gone from the log.
+    let why = "neither votes nor serves, since it may have forgotten what it promised";
+    match found.silent_replicas {
+        0 => {}
+        1 => lines.push(format!("1 replica is silent: it {why}")),
+        count => lines.push(format!("{count} replicas are silent: each {why}")),
+    }
     if lines.is_empty() { "no damage".to_owned() } else { lines.join("\n") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silent_replicas_are_counted_where_nothing_is_damaged_any_more() {
+        let told = |silent_replicas| damage(&Inspection { silent_replicas, ..Inspection::default() });
+        assert_eq!(told(0), "no damage");
+        assert!(told(1).starts_with("1 replica is silent: it neither votes"), "{}", told(1));
+        assert!(told(2).starts_with("2 replicas are silent: each neither votes"), "{}", told(2));
+    }
 }

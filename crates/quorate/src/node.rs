@@ -52,7 +52,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
 
 fn check(path: &Path, config: &Config) -> Result<(), Failure> {
     let found = match quorate_server::check(config)? {
-        Checked::CanStart => "it can start".to_owned(),
+        Checked::CanStart { unseen: None } => "it can start".to_owned(),
+        Checked::CanStart { unseen: Some(what) } => format!("it can start but for what was not looked at: {what}"),
         Checked::Runs { pid } => {
             let pid = pid.map_or_else(String::new, |pid| format!(", as pid {pid}"));
             format!("it runs already{pid}, so its directory and ports were not looked at")

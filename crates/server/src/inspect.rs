@@ -5,12 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use quorate_checkpoint::{FjallSettings, FjallStore, Store};
+use quorate_checkpoint::{FjallSettings, FjallStore, Store, StoreError};
 use quorate_node::inspect::{ballot_words, checkpoint_facts, log_record, stored_name};
 use quorate_wal::file::FileStorage;
 use quorate_wal::{Kind, Lsn, Storage, Wal};
 use serde::Serialize;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
 
 use crate::directory::{CHECKPOINT, Directory, DirectoryError, Identity, NEW, WAL, check_witnesses};
 use crate::links::Pins;
@@ -24,6 +28,8 @@ pub struct Inspection {
     /// Whether the checkpoints could be read. If not, groups without one here may well have one.
     pub store_is_read: bool,
     pub groups: BTreeMap<u64, GroupFacts>,
+    /// Replicas of which the checkpoints say that they neither vote nor serve. What they forgot may be long gone from here.
+    pub silent_replicas: u64,
     /// Each place that is not what was written, a sentence each. Empty: all is well.
     pub damage: Vec<String>,
 }
@@ -125,9 +131,10 @@ pub fn inspect(path: &Path, details: Details, mut tell: impl FnMut(String)) -> R
     if let Some(copy) = copied {
         match read_store(&copy, details, &mut found, &mut tell) {
             Ok(()) => found.store_is_read = true,
-            // The copy's name would mean nothing to anybody.
-            Err(reason) => found.damage.push(reason.replace(&copy.0.display().to_string(), &found.path)),
+            Err(reason) => found.damage.push(reason),
         }
+        let Inspection { path, damage, .. } = &mut found;
+        damage.iter_mut().for_each(|damage| *damage = copy.named_after(damage, path));
     }
     if let Some(log) = log {
         tell_needed(log, &mut found);
@@ -238,8 +245,41 @@ fn place(lsn: Lsn) -> String {
     format!("segment {} offset {}", lsn.segment(), lsn.offset())
 }
 
-/// A directory that goes with the value.
-struct Copy(PathBuf);
+/// A directory that goes with the value, or with the process if a signal ends that.
+pub(crate) struct Copy(PathBuf);
+
+impl Copy {
+    fn make() -> io::Result<Copy> {
+        static NUMBER: AtomicU32 = AtomicU32::new(1);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let copy = Copy(std::env::temp_dir().join(format!("quorate-inspect-{}-{number}", std::process::id())));
+        fs::create_dir_all(&copy.0)?;
+        remove_at_a_signal(copy.0.clone())?;
+        Ok(copy)
+    }
+
+    pub(crate) fn store(&self) -> Result<FjallStore, StoreError> {
+        FjallStore::open(&self.0.join(CHECKPOINT), &FjallSettings::default())
+    }
+
+    /// The name of the copy would mean nothing to anybody.
+    pub(crate) fn named_after(&self, text: &str, original: &str) -> String {
+        text.replace(&self.0.display().to_string(), original)
+    }
+}
+
+/// Whoever reads what is told may have read enough.
+fn remove_at_a_signal(path: PathBuf) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGPIPE])?;
+    let wait = move || {
+        for signal in &mut signals {
+            // It may still be coming into being.
+            let _ = (0..10).any(|_| fs::remove_dir_all(&path).is_ok() && !path.exists());
+            let _ = emulate_default_handler(signal);
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
+}
 
 impl Drop for Copy {
     fn drop(&mut self) {
@@ -248,15 +288,14 @@ impl Drop for Copy {
 }
 
 /// The store in a temporary directory; none if there is none and never was.
-fn copy_store(path: &Path) -> io::Result<Option<Copy>> {
+pub(crate) fn copy_store(path: &Path) -> io::Result<Option<Copy>> {
     let store = path.join(CHECKPOINT);
     let count = FjallStore::count_path(&store);
     let is_there = store.is_dir() && fs::read_dir(&store)?.next().is_some();
     if !is_there && !count.exists() {
         return Ok(None);
     }
-    let copy = Copy(std::env::temp_dir().join(format!("quorate-inspect-{}", std::process::id())));
-    fs::create_dir_all(&copy.0)?;
+    let copy = Copy::make()?;
     if is_there {
         copy_all(&store, &copy.0.join(CHECKPOINT))?;
     }
@@ -286,8 +325,7 @@ fn read_store(
     found: &mut Inspection,
     tell: &mut impl FnMut(String),
 ) -> Result<(), String> {
-    let store = FjallStore::open(&copy.0.join(CHECKPOINT), &FjallSettings::default());
-    let store = store.map_err(|error| error.to_string())?;
+    let store = copy.store().map_err(|error| store_words(&error))?;
     let mut metas = Vec::new();
     let listed = store.groups(&mut |group, meta| metas.push((group, meta.to_vec())));
     for (group, meta) in metas {
@@ -309,6 +347,7 @@ fn read_store(
         if let Err(error) = read {
             found.damage.push(format!("the checkpoint of group {group} cannot be read: {error}"));
         }
+        found.silent_replicas += u64::from(facts.silent.is_some());
         let entry = found.groups.entry(group).or_default();
         entry.promised.get_or_insert_with(|| facts.promised.clone());
         entry.checkpoint = Some(GroupCheckpoint {
@@ -323,5 +362,68 @@ fn read_store(
             bytes,
         });
     }
-    listed.map_err(|error| error.to_string())
+    listed.map_err(|error| store_words(&error))
+}
+
+/// What went wrong with a store, for somebody who knows no more of it than that there is one.
+pub(crate) fn store_words(error: &StoreError) -> String {
+    let StoreError::Engine { path, source } = error else { return error.to_string() };
+    let causes = std::iter::successors(Some(&**source as &dyn std::error::Error), |error| error.source());
+    let mut of_system = causes.filter_map(|error| error.downcast_ref::<io::Error>());
+    // A file that is gone is no refusal of the system's.
+    let is_refusal = |error: &io::Error| error.raw_os_error().is_some() && error.kind() != io::ErrorKind::NotFound;
+    if of_system.any(is_refusal) {
+        return error.to_string();
+    }
+    format!(
+        "the checkpoint store {path} is damaged: a part of it is not what was written ({source}); \
+         docs/operations/disks.md says what that means and what to do"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use quorate_checkpoint::Batch;
+    use quorate_protocol::NodeId;
+
+    use super::*;
+    use crate::config::ClusterId;
+
+    #[test]
+    fn damage_is_told_of_the_directory_that_was_asked_for_and_nothing_is_left_behind() {
+        let path = std::env::temp_dir().join(format!("quorate-inspected-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        drop(Directory::open(&path, ClusterId(1), NodeId(1)).expect("a new directory"));
+        let mut store = FjallStore::open(&path.join(CHECKPOINT), &FjallSettings::default()).expect("a new store");
+        let mut batch = Batch::new();
+        batch.put_meta(7, b"what no release writes".to_vec());
+        store.apply(batch).expect("there is space");
+        drop(store);
+        let found = inspect(&path, Details::default(), |_| {}).expect("it can be looked at");
+        assert!(found.store_is_read && found.damage.iter().any(|damage| damage.contains("group 7")), "{found:?}");
+        fs::write(FjallStore::count_path(&path.join(CHECKPOINT)), "no count").expect("it can be written to");
+        let found = inspect(&path, Details::default(), |_| {}).expect("it can be looked at");
+        let told = found.damage.join("\n");
+        assert!(!found.store_is_read && told.contains(&*path.to_string_lossy()), "{told}");
+        assert!(!told.contains("quorate-inspect-"), "{told}");
+        let copy = copy_store(&path).expect("it can be copied").expect("there is one");
+        let place = copy.0.clone();
+        assert!(place.exists());
+        drop(copy);
+        assert!(!place.exists());
+        let _ = fs::remove_dir_all(&path);
+    }
+
+    #[test]
+    fn a_damaged_store_is_told_from_one_that_the_system_refuses() {
+        let told = |source: Box<dyn std::error::Error + Send + Sync>| {
+            store_words(&StoreError::Engine { path: "/data/checkpoint".into(), source })
+        };
+        let damaged = told("ChecksumMismatch".into());
+        assert!(
+            damaged.starts_with("the checkpoint store /data/checkpoint is damaged") && damaged.contains("disks.md")
+        );
+        let refused = told(Box::new(io::Error::from_raw_os_error(libc::EACCES)));
+        assert!(refused.contains("failed: Permission denied"), "{refused}");
+    }
 }

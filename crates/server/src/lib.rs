@@ -57,19 +57,29 @@ pub enum ServerError {
     EphemeralLost { path: String },
     #[error(transparent)]
     Tls(#[from] tls::TlsError),
-    #[error(transparent)]
+    #[error("{}", open_words(.0))]
     Open(#[from] quorate_node::OpenError),
+    /// What a start would have found.
+    #[error("{0}")]
+    WouldNotStart(String),
     #[error(transparent)]
     Peers(#[from] links::PinsError),
     /// The log cannot be trusted after any failure but a lack of space; nothing is tried again.
     #[error("the log failed and this node stops: {0}")]
     Log(#[from] quorate_wal::StorageError),
-    #[error("{0}")]
+    #[error("{}", inspect::store_words(.0))]
     Store(#[from] quorate_checkpoint::StoreError),
     #[error("cannot {action}: {source}")]
     Io { action: &'static str, source: std::io::Error },
     #[error("the worker panicked, which is a bug: please report what it said above")]
     Panicked,
+}
+
+fn open_words(error: &quorate_node::OpenError) -> String {
+    match error {
+        quorate_node::OpenError::Store(error) => inspect::store_words(error),
+        error => error.to_string(),
+    }
 }
 
 /// Runs the node until SIGTERM or SIGINT, then stops it cleanly.
