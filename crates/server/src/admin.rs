@@ -312,11 +312,14 @@ impl Settings {
     }
 }
 
+/// A parameter with what was said, whether that can be, and what can be.
+type Rule<'a> = (&'a str, &'a Option<String>, fn(&str) -> bool, &'a str);
+
 impl Settings {
     /// The first value that its parameter cannot have, with what it can.
     fn check(&self) -> Result<(), String> {
         const NUMBER: &str = "a number";
-        let all: [(&str, &Option<String>, fn(&str) -> bool, &str); 9] = [
+        let all: [Rule<'_>; 9] = [
             ("protocol", &self.protocol, |word| Protocol::parse(word).is_some(), "paxos, chain or register"),
             ("replicas", &self.replicas, |word| word.parse::<u8>().is_ok(), NUMBER),
             ("volumes", &self.volumes, |word| word.parse::<u32>().is_ok(), NUMBER),
