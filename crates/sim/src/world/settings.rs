@@ -249,14 +249,16 @@ impl Settings {
     /// of their logs.
     pub fn of_forgetful(seed: u64) -> Settings {
         let random = &mut Random::new(seed ^ 0xF042);
-        let durability = *random.pick(&[Durability::Memory, Durability::Interval, Durability::Sync]);
+        let decay = *Random::new(seed ^ 0xDECA).pick(&[0, 0, 0, 500]);
+        let below_sync = *random.pick(&[Durability::Memory, Durability::Memory, Durability::Interval]);
+        let durability = if decay > 0 { Durability::Sync } else { below_sync };
         let nodes = *random.pick(&[3, 3, 5]);
         Settings {
             nodes,
             replicas: nodes as u8,
             durability,
             forgets: random.below(3) as usize,
-            decay: if durability == Durability::Sync { 500 } else { 0 },
+            decay,
             panics: 0,
             ..Settings::of_volumes(seed)
         }
