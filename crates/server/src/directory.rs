@@ -224,13 +224,11 @@ impl Directory {
     /// It is known from now on what earlier runs have forgotten. Before, a run that ends as soon as it has begun must not hide that
     /// the machine lost power before it.
     pub fn settle(&mut self) -> Result<(), DirectoryError> {
-        match self.boot.take() {
-            Some(boot) if boot != self.identity.boot => {
-                self.identity.boot = boot;
-                write_identity(&self.path, &self.identity)
-            }
-            _ => Ok(()),
-        }
+        let Some(boot) = self.boot.take().filter(|boot| *boot != self.identity.boot) else { return Ok(()) };
+        let settled = Identity { boot, ..self.identity.clone() };
+        write_identity(&self.path, &settled)?;
+        self.identity = settled;
+        Ok(())
     }
 
     /// What the runs before this one may have said and not kept.

@@ -19,6 +19,7 @@ use super::outside::Outside;
 use super::stopping::Asked;
 use super::{Host, Timer};
 use crate::entry::Purpose;
+use crate::envelope::Envelope;
 use crate::frame::{Access, Bounce};
 use crate::group_state::GroupState;
 use crate::hash::FixedState;
@@ -367,7 +368,7 @@ impl Host {
         self.counters.own_groups_ended += 1;
         // What came in the turn in which it ends was not proposed.
         let mut rest = &gathered[..];
-        while let Some(envelope) = crate::envelope::Envelope::take(&mut rest) {
+        while let Some(envelope) = Envelope::take(&mut rest) {
             let ticket = envelope.ticket;
             self.bounce(ticket.node, ticket.start, ticket.number, Bounce::UnknownGroup);
         }

@@ -149,6 +149,7 @@ pub(crate) struct State {
     waiting_at: Option<Instant>,
     waits_for: Vec<String>,
     snapshots_installed: u64,
+    readmitted: u64,
     stopping: Option<Stopping>,
     /// Since when records wait to be written.
     gathering_since: Option<Instant>,
@@ -177,6 +178,7 @@ impl State {
             waiting_at: None,
             waits_for: Vec::new(),
             snapshots_installed: 0,
+            readmitted: 0,
             stopping: None,
             gathering_since: None,
             has_flushed: false,
@@ -384,8 +386,10 @@ impl Worker {
             self.host.stored(number);
             self.state.stored_ms = self.state.wall_ms;
         }
-        if self.host.remembers_losses() {
-            self.directory.settle()?;
+        if self.host.remembers_losses()
+            && let Err(error) = self.directory.settle()
+        {
+            warn!("{error}: the next start will take this machine for restarted, unless this run ends cleanly");
         }
         Ok(self.disk.trim(self.host.log_mut())?)
     }
@@ -558,6 +562,14 @@ impl Worker {
                 count => info!("{count} groups caught up by snapshots"),
             }
             self.state.snapshots_installed = installed;
+        }
+        let readmitted = self.host.counters().readmitted;
+        if readmitted > self.state.readmitted {
+            match readmitted - self.state.readmitted {
+                1 => info!("1 group that may have forgotten something takes part again"),
+                count => info!("{count} groups that may have forgotten something take part again"),
+            }
+            self.state.readmitted = readmitted;
         }
     }
 
