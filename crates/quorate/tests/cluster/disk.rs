@@ -237,7 +237,7 @@ fn a_replaced_directory_stays_out_and_says_so() {
     cluster.start_by_hand(1);
     cluster.start_by_hand(2);
     // One whole member and one that lost its disk are no quorum.
-    let refused = "node n3's data directory was replaced: it is a new node and needs a new id";
+    let refused = "n2 knows n3 by another data directory";
     until("the new node is refused", || cluster.log_of(1).contains(refused) && cluster.log_of(2).contains(refused));
     for index in [1, 2] {
         let refusal = set(&mut cluster.client(index), "key0", "never").expect_err("no quorum");
