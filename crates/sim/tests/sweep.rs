@@ -88,6 +88,7 @@ fn seeds_pass_and_reach_the_rare_paths() {
         "a tombstone of a register was forgotten",
         "a member came to life on the word of others",
         "a replica that had forgotten was taken in again",
+        "a log had lost something",
     ];
     for (name, count) in reached.counts() {
         assert!(count > 0 || elsewhere.contains(&name), "no seed reached: {name}");
@@ -112,8 +113,9 @@ fn objects_that_come_and_go_in_haste_pass() {
 #[test]
 fn nodes_that_forget_pass_and_take_part_again() {
     let reached = sweep_worlds("--forgetful", Settings::of_forgetful, 1..=20);
-    let Sometimes { readmitted, snapshot_installed, learned_from_log, .. } = reached;
-    assert!([readmitted, snapshot_installed, learned_from_log].iter().all(|&count| count > 0), "{reached:?}");
+    let Sometimes { readmitted, snapshot_installed, learned_from_log, log_damaged, .. } = reached;
+    let counts = [readmitted, snapshot_installed, learned_from_log, log_damaged];
+    assert!(counts.iter().all(|&count| count > 0), "{reached:?}");
 }
 
 #[test]

@@ -95,6 +95,7 @@ pub struct Sometimes {
     pub snapshot_installed: u64,
     pub learned_from_log: u64,
     pub torn_tail: u64,
+    pub log_damaged: u64,
     pub lease_refused: u64,
     pub read_without_lease: u64,
     pub answered_from_window: u64,
@@ -139,12 +140,13 @@ pub struct Sometimes {
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 44] {
+    pub fn counts(&self) -> [(&'static str, u64); 45] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
             ("a member caught up from the log", self.learned_from_log),
             ("a log had a torn tail", self.torn_tail),
+            ("a log had lost something", self.log_damaged),
             ("a promise was refused because of a lease", self.lease_refused),
             ("a read took a quorum round", self.read_without_lease),
             ("a command sent again was answered from what was kept", self.answered_from_window),
@@ -193,6 +195,7 @@ impl Sometimes {
         self.snapshot_installed += more.snapshot_installed;
         self.learned_from_log += more.learned_from_log;
         self.torn_tail += more.torn_tail;
+        self.log_damaged += more.log_damaged;
         self.lease_refused += more.lease_refused;
         self.read_without_lease += more.read_without_lease;
         self.answered_from_window += more.answered_from_window;

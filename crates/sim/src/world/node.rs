@@ -6,8 +6,8 @@ use quorate_checkpoint::{Batch, MemoryStore, Store};
 use quorate_node::root::{NodeRecord, Settings as NamespaceSettings};
 use quorate_node::{Answer, Forgotten, Found, Host, HostSettings, Lookup, Moment, PanicIn, Submission};
 use quorate_protocol::{GroupId, Instant, NodeId, Stamp, peers::Timing};
-use quorate_wal::Storage;
 use quorate_wal::memory::MemoryStorage;
+use quorate_wal::{Lsn, PAGE_BYTES, Storage};
 
 use super::{Event, ORIGIN_MS, Rest, Settings, Sometimes, World};
 use crate::random::Random;
@@ -52,6 +52,8 @@ pub struct Node {
     forgotten: Forgotten,
     /// A part of its log has decayed.
     is_decayed: bool,
+    /// The last block that was durable when it stopped.
+    log_durable: Lsn,
     lost: Sometimes,
 }
 
@@ -143,6 +145,7 @@ impl Node {
             number_next: 1,
             forgotten: Forgotten::Nothing,
             is_decayed: false,
+            log_durable: Lsn(0),
             lost: Sometimes::default(),
         }
     }
@@ -198,18 +201,25 @@ impl Node {
         }
     }
 
-    /// A bit of its log flips, not where it was written last: what was torn there cannot be told from what has decayed.
+    /// A bit of its log flips, before the last block that was durable: damage to that one cannot be told from a torn write.
     pub(super) fn decay(&mut self) {
+        let last = self.log_durable;
         let segments = self.storage.segments().expect("memory answers");
-        let older = &segments[..segments.len().saturating_sub(2)];
-        if older.is_empty() {
-            return;
+        let older: Vec<u64> = segments.into_iter().filter(|&segment| segment < last.segment()).collect();
+        let (segment, length) = match older.is_empty() || self.random.chance(500) {
+            true => (last.segment(), last.offset()),
+            false => {
+                let segment = *self.random.pick(&older);
+                (segment, self.storage.length(segment).expect("it is there"))
+            }
+        };
+        let pages = length as usize / PAGE_BYTES;
+        if pages > 0 {
+            // At the beginning of one: much of a page that holds a small block is empty.
+            let offset = self.random.below(pages as u64) as usize * PAGE_BYTES + self.random.below(24) as usize;
+            self.storage.flip(segment, offset, 1 << self.random.below(8));
+            self.is_decayed = true;
         }
-        let segment = *self.random.pick(older);
-        let length = self.storage.length(segment).expect("it is there");
-        let offset = self.random.below(length) as usize;
-        self.storage.flip(segment, offset, 1 << self.random.below(8));
-        self.is_decayed = true;
     }
 
     pub(super) fn wall_step_ms(&self) -> i64 {
@@ -297,6 +307,7 @@ impl World {
             .unwrap_or_else(|error| panic!("{} does not open: {error}", node.id));
         assert!(report.damage.is_empty() || node.is_decayed, "a crash alone damages no log: {:?}", report.damage);
         node.lost.torn_tail += u64::from(report.torn_bytes > 0);
+        node.lost.log_damaged += u64::from(!report.damage.is_empty());
         node.host = Some(Box::new(host));
         let id = node.id;
         for other in 0..self.nodes.len() {
@@ -315,7 +326,8 @@ impl World {
     /// The process dies; with `power`, the machine does.
     pub(super) fn stop_node(&mut self, at: usize, power: bool) {
         let node = &mut self.nodes[at];
-        let Some(host) = node.host.take() else { return };
+        let Some(mut host) = node.host.take() else { return };
+        node.log_durable = host.log_mut().durable();
         node.lost.add(&seen_by(&host));
         let was_powerless = node.forgotten == Forgotten::Unsynced && !host.remembers_losses();
         node.forgotten = if power || was_powerless { Forgotten::Unsynced } else { Forgotten::Memory };
