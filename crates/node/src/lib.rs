@@ -24,6 +24,7 @@ pub mod members;
 mod number;
 mod office;
 mod outbox;
+mod own_changes;
 mod own_groups;
 mod own_place;
 mod pace;

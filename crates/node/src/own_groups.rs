@@ -9,15 +9,13 @@ use quorate_protocol::wire::Reader;
 use crate::machine::{Content, Machine, malformed};
 use crate::office::Office;
 use crate::planted::{self, Planted};
-use crate::quorum::Quorum;
 use crate::record::{GroupRecord, STILL_CHANGING};
-use crate::replica::Protocol;
 use crate::results::{Results, name_tag};
 use crate::volume::{
     Birth, Changes, Children, Death, Frozen, NAMES_MAX, OwnRecord, Plan, Record, Starting, VolumeCommand, Word,
 };
 
-const DONE: &str = "OK";
+pub(crate) const DONE: &str = "OK";
 
 /// Of the objects that one command gives groups of their own, together with those that began before and are not on enough disks.
 const STARTING_BYTES_MAX: usize = 16 << 20;
@@ -170,7 +168,10 @@ impl Machine {
                     is_next
                 })
             }
-            Some(VolumeCommand::Move { names, members, quorum }) => self.move_all(&names, members.as_deref(), quorum),
+            Some(VolumeCommand::Move { names, members, quorum }) => {
+                each(&names, |name| self.move_register(name, members.as_deref(), quorum))
+            }
+            Some(VolumeCommand::Change { names, change }) => each(&names, |name| self.change_own(name, &change)),
             Some(VolumeCommand::RetireBefore { number, epoch }) => {
                 self.change_led(number, |record| record.retire_before(epoch))
             }
@@ -254,7 +255,7 @@ impl Machine {
                 None => "ERR the key has no group of its own".into(),
                 Some(_) if self.owns => "ERR every key of this namespace has a group of its own".into(),
                 Some(record) => {
-                    self.begin_to_stop(name, record);
+                    self.begin_to_stop(name, Record { successor: None, ..record });
                     DONE.to_string()
                 }
             });
@@ -270,7 +271,7 @@ impl Machine {
         Outcome::Ok
     }
 
-    fn begin_to_stop(&mut self, name: &[u8], record: Record) {
+    pub(crate) fn begin_to_stop(&mut self, name: &[u8], record: Record) {
         let number = record.number;
         self.write_record(name, Record { stopping: true, ..record });
         self.children.get_or_insert_default().stopping.insert(number, name.to_vec());
@@ -278,7 +279,7 @@ impl Machine {
     }
 
     /// An own group's record is another one.
-    fn write_record(&mut self, name: &[u8], record: Record) {
+    pub(crate) fn write_record(&mut self, name: &[u8], record: Record) {
         if let Content::Objects(objects) = &mut self.content {
             objects.send_away(name, &record.encode());
             if record.led().is_some() {
@@ -287,7 +288,7 @@ impl Machine {
         }
     }
 
-    fn record_of(&self, name: &[u8]) -> Option<Record> {
+    pub(crate) fn record_of(&self, name: &[u8]) -> Option<Record> {
         Record::decode(&self.objects()?.away(name)?).ok()
     }
 
@@ -308,45 +309,16 @@ impl Machine {
         Outcome::Ok
     }
 
-    fn move_all(&mut self, names: &[Vec<u8>], members: Option<&[u32]>, quorum: Option<Quorum>) -> Outcome {
-        let lines = names.iter().take(NAMES_MAX).map(|name| {
-            let moved = self.move_register(name, members, quorum);
-            moved.map_or_else(|refusal| refusal, |()| DONE.to_owned())
-        });
-        answer(lines.collect())
-    }
-
-    fn move_register(&mut self, name: &[u8], members: Option<&[u32]>, quorum: Option<Quorum>) -> Result<(), String> {
-        const NOT_A_REGISTER: &str = "ERR the key has no group of its own of PROTOCOL register, whose members and \
-                                      quorums could be changed: QUORATE GROUP PROMOTE key PROTOCOL register makes one";
-        let mut record = self.record_of(name).ok_or(NOT_A_REGISTER)?;
-        let OwnRecord::Led { protocol: Protocol::Register, record: led } = &mut record.place else {
-            return Err(NOT_A_REGISTER.into());
-        };
-        if led.is_moving() || record.stopping {
-            return Err(STILL_CHANGING.into());
-        }
-        let quorum = quorum.unwrap_or(led.quorum());
-        if members.is_none() && (led.quorum().is_grid() || quorum.is_grid()) {
-            return Err(
-                "ERR the sizes of a grid's quorums are its shape: QUORATE GROUP MOVE gives a group another one".into(),
-            );
-        }
-        let members = members.unwrap_or(&led.members).to_vec();
-        quorum.check(members.len(), 0)?;
-        if members != led.members || quorum != led.quorum() {
-            led.follow(members, quorum);
-            self.write_record(name, record);
-        }
-        Ok(())
-    }
-
     /// What an own group had come to is the volume's again: the object, if there still is one, and what was executed on it.
     fn take_back(&mut self, slot: Slot, number: u64, state: &Frozen, last: Vec<u8>) -> Outcome {
+        if self.starts_too_much(number) {
+            return Outcome::Error(STILL_CHANGING.into());
+        }
         let Some(name) = self.children.as_mut().and_then(|children| children.stopping.remove(&number)) else {
             // Somebody else has brought it.
             return Outcome::Nil;
         };
+        let successor = self.record_of(&name).and_then(|record| record.successor);
         self.advance(state.time());
         if !planted::is(Planted::ReturnLosesResults) {
             self.results.merge(&decode_results(&state.results));
@@ -364,10 +336,25 @@ impl Machine {
             children.named.as_mut().and_then(|named| named.remove(&number));
         }
         self.changes.get_or_insert_default().deaths.push(Death { number, last });
-        if self.owns {
-            self.give_own_group(slot, &name);
+        match successor {
+            Some(plan) => {
+                self.send_away(slot, &[&name], &plan);
+                self.changes.get_or_insert_default().succeeded += 1;
+            }
+            None if self.owns => self.give_own_group(slot, &name),
+            None => {}
         }
         Outcome::Ok
+    }
+
+    /// Whether a successor of this own group has to wait for what is starting already. Whoever brings what the group has come to
+    /// is asked for it again.
+    fn starts_too_much(&self, number: u64) -> bool {
+        let Some(children) = self.children().filter(|children| children.starting_bytes >= STARTING_BYTES_MAX) else {
+            return false;
+        };
+        let record = children.stopping.get(&number).and_then(|name| self.record_of(name));
+        record.is_some_and(|record| record.successor.is_some())
     }
 
     /// Freezes these objects, as far as they are here, and puts records in their place.
@@ -382,7 +369,7 @@ impl Machine {
         for &name in names {
             let Some(object) = objects.encoded(name) else { continue };
             let number = children.take_number();
-            let record = Record { number, stopping: false, place: plan.record(number) };
+            let record = Record::new(number, plan.record(number));
             objects.send_away(name, &record.encode());
             let results = results.get(&name_tag(Some(name))).filter(|_| !planted::is(Planted::PromoteLosesResults));
             let state = match results {
@@ -394,6 +381,12 @@ impl Machine {
             self.changes.get_or_insert_default().births.push(birth);
         }
     }
+}
+
+/// A line for each of these names: whether what was asked for is done.
+fn each(names: &[Vec<u8>], mut ask: impl FnMut(&[u8]) -> Result<(), String>) -> Outcome {
+    let line = |name: &Vec<u8>| ask(name).map_or_else(|refusal| refusal, |()| DONE.to_owned());
+    answer(names.iter().take(NAMES_MAX).map(line).collect())
 }
 
 fn answer(lines: Vec<String>) -> Outcome {

@@ -23,6 +23,9 @@ pub enum Quorum {
     },
 }
 
+pub(crate) const QUORUM_OF_OTHERS: &str =
+    "ERR QUORUM goes with PROTOCOL register: the others decide by majorities or by all members";
+
 pub const QUORUM_USAGE: &str = "majority, threshold R W, grid or grid ROWSxCOLS";
 
 impl Quorum {

@@ -49,6 +49,8 @@ pub struct Record {
     pub number: u64,
     /// Its last command has been asked for: the object comes back, or is gone.
     pub stopping: bool,
+    /// Once it has come back it goes into another group, which is like this.
+    pub successor: Option<Box<Plan>>,
     pub place: OwnRecord,
 }
 
@@ -65,12 +67,24 @@ mod flag {
     pub(super) const STOPPING: u8 = 1;
     pub(super) const MEMBERS: u8 = 2;
     pub(super) const LED: u8 = 4;
+    pub(super) const SUCCESSOR: u8 = 8;
 }
 
 impl Record {
+    /// Of a group that begins.
+    pub fn new(number: u64, place: OwnRecord) -> Record {
+        Record { number, stopping: false, successor: None, place }
+    }
+
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![if self.stopping { flag::STOPPING } else { 0 }];
         put_number(self.number, &mut out);
+        if let Some(successor) = &self.successor {
+            out[0] |= flag::SUCCESSOR;
+            let bytes = postcard::to_stdvec(successor).expect("plain data has an encoding");
+            put_number(bytes.len() as u64, &mut out);
+            out.extend(bytes);
+        }
         match &self.place {
             OwnRecord::Paxos { members } if members.is_empty() => {}
             OwnRecord::Paxos { members } => {
@@ -90,10 +104,16 @@ impl Record {
         let mut reader = Reader::new(bytes);
         let flags = reader.u8()?;
         let unknown = Malformed::UnknownTag { of: "record of an own group", tag: flags };
-        if flags & !(flag::STOPPING | flag::MEMBERS | flag::LED) != 0 {
+        if flags & !(flag::STOPPING | flag::MEMBERS | flag::LED | flag::SUCCESSOR) != 0 {
             return Err(unknown);
         }
         let number = take_number(&mut reader)?;
+        let successor = if flags & flag::SUCCESSOR != 0 {
+            let length = take_u32(&mut reader)? as usize;
+            Some(postcard::from_bytes(reader.bytes(length)?).map_err(|_| unknown)?)
+        } else {
+            None
+        };
         let place = if flags & flag::LED != 0 {
             let rest = reader.bytes(reader.remaining())?;
             postcard::from_bytes(rest).map_err(|_| unknown)?
@@ -103,7 +123,7 @@ impl Record {
             OwnRecord::Paxos { members }
         };
         reader.finish()?;
-        Ok(Record { number, stopping: flags & flag::STOPPING != 0, place })
+        Ok(Record { number, stopping: flags & flag::STOPPING != 0, successor, place })
     }
 
     /// Its members, in order, given the volume's.
@@ -195,7 +215,8 @@ pub enum VolumeCommand {
     Show { names: Vec<Vec<u8>> },
     /// Another configuration of an own group that is a chain: as [`crate::root::RootCommand::Reconfigure`].
     Reconfigure { number: u64, epoch: u32, members: Vec<u32>, joining: Option<u32>, office: Office },
-    /// Other quorums for the registers of these names, and perhaps other members. Answers with a line for each.
+    /// Other quorums for the registers of these names, and perhaps other members: as nodes asked in earlier logs. Answers with a
+    /// line for each.
     Move { names: Vec<Vec<u8>>, members: Option<Vec<u32>>, quorum: Option<Quorum> },
     /// A member has made an own group that is a register ready to go on in this epoch's configuration alone.
     RetireBefore { number: u64, epoch: u32 },
@@ -210,6 +231,19 @@ pub enum VolumeCommand {
     PromoteSome { names: Vec<Vec<u8>>, plan: Plan },
     /// Whoever coordinates the volume is about to give terms.
     TakeOffice { office: Office },
+    /// Other members, quorums or protocols for the own groups of these names. Answers with a line for each.
+    Change { names: Vec<Vec<u8>>, change: Change },
+}
+
+/// What is to be different about own groups that there are, as far as it is said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    pub protocol: Option<Protocol>,
+    pub members: Option<Vec<u32>>,
+    pub quorum: Option<Quorum>,
+    /// As in [`Plan`].
+    pub volume: u64,
+    pub of_volume: Vec<u32>,
 }
 
 /// What a volume says of one of its own groups to a node that has no replica of it.
@@ -322,6 +356,8 @@ pub struct Changes {
     /// Own groups whose last command is asked for from now on.
     pub stopping: Vec<u64>,
     pub deaths: Vec<Death>,
+    /// So many of them became others.
+    pub succeeded: u64,
 }
 
 /// An own group that is over.
@@ -433,26 +469,29 @@ mod tests {
 
     #[test]
     fn a_record_takes_few_bytes() {
-        let record = Record { number: 1_000_000, stopping: false, place: Plan::plain().record(1_000_000) };
+        let record = Record::new(1_000_000, Plan::plain().record(1_000_000));
         assert_eq!(record.encode().len(), 4);
         let plan = |protocol| Plan { protocol, members: vec![3, 1, 200], ..Plan::plain() };
-        let of = |plan: Plan| Record { number: 7, stopping: true, place: plan.record(7) };
+        let of = |plan: Plan| Record { stopping: true, ..Record::new(7, plan.record(7)) };
         let led = |protocol| of(Plan { volume: 66, of_volume: vec![1, 3, 200], ..plan(protocol) });
-        for record in [record, of(plan(Protocol::Paxos)), led(Protocol::Chain), led(Protocol::Register)] {
+        let succeeded = |record| Record { successor: Some(Box::new(plan(Protocol::Register))), ..record };
+        let [plain, chain] = [of(plan(Protocol::Paxos)), led(Protocol::Chain)];
+        let both = [succeeded(plain.clone()), succeeded(chain.clone())];
+        for record in [record, plain, chain, led(Protocol::Register)].into_iter().chain(both) {
             let bytes = record.encode();
             assert_eq!(Record::decode(&bytes), Ok(record));
             for length in 0..bytes.len() {
                 assert!(Record::decode(&bytes[..length]).is_err(), "{length}");
             }
         }
-        assert!(Record::decode(&[8, 1, 0]).is_err() && Record::decode(&[0xff; 12]).is_err());
+        assert!(Record::decode(&[16, 1, 0]).is_err() && Record::decode(&[0xff; 12]).is_err());
     }
 
     #[test]
     fn coordinators_of_own_groups_are_even() {
         let volume = [NodeId(1), NodeId(2), NodeId(3)];
         let first = |number| {
-            let record = Record { number, stopping: false, place: Plan::plain().record(number) };
+            let record = Record::new(number, Plan::plain().record(number));
             record.member_ids(&volume)[0].0
         };
         assert_eq!((1..=6).map(first).collect::<Vec<_>>(), [2, 3, 1, 2, 3, 1]);

@@ -18,7 +18,9 @@ const EXAMPLES: &str = "Examples:
   quorate group create --file names.txt            a group for each line; `-` reads standard input
   quorate group promote feed --protocol chain --members n3,n1    n3 is the head, n1 the tail
   quorate group promote flag --protocol register --quorum \"threshold 1 3\"
-  quorate group move flag --members n2,n3 --quorum majority    a register, while clients use it
+  quorate group move flag --members n2,n3 --quorum majority
+  quorate group move hot --members n3,n1,n4    to other nodes, while clients use it
+  quorate group retype hot --protocol chain    another protocol, while clients use it
   quorate group demote hot
 
 `quorate quorum set` changes the sizes of registers in groups of their own.";
@@ -60,18 +62,33 @@ enum Command {
         #[command(flatten)]
         plan: Plan,
     },
-    /// Give a register other members, while clients use it
+    /// Give an object's group other members, while clients use it
     ///
-    /// That is an object's own group, or in a namespace of registers the volume that the key is in, with all of its objects.
+    /// In a namespace of registers that is the volume that the key is in, with all of its objects.
     Move {
         /// The object's key, or one in the volume
         #[arg(value_name = "KEY")]
         name: String,
-        /// Names of nodes, of a grid row by row; for an own group among the volume's members
+        /// Names of nodes: the coordinator or head first, of a grid row by row; of chains and registers, among the volume's
+        /// members
         #[arg(long, value_name = "NODE,...")]
         members: String,
-        /// Its quorums from then on: majority, "threshold R W", grid or "grid ROWSxCOLS" [default: what an own group has, and
-        /// a volume's namespace]
+        /// Of registers, their quorums from then on: majority, "threshold R W", grid or "grid ROWSxCOLS" [default: what an own
+        /// group has, and a volume's namespace]
+        #[arg(long, value_name = "WHICH", value_parser = parse_quorum)]
+        quorum: Option<Quorum>,
+    },
+    /// Give objects' own groups another protocol, while clients use them
+    Retype {
+        #[command(flatten)]
+        keys: Keys,
+        /// How their replicas agree from then on
+        #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(Protocol::ALL.map(Protocol::word)))]
+        protocol: String,
+        /// Names of nodes, as for `promote` [default: those that the group has]
+        #[arg(long, value_name = "NODE,...")]
+        members: Option<String>,
+        /// Of registers, as for `promote` [default: majority]
         #[arg(long, value_name = "WHICH", value_parser = parse_quorum)]
         quorum: Option<Quorum>,
     },
@@ -120,6 +137,10 @@ fn words_of(command: &Command) -> (&'static str, &Keys, Vec<String>) {
         Command::Demote { keys } => ("DEMOTE", keys, Vec::new()),
         Command::Move { .. } => unreachable!("it concerns one key, and is asked for by itself"),
         Command::Promote { keys, plan } => ("PROMOTE", keys, plan.words()),
+        Command::Retype { keys, protocol, members, quorum } => {
+            let plan = Plan { protocol: Some(protocol.clone()), members: members.clone(), quorum: *quorum };
+            ("RETYPE", keys, plan.words())
+        }
         Command::Create { keys, plan, value } => {
             let mut tail = plan.words();
             tail.extend(["VALUE".to_owned(), value.clone()]);
@@ -161,6 +182,8 @@ mod tests {
             line(&Command::Promote { keys: keys(), plan }),
             "QUORATE GROUP PROMOTE KEYS 2 a b PROTOCOL register QUORUM grid 2x2"
         );
+        let retype = Command::Retype { keys: keys(), protocol: "chain".into(), members: None, quorum: None };
+        assert_eq!(line(&retype), "QUORATE GROUP RETYPE KEYS 2 a b PROTOCOL chain");
         let moved = move_request("a", "n1,n2,n3,n4", Some(grid)).join(" ");
         assert_eq!(moved, "QUORATE GROUP MOVE a MEMBERS n1,n2,n3,n4 QUORUM grid 2x2");
     }

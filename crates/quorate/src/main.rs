@@ -130,6 +130,7 @@ mod tests {
     fn every_command_on_groups_and_namespaces_is_taken_apart() {
         for line in [
             "quorate group move k --members n1,n2 --quorum majority",
+            "quorate group retype k --protocol register --quorum grid",
             "quorate group show k -n 2",
             "quorate group create k --members n1 --value v",
             "quorate group create k --protocol register --quorum grid",

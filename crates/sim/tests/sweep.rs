@@ -98,15 +98,15 @@ fn seeds_pass_and_reach_the_rare_paths() {
 #[test]
 fn own_groups_on_whatever_nodes_pass_and_end() {
     let reached = sweep_worlds("--outside", Settings::of_outside, 1..=20);
-    let Sometimes { outside_born, outside_ended, woken_from_store, .. } = reached;
-    assert!([outside_born, outside_ended, woken_from_store].iter().all(|&count| count > 0), "{reached:?}");
+    let Sometimes { outside_born, outside_ended, own_changed, woken_from_store, .. } = reached;
+    assert!([outside_born, outside_ended, own_changed, woken_from_store].iter().all(|&count| count > 0), "{reached:?}");
 }
 
 #[test]
 fn objects_that_come_and_go_in_haste_pass() {
     let reached = sweep_worlds("--hasty", Settings::of_hasty, 1..=20);
-    let Sometimes { outside_born, outside_ended, registers_ended, chains_changed, woken_from_store, .. } = reached;
-    let counts = [outside_born, outside_ended, registers_ended, chains_changed, woken_from_store];
+    let Sometimes { outside_born, outside_ended, own_changed, registers_ended, chains_changed, .. } = reached;
+    let counts = [outside_born, outside_ended, own_changed, registers_ended, chains_changed, reached.woken_from_store];
     assert!(counts.iter().all(|&count| count > 0), "{reached:?}");
 }
 

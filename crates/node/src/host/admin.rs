@@ -22,7 +22,7 @@ pub(super) struct Waiting {
 }
 
 const USAGE: &str = "ERR the commands are QUORATE NAMESPACE CREATE|SET|MOVE|LIST|DROP, \
-                     QUORATE GROUP CREATE|PROMOTE|DEMOTE|MOVE|SHOW, QUORATE QUORUM SET|SHOW and QUORATE STATUS [JSON]: \
+                     QUORATE GROUP CREATE|PROMOTE|DEMOTE|MOVE|RETYPE|SHOW, QUORATE QUORUM SET|SHOW and QUORATE STATUS [JSON]: \
                      QUORATE HELP tells what each does";
 const CREATE_USAGE: &str = "ERR QUORATE NAMESPACE CREATE number [PROTOCOL paxos|chain|register] [REPLICAS n] \
                             [VOLUMES n] [DURABILITY sync|interval|memory] [READS lease|quorum|local|apportioned] \
@@ -36,8 +36,8 @@ const MOVE_USAGE: &str = "ERR QUORATE GROUP MOVE key MEMBERS node,node,... \
                           [QUORUM majority | threshold R W | grid | grid ROWSxCOLS]";
 const QUORUM_USAGE: &str = "ERR QUORATE QUORUM SET key R W, or KEYS count key ... in place of key; \
                             QUORATE QUORUM SET NAMESPACE number R W; or QUORATE QUORUM SHOW key";
-const GROUP_USAGE: &str = "ERR QUORATE GROUP CREATE|PROMOTE|DEMOTE|SHOW key, or KEYS count key ... in place of key; \
-                           then, where it creates or promotes, [PROTOCOL paxos|chain|register] [MEMBERS node,node,...] \
+const GROUP_USAGE: &str = "ERR QUORATE GROUP CREATE|PROMOTE|RETYPE|DEMOTE|SHOW key, or KEYS count key ... in place of key; \
+                           then, where it creates, promotes or retypes, [PROTOCOL paxos|chain|register] [MEMBERS node,node,...] \
                            [QUORUM majority | threshold R W | grid | grid ROWSxCOLS] and, where it creates, \
                            [VALUE value]; or QUORATE GROUP MOVE key MEMBERS node,node,... [QUORUM ...]";
 const GRID_HAS_NO_SIZES: &str = "ERR the sizes of a grid's quorums are its shape: QUORATE NAMESPACE MOVE gives the \
@@ -354,19 +354,23 @@ fn parse_group(words: &[Vec<u8>]) -> Result<GroupRequest, String> {
     let mut action = match &action.to_ascii_uppercase()[..] {
         b"CREATE" => GroupAction::Create { value: Vec::new() },
         b"PROMOTE" => GroupAction::Promote,
+        b"RETYPE" => GroupAction::Retype,
         b"DEMOTE" => GroupAction::Demote,
         b"SHOW" => GroupAction::Show,
         _ => return Err(usage()),
     };
     let (names, options, is_batch) = take_names(rest, usage)?;
-    let makes = matches!(action, GroupAction::Create { .. } | GroupAction::Promote);
+    let makes = matches!(action, GroupAction::Create { .. } | GroupAction::Promote | GroupAction::Retype);
+    let mut says_protocol = false;
     let mut request = GroupRequest::of(GroupAction::Show);
     let mut rest = options;
     while let Some((option, after)) = rest.split_first() {
         let (given, mut behind) = after.split_first().ok_or_else(usage)?;
         let word = || str::from_utf8(given).map_err(|_| usage());
         match (&option.to_ascii_uppercase()[..], &mut action) {
-            (b"PROTOCOL", _) if makes => request.protocol = Protocol::parse(word()?).ok_or_else(usage)?,
+            (b"PROTOCOL", _) if makes => {
+                (request.protocol, says_protocol) = (Protocol::parse(word()?).ok_or_else(usage)?, true);
+            }
             (b"MEMBERS", _) if makes => {
                 request.members = names_of(word()?);
             }
@@ -380,6 +384,11 @@ fn parse_group(words: &[Vec<u8>]) -> Result<GroupRequest, String> {
             _ => return Err(usage()),
         }
         rest = behind;
+    }
+    if action == GroupAction::Retype && !says_protocol {
+        return Err(
+            "ERR QUORATE GROUP RETYPE says which PROTOCOL the group is to have: paxos, chain or register".into()
+        );
     }
     Ok(GroupRequest { action, names: names.to_vec(), is_batch, ..request })
 }
@@ -559,6 +568,10 @@ mod tests {
         let promote = of_registers(GroupAction::Promote, &["a"], "grid 2x2");
         let promote = GroupRequest { protocol: Protocol::Register, members: vec!["n2".into()], ..promote };
         assert_eq!(parsed("GROUP PROMOTE a QUORUM grid 2x2 PROTOCOL register MEMBERS n2"), Ok(Request::Group(promote)));
+        let retype = of_registers(GroupAction::Retype, &["a"], "");
+        let retype = GroupRequest { protocol: Protocol::Chain, ..retype };
+        assert_eq!(parsed("GROUP RETYPE a PROTOCOL chain"), Ok(Request::Group(retype)));
+        assert!(parsed("GROUP RETYPE a MEMBERS n1").is_err_and(|line| line.contains("which PROTOCOL")));
         let resize = of_registers(GroupAction::Move, &["a"], "threshold 1 3");
         assert_eq!(parsed("QUORUM SET a 1 3"), Ok(Request::Group(resize)));
         let resize = of_registers(GroupAction::Move, &["a", "b"], "threshold 1 3");
@@ -579,11 +592,13 @@ mod tests {
         assert_eq!(parsed("HELP me"), Err(USAGE.to_string()));
         for syntax in help::syntaxes() {
             let one = syntax.replace("|KEYS count key ...", "").replace("|quorum|local|apportioned", "");
-            let filled = one.replace("number", "1").replace("R W", "1 3");
+            let filled =
+                one.replace("number", "1").replace("R W", "1 3").replace("PROTOCOL protocol", "PROTOCOL chain");
             let line = filled.split('[').next().expect("a split has a first part");
             assert!(parsed(line).is_ok(), "{line}");
         }
-        let commands = [("NAMESPACE", "CREATE|SET|MOVE|LIST|DROP"), ("GROUP", "CREATE|PROMOTE|DEMOTE|MOVE|SHOW")];
+        let commands =
+            [("NAMESPACE", "CREATE|SET|MOVE|LIST|DROP"), ("GROUP", "CREATE|PROMOTE|DEMOTE|MOVE|RETYPE|SHOW")];
         for (of, names) in commands.into_iter().chain([("QUORUM", "SET|SHOW"), ("", "STATUS"), ("", "HELP")]) {
             assert!(USAGE.contains(format!("QUORATE {of} {names}").replace("  ", " ").as_str()), "{of} {names}");
             for name in names.split('|') {

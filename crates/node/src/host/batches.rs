@@ -10,17 +10,15 @@ use super::shown::{Shown, Views};
 use super::{Host, Timer};
 use crate::answer::{AdminReply, Answer, Failure};
 use crate::entry::{Purpose, Target};
-use crate::quorum::Quorum;
+use crate::own_changes::OUTSIDE;
+use crate::quorum::{QUORUM_OF_OTHERS, Quorum};
 use crate::record::STILL_CHANGING;
 use crate::replica::Protocol;
 use crate::root::MEMBERS_MAX;
-use crate::volume::{NAMES_MAX, Plan, VolumeCommand};
+use crate::volume::{Change, NAMES_MAX, Plan, VolumeCommand};
 
 /// Names in one administrative command.
 pub const BATCH_NAMES_MAX: usize = 10_000;
-
-const QUORUM_OF_OTHERS: &str =
-    "ERR QUORUM goes with PROTOCOL register: the others decide by majorities or by all members";
 
 /// Bytes of names that one command on a volume has, about: with a value it still is no larger than a command may be.
 const PART_BYTES: usize = 1 << 20;
@@ -35,7 +33,7 @@ pub(super) struct GroupRequest {
     pub names: Vec<Vec<u8>>,
     /// Names of nodes; empty for the volume's members.
     pub members: Vec<String>,
-    /// Of the groups that are made.
+    /// Of the groups that are made, or what they become.
     pub protocol: Protocol,
     /// Of registers; `None` for what they have, or a majority.
     pub quorum: Option<Quorum>,
@@ -59,8 +57,10 @@ pub(super) enum GroupAction {
     Promote,
     Demote,
     Show,
-    /// Other members or quorums for registers.
+    /// Other members, or quorums for registers.
     Move,
+    /// Another protocol.
+    Retype,
 }
 
 /// Batches whose parts are with their volumes.
@@ -174,21 +174,35 @@ impl Host {
         if place.protocol != Protocol::Paxos && request.action != GroupAction::Show {
             return Err(NOT_OWN.into());
         }
-        let is_led = request.protocol != Protocol::Paxos || request.action == GroupAction::Move;
-        if is_led && !members.iter().all(|&member| place.members.contains(&NodeId(member))) {
-            let names: Vec<&str> = place.members.iter().filter_map(|&node| self.node_name(node)).collect();
-            let what = match request.action {
-                GroupAction::Move => "only registers get other MEMBERS, and they",
-                _ => "MEMBERS of a chain or a register",
-            };
-            let names = names.join(",");
-            return Err(format!("ERR {what} must be among those of the key's volume, which are {names}"));
+        let is_outside = |&member: &u32| !place.members.contains(&NodeId(member));
+        if request.protocol != Protocol::Paxos && members.iter().any(is_outside) {
+            return Err(self.outside_of(&place.members));
+        }
+        let are_live = members.iter().filter(|&&member| !self.peers.is_suspected(NodeId(member))).count();
+        if !members.is_empty() && are_live <= members.len() / 2 {
+            return Err("ERR no majority of these MEMBERS can be reached: the group could decide nothing".into());
         }
         let count = if members.is_empty() { place.members.len() } else { members.len() };
         match request.protocol.is_register() {
             true => request.quorum.unwrap_or_default().check(count, 0),
             false => Ok(()),
         }
+    }
+
+    /// [`OUTSIDE`], and who is inside.
+    fn outside_of(&self, volume: &[NodeId]) -> String {
+        let names: Vec<&str> = volume.iter().filter_map(|&node| self.node_name(node)).collect();
+        format!("{OUTSIDE}, which are {}", names.join(","))
+    }
+
+    fn outside_of_part(&self, number: u64, part: u32) -> String {
+        let batch = self.batches_open.open.get(&number);
+        let target = batch.and_then(|batch| {
+            let index = batch.parts.get(&part)?.volume;
+            Some(Target::Volume { namespace: batch.namespace, index })
+        });
+        let place = target.and_then(|target| self.directory.resolve(target).ok());
+        place.map_or_else(|| OUTSIDE.to_owned(), |place| self.outside_of(&place.members))
     }
 
     /// The numbers of nodes that are named, each once.
@@ -226,21 +240,27 @@ impl Host {
             volume: place.group.0,
             of_volume: place.members.iter().map(|node| node.0).collect(),
         };
+        let change = |protocol| Change {
+            protocol,
+            members: Some(&batch.members).filter(|members| !members.is_empty()).cloned(),
+            quorum: batch.request.quorum,
+            volume: place.group.0,
+            of_volume: place.members.iter().map(|node| node.0).collect(),
+        };
         let command = match &batch.request.action {
             GroupAction::Create { value } => VolumeCommand::Create { names, plan: plan(), value: value.clone() },
             GroupAction::Promote => VolumeCommand::PromoteSome { names, plan: plan() },
             GroupAction::Demote => VolumeCommand::Demote { names },
             GroupAction::Show => VolumeCommand::Show { names },
-            GroupAction::Move => {
-                let members = Some(&batch.members).filter(|members| !members.is_empty());
-                VolumeCommand::Move { names, members: members.cloned(), quorum: batch.request.quorum }
-            }
+            GroupAction::Move => VolumeCommand::Change { names, change: change(None) },
+            GroupAction::Retype => VolumeCommand::Change { names, change: change(Some(batch.request.protocol)) },
         };
         self.submit_to_volume(target, &command, Purpose::Batch { batch: number, part });
     }
 
     /// A volume has answered for the names that it was asked about.
     pub(super) fn take_part(&mut self, number: u64, part: u32, answer: Answer) {
+        let outside = self.outside_of_part(number, part);
         let Some(batch) = self.batches_open.open.get_mut(&number) else { return };
         let Some(Part { volume, at, mut patience }) = batch.parts.remove(&part) else { return };
         let lines: Vec<AdminReply> = match answer {
@@ -257,10 +277,13 @@ impl Host {
         };
         let mut still_changing = Vec::new();
         for (at, line) in at.into_iter().zip(lines) {
-            if matches!(&line, AdminReply::Error(line) if line == STILL_CHANGING) {
+            batch.replies[at] = match line {
+                AdminReply::Error(line) if line == OUTSIDE => AdminReply::Error(outside.clone()),
+                line => line,
+            };
+            if matches!(&batch.replies[at], AdminReply::Error(line) if line == STILL_CHANGING) {
                 still_changing.push(at);
             }
-            batch.replies[at] = line;
         }
         if let Some(again_at) = patience.again_at(self.clock.now()).filter(|_| !still_changing.is_empty()) {
             batch.parts.insert(part, Part { volume, at: still_changing, patience });

@@ -286,9 +286,10 @@ impl Host {
                 self.retry_later(number);
             }
             Bounce::UnknownGroup if self.ask_another(number, from) => self.retry_after(number, 0),
-            Bounce::UnknownGroup | Bounce::Stopped if is_own => {
+            Bounce::Stopped if is_own => self.retry_anew(number),
+            Bounce::UnknownGroup if is_own => {
                 self.go_by_volume(number);
-                if why == Bounce::Stopped { self.retry_anew(number) } else { self.retry_after(number, 0) }
+                self.retry_after(number, 0);
             }
             Bounce::NotBelieved | Bounce::Silent if is_own => {
                 self.ask_next_member(number, from);
@@ -673,7 +674,7 @@ pub(super) mod tests {
     fn a_copy_that_two_coordinators_tell_of_counts_once() {
         let mut host = first_of(3);
         submit_set(&mut host, 1, None);
-        let record = Record { number: 1, stopping: false, place: OwnRecord::Paxos { members: Vec::new() } }.encode();
+        let record = Record::new(1, OwnRecord::Paxos { members: Vec::new() }).encode();
         for _ in 0..2 {
             // A copy that was sent to the volume at first, and one that is in the own group's hands then.
             host.clients.find_mut(1).expect("it waits").copies_at_large = 1;

@@ -3,7 +3,7 @@
 use crate::answer::AdminReply;
 
 /// The subcommands and what each does. Where options are left out here, the subcommand without any word tells them.
-const SUBCOMMANDS: [(&str, &str); 15] = [
+const SUBCOMMANDS: [(&str, &str); 16] = [
     ("STATUS [JSON]", "Nodes, namespaces and volumes, in short or with everything as JSON."),
     ("NAMESPACE LIST", "The namespaces and their settings."),
     ("NAMESPACE CREATE number [option value ...]", "Make a namespace, which SELECT number enters."),
@@ -14,7 +14,8 @@ const SUBCOMMANDS: [(&str, &str); 15] = [
     ("GROUP CREATE key|KEYS count key ... [option value ...]", "Make a string in a group of its own."),
     ("GROUP PROMOTE key|KEYS count key ... [option value ...]", "Give an object a group of its own."),
     ("GROUP DEMOTE key|KEYS count key ...", "Put an object back into its volume."),
-    ("GROUP MOVE key MEMBERS node,node,... [QUORUM ...]", "Other members for the register group of an object."),
+    ("GROUP MOVE key MEMBERS node,node,... [QUORUM ...]", "Other members for the group of an object."),
+    ("GROUP RETYPE key|KEYS count key ... PROTOCOL protocol [option value ...]", "Another protocol for it."),
     ("QUORUM SET key|KEYS count key ... R W", "Other quorum sizes for registers in groups of their own."),
     ("QUORUM SET NAMESPACE number R W", "Other quorum sizes for a namespace of registers."),
     ("QUORUM SHOW key", "Tell of the group that an object is in, and of its quorums."),

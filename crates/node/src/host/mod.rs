@@ -68,6 +68,8 @@ mod steps;
 mod stopping;
 mod stranded;
 mod succession;
+#[cfg(test)]
+mod successors;
 mod swapped;
 #[cfg(test)]
 mod three_nodes;

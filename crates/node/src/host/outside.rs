@@ -305,7 +305,7 @@ impl Host {
         let Some(parent) = self.parent_outside(volume).filter(|_| members.contains(&me.0)) else {
             return self.return_mail(group);
         };
-        let record = Record { number, stopping: false, place: OwnRecord::Paxos { members } };
+        let record = Record::new(number, OwnRecord::Paxos { members });
         self.bear_of(&parent, &Birth { name, record, state: state.unwrap_or_default() }, false);
         self.counters.outside_born += u64::from(self.here.all.contains(group.0));
         self.set_settle_timer(0);

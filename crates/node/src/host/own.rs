@@ -100,6 +100,7 @@ impl Host {
     /// Sees to what the slot that this volume has just executed means for own groups.
     pub(super) fn follow_changes(&mut self, volume: u32, slot: Slot) {
         let Some(changes) = self.groups[volume as usize].machine.take_changes() else { return };
+        self.counters.own_groups_changed += changes.succeeded;
         let id = self.groups[volume as usize].id();
         for birth in &changes.births {
             self.note_led(id, &birth.name, &birth.record);
@@ -118,6 +119,7 @@ impl Host {
             self.own.asked.remove(group);
             self.own.led.remove(&group);
             self.bury(volume, slot, group);
+            self.end_awaited(group);
         }
     }
 

@@ -179,7 +179,7 @@ impl Host {
             // Births are always logged at the same slot: one from now on is not what was just forgotten.
             self.wal.note_releases();
             let (Some(led), Some((volume, number))) = (self.own.led.get(group), volume_of(*group)) else { continue };
-            let record = Record { number, stopping: false, place: led.place() };
+            let record = Record::new(number, led.place());
             let birth = Birth { name: led.name.clone(), record, state: Frozen::default() };
             if let Some(index) = self.find(volume) {
                 self.bear_own(index, &birth, false);

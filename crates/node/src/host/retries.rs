@@ -2,11 +2,14 @@
 
 use std::collections::VecDeque;
 
-use quorate_protocol::{Instant, NodeId};
+use hashbrown::HashMap;
+use quorate_protocol::{GroupId, Instant, NodeId};
 
 use super::steps::next_random;
 use super::{Host, Timer};
 use crate::entry::Operation;
+use crate::hash::FixedState;
+use crate::volume::volume_of;
 
 /// An operation that came back is sent again after this, and a little at random.
 pub(super) const RETRY_US: u64 = 10_000;
@@ -23,6 +26,9 @@ const RETRIES_PER_TURN: usize = 2_000;
 const RESEND_US: u64 = 1_000_000;
 /// ... though no more of them than this whenever they are looked for.
 const RESENT_AT_ONCE: usize = 2_000;
+/// Own groups whose end is awaited, and operations that wait for one: of more, each is sent again in its time.
+const ENDINGS_MAX: usize = 10_000;
+const PER_ENDING_MAX: usize = 10_000;
 
 #[derive(Default)]
 pub(super) struct Retries {
@@ -32,6 +38,8 @@ pub(super) struct Retries {
     due: VecDeque<u64>,
     /// So many more are sent again in this turn.
     left: usize,
+    /// Operations that go on once these own groups have ended.
+    endings: HashMap<GroupId, Vec<u64>, FixedState>,
 }
 
 impl Retries {
@@ -73,10 +81,36 @@ impl Host {
 
     /// Its object's own group ends.
     pub(super) fn retry_anew(&mut self, number: u64) {
-        if let Some(operation) = self.operations(number).find_mut(number) {
-            operation.count_anew();
-        }
+        let Some(operation) = self.operations(number).find_mut(number) else { return };
+        operation.count_anew();
+        let ending = operation.own.as_ref().map(|own| own.group);
+        self.go_by_volume(number);
         self.retry_later(number);
+        if let Some(group) = ending {
+            self.await_end(number, group);
+        }
+    }
+
+    /// The operation waits for the end of an own group: it is sent again as soon as the volume's replica here has executed that.
+    pub(super) fn await_end(&mut self, number: u64, group: GroupId) {
+        let is_volume_here = volume_of(group).is_some_and(|(volume, _)| self.find(volume).is_some());
+        let endings = &mut self.retries.endings;
+        if !is_volume_here || endings.len() >= ENDINGS_MAX && !endings.contains_key(&group) {
+            return;
+        }
+        let waiting = endings.entry(group).or_default();
+        if waiting.len() < PER_ENDING_MAX {
+            waiting.push(number);
+        }
+    }
+
+    pub(super) fn end_awaited(&mut self, group: GroupId) {
+        for number in self.retries.endings.remove(&group).unwrap_or_default() {
+            // It may be on its way again, or answered.
+            if self.operations_of(number).find(number).is_some_and(|operation| operation.retry_at.is_some()) {
+                self.retry_after(number, 0);
+            }
+        }
     }
 
     pub(super) fn retry_after(&mut self, number: u64, wait_us: u64) {

@@ -18,7 +18,7 @@ use crate::hash::FixedState;
 use crate::own_place::OwnPlace;
 use crate::replica::Protocol;
 use crate::root::Reads;
-use crate::volume::Record;
+use crate::volume::{Record, own_group};
 
 /// Own groups whose members are remembered, where this node is no member of their volume.
 const REMEMBERED_MAX: usize = 1 << 16;
@@ -171,7 +171,8 @@ impl Host {
         let is_of_volume = self.directory.resolve(target).is_ok_and(|place| place.group == volume);
         if !is_of_volume || record.stopping {
             self.go_by_volume(number);
-            return self.retry_later(number);
+            self.retry_later(number);
+            return self.await_end(number, own_group(volume, record.number));
         }
         let Ok(place) = self.directory.resolve(target) else { return };
         let own = OwnPlace::new(volume, record, &place.members);

@@ -14,7 +14,7 @@ use crate::entry::Target;
 use crate::frame::Message;
 use crate::hash::FixedState;
 use crate::replica::Protocol;
-use crate::volume::{Record, own_group};
+use crate::volume::{Plan, Record, own_group};
 
 /// How long members of chains that are not suspected are waited for.
 const PATIENCE_US: u64 = 500_000;
@@ -184,7 +184,11 @@ impl Host {
         };
         let (kind, state, members) = match record {
             Some(record) => {
-                let state = if record.stopping { "stopping" } else { self.state_of_own(group) };
+                let state = match &record.successor {
+                    Some(_) => "changing",
+                    None if record.stopping => "stopping",
+                    None => self.state_of_own(group),
+                };
                 ("own", state, record.member_ids(&of_volume.members))
             }
             None => ("volume", "active", place.members.clone()),
@@ -204,6 +208,9 @@ impl Host {
             ("state".into(), text(state)),
             ("volume".into(), AdminReply::Int(i64::from(*volume))),
         ];
+        if let Some(plan) = record.as_ref().and_then(|record| record.successor.as_ref()) {
+            entries.push(("becomes".into(), AdminReply::Text(self.describe(plan))));
+        }
         match place.protocol {
             Protocol::Register => {
                 entries.retain(|(name, _)| name != "coordinator");
@@ -217,6 +224,16 @@ impl Host {
             entries.push(("slots".into(), AdminReply::Int(here.replica.next_slot().0 as i64)));
         }
         AdminReply::Map(entries)
+    }
+
+    /// What a group is to become.
+    fn describe(&self, plan: &Plan) -> String {
+        let members: Vec<String> = plan.members.iter().map(|&member| self.name_of(NodeId(member))).collect();
+        let on = if members.is_empty() { "the volume's members".to_owned() } else { members.join(",") };
+        match plan.protocol.is_register() {
+            true => format!("{} on {on}, quorum {}", plan.protocol.word(), plan.quorum.words()),
+            false => format!("{} on {on}", plan.protocol.word()),
+        }
     }
 
     /// The chain as it is known here, and what its members say of themselves.

@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn only_records_that_say_nothing_but_a_number_are_swapped() {
-        let record = |plan: &Plan, stopping| Record { number: 7, stopping, place: plan.record(7) }.encode();
+        let record = |plan: &Plan, stopping| Record { stopping, ..Record::new(7, plan.record(7)) }.encode();
         let plain = Plan::plain();
         assert!(is_plain(&record(&plain, false)));
         assert!(!is_plain(&record(&plain, true)));

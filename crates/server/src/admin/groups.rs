@@ -106,12 +106,15 @@ impl Wanted {
         let takes: &[&str] = match self.action.as_str() {
             "create" => &["protocol", "members", "quorum", "value"],
             "promote" => &["protocol", "members", "quorum"],
+            "retype" if self.protocol.is_none() => return Err("retype takes protocol: paxos, chain or register".into()),
+            "retype" => &["protocol", "members", "quorum"],
             "move" if self.members.is_empty() => return Err("move takes members: the nodes to be on".into()),
             "move" => &["members", "quorum"],
             "set_quorum" => &["quorum"],
             "demote" | "show" => &[],
             other => {
-                return Err(format!("action is create, promote, demote, move, set_quorum or show, not {other:?}"));
+                let actions = "create, promote, demote, move, retype, set_quorum or show";
+                return Err(format!("action is {actions}, not {other:?}"));
             }
         };
         let given = [
@@ -225,6 +228,8 @@ mod tests {
         assert_eq!(words(register), Ok("GROUP create KEYS 1 a PROTOCOL register QUORUM grid 2x2".into()));
         let moved = r#"{"action": "move", "keys": ["a"], "members": ["n1", "n2"], "quorum": "majority"}"#;
         assert_eq!(words(moved), Ok("GROUP MOVE a MEMBERS n1,n2 QUORUM majority".into()));
+        let retyped = r#"{"action": "retype", "keys": ["a"], "protocol": "chain"}"#;
+        assert_eq!(words(retyped), Ok("GROUP retype KEYS 1 a PROTOCOL chain".into()));
         let resized = r#"{"action": "set_quorum", "keys": ["a", "b"], "quorum": "threshold 1 3"}"#;
         assert_eq!(words(resized), Ok("QUORUM SET KEYS 2 a b 1 3".into()));
     }
@@ -247,6 +252,7 @@ mod tests {
             (r#"{"action": "promote", "keys": ["a"], "quorum": "all"}"#, "majority, threshold R W"),
             (r#"{"action": "move", "keys": ["a"]}"#, "move takes members"),
             (r#"{"action": "move", "keys": ["a", "b"], "members": ["n1"]}"#, "move takes one key"),
+            (r#"{"action": "retype", "keys": ["a"]}"#, "retype takes protocol"),
             (r#"{"action": "set_quorum", "keys": ["a"]}"#, "as in \"threshold 1 3\""),
             (r#"{"action": "set_quorum", "keys": ["a"], "quorum": "grid"}"#, "as in \"threshold 1 3\""),
             (r#"{"action": "set_quorum", "keys": ["a"], "quorum": "majority", "members": ["n1"]}"#, "takes no members"),

@@ -17,7 +17,7 @@ const LIST: &str = "This is the admin port of a Quorate node. Redis clients conn
                     PATCH  /namespaces/N     ?reads=quorum\n\
                     DELETE /namespaces/N\n\
                     GET    /groups/N/KEY     the group that an object is in; the key as in a%2Fb\n\
-                    POST   /groups/N         create, promote, demote, move, set_quorum or show, as the JSON body says\n\
+                    POST   /groups/N         create, promote, demote, move, retype, set_quorum or show, as the JSON body says\n\
                     GET    /log-level\n\
                     PUT    /log-level        ?level=debug\n\
                     GET    /openapi.json     all of this, for programs\n";

@@ -119,6 +119,7 @@ pub struct Sometimes {
     pub records_swapped: u64,
     pub records_swapped_in: u64,
     pub returned: u64,
+    pub own_changed: u64,
     pub outside_born: u64,
     pub outside_ended: u64,
     pub chains_changed: u64,
@@ -140,7 +141,7 @@ pub struct Sometimes {
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 45] {
+    pub fn counts(&self) -> [(&'static str, u64); 46] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -170,6 +171,7 @@ impl Sometimes {
             ("an own group's record left memory", self.records_swapped),
             ("an own group's record was read again", self.records_swapped_in),
             ("an own group ended", self.returned),
+            ("an own group became another", self.own_changed),
             ("a replica of an own group was born where its volume has none", self.outside_born),
             ("one of these ended", self.outside_ended),
             ("a chain was changed", self.chains_changed),
@@ -219,6 +221,7 @@ impl Sometimes {
         self.records_swapped += more.records_swapped;
         self.records_swapped_in += more.records_swapped_in;
         self.returned += more.returned;
+        self.own_changed += more.own_changed;
         self.outside_born += more.outside_born;
         self.outside_ended += more.outside_ended;
         self.chains_changed += more.chains_changed;

@@ -34,14 +34,14 @@ impl World {
             self.call_admin(node, 0, &line);
             return self.move_next(mean_ms);
         }
-        let action = if self.random.chance(550) { "PROMOTE" } else { "DEMOTE" };
+        let action = *self.random.pick(&["PROMOTE", "PROMOTE", "PROMOTE", "DEMOTE", "DEMOTE", "MOVE"]);
         let name = self.next_moved();
-        let mut line = format!("GROUP {action} {name}");
-        if action == "PROMOTE"
-            && let Some(members) = self.members_wished()
-        {
-            line = format!("{line} MEMBERS {members}");
-        }
+        let wished = if action == "DEMOTE" { None } else { self.members_wished() };
+        let line = match (action, wished) {
+            ("MOVE", None) => format!("GROUP RETYPE {name} PROTOCOL paxos"),
+            (_, None) => format!("GROUP {action} {name}"),
+            (_, Some(members)) => format!("GROUP {action} {name} MEMBERS {members}"),
+        };
         self.call_admin(node, 0, &line);
         self.move_next(mean_ms);
     }
@@ -90,7 +90,7 @@ impl World {
         let members = members.join(",");
         let write = self.random.range(1..many + 1);
         let read = many + 1 - write;
-        match self.random.below(6) {
+        match self.random.below(10) {
             0 => format!("GROUP PROMOTE {name} PROTOCOL chain"),
             1 => format!("GROUP PROMOTE {name} PROTOCOL register"),
             2 if self.settings.lone_groups => format!("GROUP PROMOTE {name} PROTOCOL chain MEMBERS {members}"),
@@ -98,6 +98,10 @@ impl World {
                 format!("GROUP PROMOTE {name} PROTOCOL register MEMBERS {members} QUORUM threshold {read} {write}")
             }
             4 => format!("GROUP MOVE {name} MEMBERS {members} QUORUM majority"),
+            5 if self.settings.lone_groups => format!("GROUP MOVE {name} MEMBERS {members}"),
+            5 | 6 => format!("GROUP RETYPE {name} PROTOCOL chain"),
+            7 => format!("GROUP RETYPE {name} PROTOCOL register QUORUM threshold {read} {write} MEMBERS {members}"),
+            8 => format!("GROUP RETYPE {name} PROTOCOL paxos"),
             _ => format!("QUORUM SET {name} {read} {write}"),
         }
     }

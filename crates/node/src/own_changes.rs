@@ -1,0 +1,97 @@
+//! How a volume executes changes of own groups that there are: other members, other quorums, another protocol.
+//!
+//! A register that stays one gets a successor beside it, and clients go on. Any other group is stopped, and what it has come to
+//! begins another one, of another number, in the slot in which the volume takes it back: see docs/decisions/0027.
+
+use crate::machine::Machine;
+use crate::quorum::{QUORUM_OF_OTHERS, Quorum};
+use crate::record::{GroupRecord, STILL_CHANGING};
+use crate::replica::Protocol;
+use crate::volume::{Change, OwnRecord, Plan, Record};
+
+const NO_OWN: &str = "ERR the key has no group of its own: QUORATE GROUP PROMOTE gives it one";
+pub(crate) const OUTSIDE: &str = "ERR MEMBERS of a chain or a register must be among those of the key's volume";
+
+impl Machine {
+    pub(crate) fn change_own(&mut self, name: &[u8], change: &Change) -> Result<(), String> {
+        let record = self.record_of(name).ok_or(NO_OWN)?;
+        let protocol = change.protocol.unwrap_or(record.protocol());
+        if change.quorum.is_some() && !protocol.is_register() {
+            return Err(QUORUM_OF_OTHERS.into());
+        }
+        let members = change.members.clone().unwrap_or_else(|| record.place.home());
+        if protocol != Protocol::Paxos && !members.iter().all(|member| change.of_volume.contains(member)) {
+            return Err(OUTSIDE.into());
+        }
+        let stays = protocol == record.protocol() && !record.stopping;
+        let is_as_said = change.quorum.is_none() && members == record.place.home();
+        if stays && is_as_said {
+            return Ok(());
+        }
+        if protocol.is_register() && record.protocol().is_register() {
+            return self.move_register(name, change.members.as_deref(), change.quorum);
+        }
+        let is_volumes = change.members.is_none() && are_the_same(&members, &change.of_volume);
+        let members = if is_volumes { Vec::new() } else { members };
+        let quorum = change.quorum.unwrap_or_default();
+        if protocol.is_register() {
+            quorum.check(if members.is_empty() { change.of_volume.len() } else { members.len() }, 0)?;
+        }
+        let (volume, of_volume) = (change.volume, change.of_volume.clone());
+        let plan = Box::new(Plan { protocol, members, quorum, volume, of_volume });
+        match &record.successor {
+            Some(successor) if *successor == plan => Ok(()),
+            _ if record.stopping || record.led().is_some_and(GroupRecord::is_moving) => Err(STILL_CHANGING.into()),
+            _ => {
+                self.begin_to_stop(name, Record { successor: Some(plan), ..record });
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn move_register(
+        &mut self,
+        name: &[u8],
+        members: Option<&[u32]>,
+        quorum: Option<Quorum>,
+    ) -> Result<(), String> {
+        const NOT_A_REGISTER: &str = "ERR the key has no group of its own of PROTOCOL register, whose members and \
+                                      quorums could be changed: QUORATE GROUP PROMOTE key PROTOCOL register makes one";
+        let mut record = self.record_of(name).ok_or(NOT_A_REGISTER)?;
+        let OwnRecord::Led { protocol: Protocol::Register, record: led } = &mut record.place else {
+            return Err(NOT_A_REGISTER.into());
+        };
+        if led.is_moving() || record.stopping {
+            return Err(STILL_CHANGING.into());
+        }
+        let quorum = quorum.unwrap_or(led.quorum());
+        if members.is_none() && (led.quorum().is_grid() || quorum.is_grid()) {
+            return Err(
+                "ERR the sizes of a grid's quorums are its shape: QUORATE GROUP MOVE gives a group another one".into(),
+            );
+        }
+        let members = members.unwrap_or(&led.members).to_vec();
+        quorum.check(members.len(), 0)?;
+        if members != led.members || quorum != led.quorum() {
+            led.follow(members, quorum);
+            self.write_record(name, record);
+        }
+        Ok(())
+    }
+}
+
+impl OwnRecord {
+    /// The members that it was made with, or that it moved to; empty if they are the volume's.
+    fn home(&self) -> Vec<u32> {
+        match self {
+            OwnRecord::Paxos { members } => members.clone(),
+            OwnRecord::Led { protocol, record } if protocol.is_chain() => record.home.clone(),
+            OwnRecord::Led { record, .. } => record.members.clone(),
+        }
+    }
+}
+
+/// In whatever order.
+fn are_the_same(some: &[u32], others: &[u32]) -> bool {
+    some.len() == others.len() && some.iter().all(|member| others.contains(member))
+}
