@@ -330,6 +330,35 @@ fn a_number_of_a_counter_is_not_passed_before_all_who_saw_it() {
     assert_right(&judge(&by_hand(&calls)));
 }
 
+/// `--outside`, seed 150: a dozen calls waited for a partition to end. Appends of unknown fate, which nobody needs here, come in any
+/// number between any two of them; and a write that nobody saw is needed much later, so that they cannot be left out.
+#[test]
+fn a_crowd_of_calls_is_put_in_order_without_what_nobody_needs_there() {
+    let append = |value: &str| Action::Append { value: bytes(value) };
+    let mut calls = vec![(0, set("v0;"), 0, ok(5))];
+    calls.extend((0..40).map(|n| (1 + n, append(&format!("u{n};")), 10 + u64::from(n), None)));
+    calls.extend([
+        (50, Action::GetSet { value: bytes("v1;") }, 100, None),
+        (51, set("v2;"), 101, ok(1_000)),
+        (52, append("v3;"), 102, int(990, 3)),
+        (53, set("v4;"), 103, ok(980)),
+        (54, Action::Get, 104, value(925, "v8;")),
+        (55, Action::GetDel, 105, value(912, "v1;")),
+        (55, Action::SetIfAbsent { value: bytes("v5;") }, 105, int(910, 1)),
+        (56, append("v6;"), 106, int(930, 6)),
+        (57, set("v7;"), 107, ok(970)),
+        (58, set("v8;"), 108, ok(911)),
+        (59, Action::Del, 109, int(985, 1)),
+        (58, Action::GetDel, 940, value(960, "v8;v6;")),
+        (58, set("1398000000"), 940, ok(950)),
+        (60, Action::Get, 1_100, value(1_110, "v2;")),
+        (61, Action::Del, 1_200, int(1_210, 1)),
+        (62, set("unseen"), 1_220, None),
+        (63, Action::Strlen, 1_230, int(1_240, 6)),
+    ]);
+    assert_right(&judge(&by_hand(&calls)));
+}
+
 #[test]
 fn the_fast_judges_refuse_what_they_cannot_judge() {
     let appended = by_hand(&[(0, Action::Append { value: bytes("a") }, 0, int(10, 1))]);

@@ -21,6 +21,9 @@
 //! Of those that can be used, one behind which a required operation fits is tried first. (A deletion behind which nothing is found,
 //! for one, before a dozen appends in all their orders.)
 //!
+//! A search can be *sparing* besides: where it took so many optional operations lately it takes no other. What it finds is an order; that
+//! it finds none says nothing.
+//!
 //! And [`awaited`](crate::check::awaited) values are not left early.
 
 use std::collections::{HashMap, HashSet};
@@ -31,6 +34,9 @@ use crate::check::linearizability::Operation;
 use crate::check::model::{Change, State, explain};
 use crate::history::{Answer, Fate, History};
 use crate::random::Random;
+
+/// A sparing search counts the optional operations among so many of the latest in order.
+const LATELY: usize = 16;
 
 /// How many of the calls before a dead end are kept for its description.
 const LAST_MAX: usize = 12;
@@ -63,6 +69,8 @@ pub(super) struct Search<'a> {
     history: &'a History,
     operations: &'a [Operation],
     configurations_max: usize,
+    /// Optional operations of the latest in order, at most.
+    optional_lately_max: usize,
     states: States,
     awaited: Awaited<'a>,
     fingerprints: Vec<u128>,
@@ -115,6 +123,7 @@ impl<'a> Search<'a> {
             history,
             operations,
             configurations_max,
+            optional_lately_max: usize::MAX,
             states: States::default(),
             awaited: Awaited::new(history, operations),
             fingerprints: operations.iter().map(number).collect(),
@@ -128,6 +137,10 @@ impl<'a> Search<'a> {
             attempts: Vec::new(),
             dead: None,
         }
+    }
+
+    pub(super) fn sparing(self, optional_lately_max: usize) -> Self {
+        Self { optional_lately_max, ..self }
     }
 
     pub(super) fn run(&mut self) -> End {
@@ -259,8 +272,13 @@ impl<'a> Search<'a> {
 
     /// Finds the optional operations that can be next.
     fn attempt_optional(&mut self) {
+        let lately = self.frames.iter().rev().take(LATELY).filter_map(|frame| frame.taken.as_ref());
+        let spent = lately.filter(|taken| self.operations[taken.operation].optional).count();
         let frame = self.frames.last_mut().expect("a search has its first frame until it ends");
         frame.optional_due = false;
+        if spent >= self.optional_lately_max {
+            return;
+        }
         let (state, first_end_us, latest_invoked_us) = (frame.state, frame.first_end_us, frame.latest_invoked_us);
         let mut found = Vec::new();
         for index in self.optional.iter() {
