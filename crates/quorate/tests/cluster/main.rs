@@ -32,3 +32,4 @@ mod register_changes;
 mod register_load;
 mod registers;
 mod stranded;
+mod successors;
