@@ -41,8 +41,11 @@ pub struct Operation {
     pub bound_to: Option<(NodeId, u32)>,
     /// It was sent to another group before.
     pub has_moved: bool,
-    /// The number of the latest own group of its object that a volume has told of.
+    /// The number of the latest own group of its object that a volume has told of, and the latest slot at which one did.
     pub away_number: Option<u64>,
+    pub away_at: Option<Slot>,
+    /// An own group that ends, and that it waits for.
+    pub awaits: Option<GroupId>,
     /// The read before it was answered by another group: slots do not tell which answer is older.
     pub is_doubtful: bool,
     /// Another operation asks in its place, and its answer counts.
@@ -276,6 +279,40 @@ impl Access {
 }
 
 impl Operation {
+    /// Without a predecessor, and with nothing known of its object.
+    pub fn unsent(number: u64, target: Target, access: Access, envelope: Vec<u8>, purpose: Purpose) -> Operation {
+        Operation {
+            number,
+            target,
+            own: None,
+            was_sent_to: None,
+            bound_to: None,
+            has_moved: false,
+            away_number: None,
+            away_at: None,
+            awaits: None,
+            is_doubtful: false,
+            is_asked_anew: false,
+            in_turn: false,
+            access,
+            give_up_at: Instant(0),
+            predecessor: 0,
+            successor: None,
+            parked: false,
+            retry_at: None,
+            not_before: Slot(0),
+            envelope_length: envelope.len(),
+            envelope,
+            is_overload: false,
+            sent_to: None,
+            told: None,
+            sent_at: Instant(0),
+            copies_at_large: 0,
+            attempts: 0,
+            purpose,
+        }
+    }
+
     /// Until when it may be executed, in group time: the same for all copies, so that a result can be forgotten. Given
     /// with the first copy, when this node's clock is known to be right.
     pub fn set_deadline_once(&mut self, now: Instant, stamp: Stamp) {
@@ -304,34 +341,8 @@ mod tests {
     use super::*;
 
     fn operation(number: u64) -> Operation {
-        Operation {
-            number,
-            target: Target::Root,
-            own: None,
-            was_sent_to: None,
-            bound_to: None,
-            has_moved: false,
-            away_number: None,
-            is_doubtful: false,
-            is_asked_anew: false,
-            in_turn: false,
-            access: Access::Write,
-            give_up_at: Instant(number),
-            predecessor: 0,
-            successor: None,
-            parked: false,
-            retry_at: None,
-            not_before: Slot(0),
-            envelope: vec![0; 32],
-            envelope_length: 32,
-            is_overload: false,
-            sent_to: None,
-            told: None,
-            sent_at: Instant(0),
-            copies_at_large: 0,
-            attempts: 0,
-            purpose: Purpose::Client,
-        }
+        let unsent = Operation::unsent(number, Target::Root, Access::Write, vec![0; 32], Purpose::Client);
+        Operation { give_up_at: Instant(number), ..unsent }
     }
 
     #[test]

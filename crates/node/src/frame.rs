@@ -27,7 +27,7 @@ use crate::readmission::Asks;
 use crate::replica::AnyMessage;
 
 /// The layout that this release speaks.
-pub const FRAME_VERSION: u8 = 2;
+pub const FRAME_VERSION: u8 = 3;
 /// No correct peer sends a longer frame; a longer one ends the link.
 pub const FRAME_BYTES_MAX: usize = 64 << 20;
 
@@ -112,11 +112,12 @@ pub enum Message<'a> {
         testimony: Testimony,
     },
     /// A command was not executed, and cannot be where it was sent: its object has a group of its own, of this record in
-    /// that volume.
+    /// that volume at this slot.
     Away {
         start: u32,
         number: u64,
         volume: GroupId,
+        slot: Slot,
         record: &'a [u8],
     },
     /// From whoever coordinates the volume: this own group's last command is to be decided. `insist` says that this has
@@ -452,10 +453,11 @@ impl Message<'_> {
                 testimony.encode(out);
                 kind::TESTIMONY
             }
-            Message::Away { start, number, volume, record } => {
+            Message::Away { start, number, volume, slot, record } => {
                 out.extend_from_slice(&start.to_le_bytes());
                 out.extend_from_slice(&number.to_le_bytes());
                 out.extend_from_slice(&volume.0.to_le_bytes());
+                slot.encode(out);
                 out.extend_from_slice(record);
                 kind::AWAY
             }
@@ -641,6 +643,7 @@ fn decode_body(kind: u8, body: &[u8]) -> Result<Option<Message<'_>>, Malformed> 
             start: r.u32()?,
             number: r.u64()?,
             volume: GroupId(r.u64()?),
+            slot: Slot::decode(r)?,
             record: r.bytes(r.remaining())?,
         },
         kind::STOP_GROUP => {

@@ -7,7 +7,7 @@ use crate::machine::Machine;
 use crate::quorum::{QUORUM_OF_OTHERS, Quorum};
 use crate::record::{GroupRecord, STILL_CHANGING};
 use crate::replica::Protocol;
-use crate::volume::{Change, OwnRecord, Plan, Record};
+use crate::volume::{Change, OwnRecord, Plan, Record, rotated};
 
 const NO_OWN: &str = "ERR the key has no group of its own: QUORATE GROUP PROMOTE gives it one";
 pub(crate) const OUTSIDE: &str = "ERR MEMBERS of a chain or a register must be among those of the key's volume";
@@ -31,7 +31,8 @@ impl Machine {
         if protocol.is_register() && record.protocol().is_register() {
             return self.move_register(name, change.members.as_deref(), change.quorum);
         }
-        let is_volumes = change.members.is_none() && are_the_same(&members, &change.of_volume);
+        // As it would have been without any that are named.
+        let is_volumes = change.members.is_none() && members == rotated(&change.of_volume, record.number);
         let members = if is_volumes { Vec::new() } else { members };
         let quorum = change.quorum.unwrap_or_default();
         if protocol.is_register() {
@@ -39,11 +40,13 @@ impl Machine {
         }
         let (volume, of_volume) = (change.volume, change.of_volume.clone());
         let plan = Box::new(Plan { protocol, members, quorum, volume, of_volume });
-        match &record.successor {
-            Some(successor) if *successor == plan => Ok(()),
-            _ if record.stopping || record.led().is_some_and(GroupRecord::is_moving) => Err(STILL_CHANGING.into()),
+        match &record.becomes {
+            Some(decided) if *decided == plan => Ok(()),
+            _ if record.stopping || record.led().is_some_and(GroupRecord::is_moving) || self.starts_too_much() => {
+                Err(STILL_CHANGING.into())
+            }
             _ => {
-                self.begin_to_stop(name, Record { successor: Some(plan), ..record });
+                self.begin_to_stop(name, Record { becomes: Some(plan), ..record });
                 Ok(())
             }
         }
@@ -89,9 +92,4 @@ impl OwnRecord {
             OwnRecord::Led { record, .. } => record.members.clone(),
         }
     }
-}
-
-/// In whatever order.
-fn are_the_same(some: &[u32], others: &[u32]) -> bool {
-    some.len() == others.len() && some.iter().all(|member| others.contains(member))
 }

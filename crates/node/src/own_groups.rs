@@ -15,7 +15,7 @@ use crate::volume::{
     Birth, Changes, Children, Death, Frozen, NAMES_MAX, OwnRecord, Plan, Record, Starting, VolumeCommand, Word,
 };
 
-pub(crate) const DONE: &str = "OK";
+const DONE: &str = "OK";
 
 /// Of the objects that one command gives groups of their own, together with those that began before and are not on enough disks.
 const STARTING_BYTES_MAX: usize = 16 << 20;
@@ -253,9 +253,12 @@ impl Machine {
         for name in names.iter().take(NAMES_MAX) {
             lines.push(match self.record_of(name) {
                 None => "ERR the key has no group of its own".into(),
-                Some(_) if self.owns => "ERR every key of this namespace has a group of its own".into(),
+                // One that is to become another becomes one as they are made here.
+                Some(record) if self.owns && !record.stopping => {
+                    "ERR every key of this namespace has a group of its own".into()
+                }
                 Some(record) => {
-                    self.begin_to_stop(name, Record { successor: None, ..record });
+                    self.begin_to_stop(name, Record { becomes: None, ..record });
                     DONE.to_string()
                 }
             });
@@ -311,14 +314,14 @@ impl Machine {
 
     /// What an own group had come to is the volume's again: the object, if there still is one, and what was executed on it.
     fn take_back(&mut self, slot: Slot, number: u64, state: &Frozen, last: Vec<u8>) -> Outcome {
-        if self.starts_too_much(number) {
+        if state.object.is_some() && self.starts_too_much() && self.becomes_another(number) {
             return Outcome::Error(STILL_CHANGING.into());
         }
         let Some(name) = self.children.as_mut().and_then(|children| children.stopping.remove(&number)) else {
             // Somebody else has brought it.
             return Outcome::Nil;
         };
-        let successor = self.record_of(&name).and_then(|record| record.successor);
+        let becomes = self.record_of(&name).and_then(|record| record.becomes);
         self.advance(state.time());
         if !planted::is(Planted::ReturnLosesResults) {
             self.results.merge(&decode_results(&state.results));
@@ -336,10 +339,10 @@ impl Machine {
             children.named.as_mut().and_then(|named| named.remove(&number));
         }
         self.changes.get_or_insert_default().deaths.push(Death { number, last });
-        match successor {
+        match becomes {
             Some(plan) => {
                 self.send_away(slot, &[&name], &plan);
-                self.changes.get_or_insert_default().succeeded += 1;
+                self.changes.get_or_insert_default().become_others += u64::from(self.record_of(&name).is_some());
             }
             None if self.owns => self.give_own_group(slot, &name),
             None => {}
@@ -347,14 +350,14 @@ impl Machine {
         Outcome::Ok
     }
 
-    /// Whether a successor of this own group has to wait for what is starting already. Whoever brings what the group has come to
-    /// is asked for it again.
-    fn starts_too_much(&self, number: u64) -> bool {
-        let Some(children) = self.children().filter(|children| children.starting_bytes >= STARTING_BYTES_MAX) else {
-            return false;
-        };
-        let record = children.stopping.get(&number).and_then(|name| self.record_of(name));
-        record.is_some_and(|record| record.successor.is_some())
+    /// Whether groups that are to become others have to wait for what is starting already.
+    pub(crate) fn starts_too_much(&self) -> bool {
+        self.children().is_some_and(|children| children.starting_bytes >= STARTING_BYTES_MAX)
+    }
+
+    fn becomes_another(&self, number: u64) -> bool {
+        let name = self.children().and_then(|children| children.stopping.get(&number));
+        name.and_then(|name| self.record_of(name)).is_some_and(|record| record.becomes.is_some())
     }
 
     /// Freezes these objects, as far as they are here, and puts records in their place.

@@ -11,8 +11,8 @@ use crate::quorum::{Quorum, Stages};
 use crate::replica::Protocol;
 
 /// Why a parent decides no change now. Whoever asked for it asks again until it is time.
-pub(crate) const STILL_CHANGING: &str = "ERR not done: an earlier change has not come to its end. Is a quorum of the members \
-                                         alive? QUORATE GROUP SHOW shows both epochs";
+pub(crate) const STILL_CHANGING: &str = "ERR not done: an earlier change has not come to its end, or too much is beginning. Is a \
+                                         quorum of the members alive? QUORATE GROUP SHOW tells of it";
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GroupRecord {

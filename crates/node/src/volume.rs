@@ -50,7 +50,7 @@ pub struct Record {
     /// Its last command has been asked for: the object comes back, or is gone.
     pub stopping: bool,
     /// Once it has come back it goes into another group, which is like this.
-    pub successor: Option<Box<Plan>>,
+    pub becomes: Option<Box<Plan>>,
     pub place: OwnRecord,
 }
 
@@ -67,21 +67,21 @@ mod flag {
     pub(super) const STOPPING: u8 = 1;
     pub(super) const MEMBERS: u8 = 2;
     pub(super) const LED: u8 = 4;
-    pub(super) const SUCCESSOR: u8 = 8;
+    pub(super) const BECOMES: u8 = 8;
 }
 
 impl Record {
     /// Of a group that begins.
     pub fn new(number: u64, place: OwnRecord) -> Record {
-        Record { number, stopping: false, successor: None, place }
+        Record { number, stopping: false, becomes: None, place }
     }
 
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![if self.stopping { flag::STOPPING } else { 0 }];
         put_number(self.number, &mut out);
-        if let Some(successor) = &self.successor {
-            out[0] |= flag::SUCCESSOR;
-            let bytes = postcard::to_stdvec(successor).expect("plain data has an encoding");
+        if let Some(plan) = &self.becomes {
+            out[0] |= flag::BECOMES;
+            let bytes = postcard::to_stdvec(plan).expect("plain data has an encoding");
             put_number(bytes.len() as u64, &mut out);
             out.extend(bytes);
         }
@@ -104,11 +104,11 @@ impl Record {
         let mut reader = Reader::new(bytes);
         let flags = reader.u8()?;
         let unknown = Malformed::UnknownTag { of: "record of an own group", tag: flags };
-        if flags & !(flag::STOPPING | flag::MEMBERS | flag::LED | flag::SUCCESSOR) != 0 {
+        if flags & !(flag::STOPPING | flag::MEMBERS | flag::LED | flag::BECOMES) != 0 {
             return Err(unknown);
         }
         let number = take_number(&mut reader)?;
-        let successor = if flags & flag::SUCCESSOR != 0 {
+        let becomes = if flags & flag::BECOMES != 0 {
             let length = take_u32(&mut reader)? as usize;
             Some(postcard::from_bytes(reader.bytes(length)?).map_err(|_| unknown)?)
         } else {
@@ -123,7 +123,7 @@ impl Record {
             OwnRecord::Paxos { members }
         };
         reader.finish()?;
-        Ok(Record { number, stopping: flags & flag::STOPPING != 0, successor, place })
+        Ok(Record { number, stopping: flags & flag::STOPPING != 0, becomes, place })
     }
 
     /// Its members, in order, given the volume's.
@@ -159,7 +159,10 @@ impl OwnRecord {
 }
 
 /// Begins with another member for each number.
-fn rotated<T: Copy>(members: &[T], number: u64) -> Vec<T> {
+pub(crate) fn rotated<T: Copy>(members: &[T], number: u64) -> Vec<T> {
+    if members.is_empty() {
+        return Vec::new();
+    }
     let first = (number % members.len() as u64) as usize;
     members[first..].iter().chain(&members[..first]).copied().collect()
 }
@@ -357,7 +360,7 @@ pub struct Changes {
     pub stopping: Vec<u64>,
     pub deaths: Vec<Death>,
     /// So many of them became others.
-    pub succeeded: u64,
+    pub become_others: u64,
 }
 
 /// An own group that is over.
@@ -474,9 +477,9 @@ mod tests {
         let plan = |protocol| Plan { protocol, members: vec![3, 1, 200], ..Plan::plain() };
         let of = |plan: Plan| Record { stopping: true, ..Record::new(7, plan.record(7)) };
         let led = |protocol| of(Plan { volume: 66, of_volume: vec![1, 3, 200], ..plan(protocol) });
-        let succeeded = |record| Record { successor: Some(Box::new(plan(Protocol::Register))), ..record };
+        let becoming = |record| Record { becomes: Some(Box::new(plan(Protocol::Register))), ..record };
         let [plain, chain] = [of(plan(Protocol::Paxos)), led(Protocol::Chain)];
-        let both = [succeeded(plain.clone()), succeeded(chain.clone())];
+        let both = [becoming(plain.clone()), becoming(chain.clone())];
         for record in [record, plain, chain, led(Protocol::Register)].into_iter().chain(both) {
             let bytes = record.encode();
             assert_eq!(Record::decode(&bytes), Ok(record));

@@ -79,7 +79,8 @@ impl Host {
         let (volume, asked) = (place.group, operation.was_sent_to.unwrap_or(place.group));
         // One that was asked of several groups may have been answered by any of them.
         let of_volume = if operation.has_moved || asked == volume { below } else { Slot(0) };
-        let own_number = volume_of(asked).map_or(0, |(_, number)| number);
+        let asked_number = volume_of(asked).map_or(0, |(_, number)| number);
+        let own_number = asked_number.max(operation.away_number.unwrap_or(0));
         if let Some(index) = self.find(volume) {
             let told = &mut self.groups[index as usize].told;
             *told = Told { below: told.below.max(of_volume), own_number: told.own_number.max(own_number) };

@@ -178,8 +178,8 @@ impl Host {
         if request.protocol != Protocol::Paxos && members.iter().any(is_outside) {
             return Err(self.outside_of(&place.members));
         }
-        let are_live = members.iter().filter(|&&member| !self.peers.is_suspected(NodeId(member))).count();
-        if !members.is_empty() && are_live <= members.len() / 2 {
+        let live_count = members.iter().filter(|&&member| !self.peers.is_suspected(NodeId(member))).count();
+        if request.protocol == Protocol::Paxos && !members.is_empty() && live_count <= members.len() / 2 {
             return Err("ERR no majority of these MEMBERS can be reached: the group could decide nothing".into());
         }
         let count = if members.is_empty() { place.members.len() } else { members.len() };
@@ -260,7 +260,11 @@ impl Host {
 
     /// A volume has answered for the names that it was asked about.
     pub(super) fn take_part(&mut self, number: u64, part: u32, answer: Answer) {
-        let outside = self.outside_of_part(number, part);
+        let is_outside = |line: &Vec<u8>| line == OUTSIDE.as_bytes();
+        let outside = match &answer {
+            Answer::Outcome(Outcome::Keys(lines)) if lines.iter().any(is_outside) => self.outside_of_part(number, part),
+            _ => String::new(),
+        };
         let Some(batch) = self.batches_open.open.get_mut(&number) else { return };
         let Some(Part { volume, at, mut patience }) = batch.parts.remove(&part) else { return };
         let lines: Vec<AdminReply> = match answer {

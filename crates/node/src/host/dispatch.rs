@@ -105,35 +105,8 @@ impl Host {
             let refusal = format!("ERR the command is larger than {ENVELOPE_BYTES_MAX} bytes");
             return self.give(number, purpose, Answer::Outcome(Outcome::Error(refusal)));
         }
-        let envelope_length = envelope.len();
-        operations.insert(Operation {
-            number,
-            target,
-            own,
-            was_sent_to: None,
-            bound_to: None,
-            has_moved: false,
-            away_number: None,
-            is_doubtful: false,
-            is_asked_anew: false,
-            in_turn,
-            access,
-            give_up_at,
-            predecessor,
-            successor: None,
-            parked,
-            retry_at: None,
-            not_before: Slot(0),
-            envelope,
-            envelope_length,
-            is_overload: false,
-            sent_to: None,
-            told: None,
-            sent_at,
-            copies_at_large: 0,
-            attempts: 0,
-            purpose,
-        });
+        let unsent = Operation::unsent(number, target, access, envelope, purpose);
+        operations.insert(Operation { own, in_turn, give_up_at, predecessor, parked, sent_at, ..unsent });
         if !parked {
             self.dispatch(number);
         }
@@ -678,9 +651,11 @@ pub(super) mod tests {
         for _ in 0..2 {
             // A copy that was sent to the volume at first, and one that is in the own group's hands then.
             host.clients.find_mut(1).expect("it waits").copies_at_large = 1;
-            host.handle_away(1, GroupId(2), &record);
+            host.handle_away(1, GroupId(2), Slot(7), &record);
         }
         assert_eq!(host.clients.find_mut(1).map(|operation| operation.copies_at_large), Some(1));
+        host.handle_away(1, GroupId(2), Slot(8), &record);
+        assert_eq!(host.clients.find_mut(1).map(|operation| operation.copies_at_large), Some(0), "another copy");
     }
 
     #[test]

@@ -17,6 +17,8 @@
 mod admin;
 mod at_once;
 mod batches;
+#[cfg(test)]
+mod becoming;
 mod behind;
 mod births;
 #[cfg(test)]
@@ -68,8 +70,6 @@ mod steps;
 mod stopping;
 mod stranded;
 mod succession;
-#[cfg(test)]
-mod successors;
 mod swapped;
 #[cfg(test)]
 mod three_nodes;
@@ -545,9 +545,9 @@ impl Host {
             Message::Testimony { group, epoch, start, testimony } => {
                 self.handle_testimony(from, group, epoch, start, testimony)
             }
-            Message::Away { start, number, volume, record } => {
+            Message::Away { start, number, volume, slot, record } => {
                 if start == self.settings.start {
-                    self.handle_away(number, volume, record);
+                    self.handle_away(number, volume, slot, record);
                 }
             }
             Message::StopGroup { group, epoch, insist } => self.handle_stop_group(group, epoch, insist),

@@ -24,6 +24,7 @@ impl Host {
     pub(super) fn orphan(&mut self, volume: GroupId) {
         // Nobody looks after them any more, nor gives them terms: until they end they do nothing by themselves.
         self.forget_led_by(volume);
+        self.end_all_awaited(volume);
         self.forget_outside(volume);
         self.own.late.forget_unborn(volume);
         if !self.own.orphans.volumes.contains(&volume) {

@@ -100,7 +100,7 @@ impl Host {
     /// Sees to what the slot that this volume has just executed means for own groups.
     pub(super) fn follow_changes(&mut self, volume: u32, slot: Slot) {
         let Some(changes) = self.groups[volume as usize].machine.take_changes() else { return };
-        self.counters.own_groups_changed += changes.succeeded;
+        self.counters.own_groups_changed += changes.become_others;
         let id = self.groups[volume as usize].id();
         for birth in &changes.births {
             self.note_led(id, &birth.name, &birth.record);
@@ -435,6 +435,7 @@ impl Host {
                 self.bury(volume, ended_before, own_group(id, number));
             }
         }
+        self.end_all_awaited(id);
         self.forget_led_by(id);
         led.iter().for_each(|(name, record)| self.note_led(id, name, record));
         self.own.late.forget_unborn(id);

@@ -159,7 +159,7 @@ impl Host {
 
     /// This node is not in the group any more, and nobody waits for what it holds of it.
     pub(super) fn leave_register(&mut self, group: GroupId) {
-        let Some((volume, _)) = volume_of(group) else { return self.drop_register(group) };
+        let Some((volume, _)) = volume_of(group) else { return self.leave_group(group) };
         let Some(index) = self.find(volume) else { return };
         // The volume's replica has executed that this node is not a member before its next slot.
         let executed = Slot(self.groups[index as usize].replica.next_slot().0.saturating_sub(1));

@@ -244,9 +244,12 @@ impl Host {
             }
             Verdict::Executed(outcome) | Verdict::Again(outcome) => self.answer_ticket(ticket, position, outcome),
             Verdict::Away(record) if node != self.settings.node => {
-                self.outbox.send(node, &Message::Away { start, number, volume: group, record: &record });
+                self.outbox
+                    .send(node, &Message::Away { start, number, volume: group, slot: position.slot, record: &record });
             }
-            Verdict::Away(record) if start == self.settings.start => self.handle_away(number, group, &record),
+            Verdict::Away(record) if start == self.settings.start => {
+                self.handle_away(number, group, position.slot, &record)
+            }
             // An earlier start of this node asked.
             Verdict::Away(_) => {}
             Verdict::Expired => self.bounce(node, start, number, Bounce::Expired),

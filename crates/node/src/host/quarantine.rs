@@ -87,6 +87,7 @@ impl Host {
         self.bounce_reads_of(id, Bounce::Silent);
         self.lose_register(id, Bounce::Silent);
         self.turn_away_from(self.settings.node, id);
+        self.end_all_awaited(id);
         if durability == Durability::Memory {
             self.remember_given_up();
         }

@@ -239,10 +239,11 @@ impl Host {
             ReadAnswer::Outcome(outcome) => outcome,
             ReadAnswer::Away(record) => {
                 let (Ticket { node, start, number }, volume) = (read.ticket, group.id());
+                let slot = group.replica.next_slot();
                 if node != self.settings.node {
-                    self.outbox.send(node, &Message::Away { start, number, volume, record: &record });
+                    self.outbox.send(node, &Message::Away { start, number, volume, slot, record: &record });
                 } else if start == self.settings.start {
-                    self.handle_away(number, volume, &record);
+                    self.handle_away(number, volume, slot, &record);
                 }
                 return true;
             }

@@ -54,6 +54,11 @@ impl Retries {
         self.left = RETRIES_PER_TURN;
     }
 
+    #[cfg(test)]
+    pub(super) fn awaited_ends(&self) -> usize {
+        self.endings.len()
+    }
+
     pub(super) fn is_due(&self) -> bool {
         !self.due.is_empty()
     }
@@ -92,25 +97,59 @@ impl Host {
     }
 
     /// The operation waits for the end of an own group: it is sent again as soon as the volume's replica here has executed that.
+    /// What that has not heard of yet, or of what it is not here, the operation asks for again in its time.
     pub(super) fn await_end(&mut self, number: u64, group: GroupId) {
-        let is_volume_here = volume_of(group).is_some_and(|(volume, _)| self.find(volume).is_some());
-        let endings = &mut self.retries.endings;
-        if !is_volume_here || endings.len() >= ENDINGS_MAX && !endings.contains_key(&group) {
+        let Some((volume, own)) = volume_of(group) else { return };
+        let Some(index) = self.find(volume).filter(|&index| self.groups[index as usize].is_alive()) else { return };
+        let Some(children) = self.groups[index as usize].machine.children() else { return };
+        let (is_ending, last_number) = (children.stopping.contains_key(&own), children.last_number);
+        if !is_ending {
+            let now = self.own_number_of(number);
+            return if last_number >= own && now != Some(own) {
+                self.retry_after(number, 0)
+            };
+        }
+        let endings = &self.retries.endings;
+        let is_full = endings.len() >= ENDINGS_MAX && !endings.contains_key(&group);
+        let Some(operation) = self.operations(number).find_mut(number).filter(|_| !is_full) else { return };
+        if operation.awaits.replace(group) == Some(group) {
             return;
         }
-        let waiting = endings.entry(group).or_default();
+        let mut waiting = self.retries.endings.remove(&group).unwrap_or_default();
+        if waiting.len() >= PER_ENDING_MAX {
+            waiting.retain(|&number| self.awaits(number, group));
+        }
         if waiting.len() < PER_ENDING_MAX {
             waiting.push(number);
         }
+        self.retries.endings.insert(group, waiting);
     }
 
+    fn awaits(&self, number: u64, group: GroupId) -> bool {
+        self.operations_of(number).find(number).is_some_and(|operation| operation.awaits == Some(group))
+    }
+
+    /// The volume's replica here has executed the end of an own group.
     pub(super) fn end_awaited(&mut self, group: GroupId) {
         for number in self.retries.endings.remove(&group).unwrap_or_default() {
-            // It may be on its way again, or answered.
-            if self.operations_of(number).find(number).is_some_and(|operation| operation.retry_at.is_some()) {
+            if !self.awaits(number, group) {
+                continue;
+            }
+            let Some(operation) = self.operations(number).find_mut(number) else { continue };
+            operation.awaits = None;
+            // Else it is on its way again.
+            if operation.retry_at.is_some() {
                 self.retry_after(number, 0);
             }
         }
+    }
+
+    /// The volume's replica here stands on another state, or is gone: whoever awaits the end of one of its own groups looks again.
+    pub(super) fn end_all_awaited(&mut self, volume: GroupId) {
+        let is_of_volume = |group: &GroupId| volume_of(*group).is_some_and(|(of, _)| of == volume);
+        let mut groups: Vec<GroupId> = self.retries.endings.keys().copied().filter(is_of_volume).collect();
+        groups.sort_unstable();
+        groups.into_iter().for_each(|group| self.end_awaited(group));
     }
 
     pub(super) fn retry_after(&mut self, number: u64, wait_us: u64) {

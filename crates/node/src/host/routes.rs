@@ -18,7 +18,7 @@ use crate::hash::FixedState;
 use crate::own_place::OwnPlace;
 use crate::replica::Protocol;
 use crate::root::Reads;
-use crate::volume::{Record, own_group};
+use crate::volume::{Record, own_group, volume_of};
 
 /// Own groups whose members are remembered, where this node is no member of their volume.
 const REMEMBERED_MAX: usize = 1 << 16;
@@ -153,14 +153,15 @@ impl Host {
     }
 
     /// The volume tells that the operation's object has a group of its own.
-    pub(super) fn handle_away(&mut self, number: u64, volume: GroupId, record: &[u8]) {
+    pub(super) fn handle_away(&mut self, number: u64, volume: GroupId, slot: Slot, record: &[u8]) {
         let Ok(record) = Record::decode(record) else {
             self.counters.nonsense += 1;
             return;
         };
         let Some(operation) = self.operations(number).find_mut(number) else { return };
-        // Two coordinators of the volume, one after the other, may both tell of one copy.
-        if operation.away_number.is_none() {
+        // Two coordinators of the volume, one after the other, may both tell of one copy of a write; each of one slot.
+        if operation.access != Access::Write || operation.away_at < Some(slot) {
+            operation.away_at = Some(slot);
             operation.copies_at_large = operation.copies_at_large.saturating_sub(1);
         }
         if operation.away_number < Some(record.number) {
@@ -169,7 +170,8 @@ impl Host {
         }
         let target = operation.target;
         let is_of_volume = self.directory.resolve(target).is_ok_and(|place| place.group == volume);
-        if !is_of_volume || record.stopping {
+        // One that is to become another goes on until it is its turn to stop, and turns back then whoever comes.
+        if !is_of_volume || record.stopping && record.becomes.is_none() {
             self.go_by_volume(number);
             self.retry_later(number);
             return self.await_end(number, own_group(volume, record.number));
@@ -233,6 +235,14 @@ impl Host {
         let envelope = Envelope::take(&mut &operation.envelope[..])?;
         let key = Command::decode(envelope.command).ok()?.key()?.to_vec();
         Some((namespace, key))
+    }
+
+    /// The number of the own group of an operation's object, as the replica of its volume here has it.
+    pub(super) fn own_number_of(&mut self, number: u64) -> Option<u64> {
+        let target = self.operations(number).find_mut(number)?.target;
+        let (_, key) = self.place_name(number, target)?;
+        let (_, own) = volume_of(self.find_own(target, Some(&key))?.group)?;
+        Some(own)
     }
 
     /// An operation was answered at this slot: a read behind it must see no older state.

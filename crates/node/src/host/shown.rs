@@ -184,7 +184,7 @@ impl Host {
         };
         let (kind, state, members) = match record {
             Some(record) => {
-                let state = match &record.successor {
+                let state = match &record.becomes {
                     Some(_) => "changing",
                     None if record.stopping => "stopping",
                     None => self.state_of_own(group),
@@ -208,7 +208,7 @@ impl Host {
             ("state".into(), text(state)),
             ("volume".into(), AdminReply::Int(i64::from(*volume))),
         ];
-        if let Some(plan) = record.as_ref().and_then(|record| record.successor.as_ref()) {
+        if let Some(plan) = record.as_ref().and_then(|record| record.becomes.as_ref()) {
             entries.push(("becomes".into(), AdminReply::Text(self.describe(plan))));
         }
         match place.protocol {

@@ -114,8 +114,14 @@ impl Host {
         let group = &self.groups[volume as usize];
         let name = group.machine.children()?.stopping.get(&number)?;
         let record = Record::decode(&group.machine.objects()?.away(name)?).ok()?;
+        // What it has come to would have to wait for what is starting, and its clients with it.
+        let here = self.find(own_group(group.id(), number));
+        let is_gone = here.is_some_and(|index| self.groups[index as usize].is_object_gone());
+        if record.becomes.is_some() && !is_gone && group.machine.starts_too_much() {
+            return None;
+        }
         let members = record.member_ids(&group.configuration.members);
-        // A successor that is decided comes first: what is sealed does not move.
+        // A register's next configuration, once it is decided, comes first: what is sealed does not move.
         let is_settled = record.led().is_none_or(|led| !led.is_moving());
         (record.number == number && is_settled).then_some((record, members))
     }

@@ -5,6 +5,7 @@
 //! the random choices of one; the moments are the machine's own.
 
 mod authority;
+mod becoming;
 mod chains;
 mod clients;
 mod compat;
@@ -32,4 +33,3 @@ mod register_changes;
 mod register_load;
 mod registers;
 mod stranded;
-mod successors;

@@ -51,7 +51,7 @@ fn wait_for_increments(load: &Load) {
 #[test]
 fn counters_move_and_change_their_protocol_and_none_is_lost_when_a_node_dies() {
     let mut random = Random::announced();
-    let mut cluster = started("successors", NODES);
+    let mut cluster = started("becoming", NODES);
     let mut load = Load::start(&cluster, &mut random);
     wait_for_increments(&load);
     let counter = |(key, _): (String, i64)| {
