@@ -33,7 +33,7 @@ pub mod quorum;
 mod readiness;
 mod readmission;
 mod recent;
-mod record;
+pub mod record;
 pub mod register;
 pub mod replica;
 mod rest;

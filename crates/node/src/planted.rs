@@ -73,6 +73,8 @@ pub enum Planted {
     MemberBornAgain,
     /// A volume gives up what an own group begins with before members that have no replica of the volume have it.
     CompletedWithoutOutside,
+    /// A member of a chain that has forgotten what it said begins anew although it has not been left out.
+    ForgottenChainTooEarly,
     /// A replica that has forgotten what it said votes again once one other member has testified ...
     ReadmittedByOne,
     /// ... or before it has executed what they had.
@@ -107,6 +109,9 @@ impl Planted {
 
     /// In replicas that have forgotten what they said.
     pub const IN_READMISSION: [Planted; 2] = [Planted::ReadmittedByOne, Planted::ReadmittedBehind];
+
+    /// In members of chains that have forgotten what they said.
+    pub const IN_FORGETFUL_CHAINS: [Planted; 1] = [Planted::ForgottenChainTooEarly];
 
     /// In own groups with members that have no replica of the volume.
     pub const IN_OUTSIDE: [Planted; 2] = [Planted::CompletedWithoutOutside, Planted::OutsideBornAgain];

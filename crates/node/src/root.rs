@@ -379,7 +379,7 @@ impl RootState {
     }
 
     /// Every volume of this protocol whose configurations the root decides.
-    pub(crate) fn led(&self, protocol: Protocol) -> impl Iterator<Item = &GroupRecord> {
+    pub fn led(&self, protocol: Protocol) -> impl Iterator<Item = &GroupRecord> {
         let is_led = move |settings: &Settings| settings.protocol == protocol && !settings.authority.is_members();
         let namespaces = self.namespaces.values().filter(move |namespace| is_led(&namespace.settings));
         namespaces.flat_map(|namespace| &namespace.volumes)

@@ -44,7 +44,9 @@ pub struct Options {
     #[arg(long, conflicts_with_all = ["protocol", "authority"])]
     outside: bool,
     /// Nodes forget what they said, one at a time: with durability `memory` or `interval`, or because their logs decay
-    #[arg(long, conflicts_with_all = ["protocol", "authority", "outside"])]
+    ///
+    /// With `--protocol chain` as well.
+    #[arg(long, conflicts_with_all = ["authority", "outside"])]
     forgetful: bool,
     /// Few objects come and go several times within milliseconds, frames are late by seconds, nodes die between two checkpoints
     #[arg(long, conflicts_with_all = ["protocol", "authority", "outside", "forgetful"])]
@@ -75,6 +77,9 @@ fn parse_range(text: &str) -> Result<RangeInclusive<u64>, String> {
 
 /// Runs the seeds. The exit status is 1 if one of them failed.
 pub fn run(options: &Options) -> Result<ExitCode, Failure> {
+    if options.forgetful && options.protocol.is_register() {
+        return Err(Failure::new("registers that have forgotten what they said stay silent: there are no such worlds"));
+    }
     let seeds = options.seeds.clone().or(options.seed.map(|seed| seed..=seed)).unwrap_or(1..=1);
     // A broken invariant is reported with its seed; where in the code it was noticed is for `--seed` to tell.
     if options.seed.is_none() {
@@ -135,6 +140,7 @@ fn judge(options: &Options, world: Settings) -> Report {
 fn world(options: &Options, seed: u64) -> Settings {
     match options.authority {
         Authority::Parent if options.outside => Settings::of_outside(seed),
+        Authority::Parent if options.forgetful && options.protocol.is_chain() => Settings::of_forgetful_chains(seed),
         Authority::Parent if options.forgetful => Settings::of_forgetful(seed),
         Authority::Parent if options.hasty => Settings::of_hasty(seed),
         Authority::Parent => Settings::of(options.protocol, seed),
@@ -145,7 +151,7 @@ fn world(options: &Options, seed: u64) -> Settings {
 fn words_of(options: &Options) -> String {
     match options.authority {
         Authority::Parent if options.outside => "--outside".into(),
-        Authority::Parent if options.forgetful => "--forgetful".into(),
+        Authority::Parent if options.forgetful => format!("--forgetful --protocol {}", options.protocol.word()),
         Authority::Parent if options.hasty => "--hasty".into(),
         Authority::Parent => format!("--protocol {}", options.protocol.word()),
         Authority::Members => "--authority members".into(),

@@ -73,6 +73,7 @@ fn mutations() -> Vec<Mutation> {
         in_the_host(&Host::IN_QUARANTINE, Settings::of_panics),
         in_the_host(&Host::IN_OUTSIDE, Settings::of_outside),
         in_the_host(&Host::IN_READMISSION, Settings::of_forgetful),
+        in_the_host(&Host::IN_FORGETFUL_CHAINS, Settings::of_forgetful_chains),
         in_the_host(&Host::IN_LATENESS, Settings::of_late),
         in_the_host(&Host::IN_SUCCESSION, Settings::of_members),
     ]
@@ -206,7 +207,8 @@ fn healthy_worlds_show_nothing() {
     let of_volumes = HEALTHY
         .map(Settings::of_panics)
         .chain(HEALTHY.map(Settings::of_late))
-        .chain(HEALTHY.map(Settings::of_forgetful));
+        .chain(HEALTHY.map(Settings::of_forgetful))
+        .chain(HEALTHY.map(Settings::of_forgetful_chains));
     let worlds = of_protocols.chain(of_led).chain(of_volumes).chain(HEALTHY.map(Settings::of_members));
     assert_eq!(found(worlds, run::threads(), run_seed), None, "a check fails without any bug planted");
 }

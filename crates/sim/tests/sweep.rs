@@ -119,6 +119,13 @@ fn nodes_that_forget_pass_and_take_part_again() {
 }
 
 #[test]
+fn members_of_chains_that_forget_join_again() {
+    let reached = sweep_worlds("--forgetful --protocol chain", Settings::of_forgetful_chains, 1..=10);
+    let Sometimes { chains_left, snapshot_installed, log_damaged, .. } = reached;
+    assert!([chains_left, snapshot_installed, log_damaged].iter().all(|&count| count > 0), "{reached:?}");
+}
+
+#[test]
 fn chains_pass_and_reach_the_rare_paths() {
     // Seed 19 once found a log that had let go the configuration in which a head was left out, and kept what only it had.
     let reached = sweep(Protocol::Chain, 1..=20);

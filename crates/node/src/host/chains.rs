@@ -61,8 +61,10 @@ pub(super) struct Terms {
     coordinated: BTreeMap<GroupId, Coordinated>,
     /// Chains of which another configuration is proposed, and the epoch that it ends.
     changing: BTreeMap<GroupId, Changing>,
-    /// Members that have no replica, as they have said, and the epochs of which they said so.
-    absent: BTreeMap<(GroupId, NodeId), Epoch>,
+    /// Members that have no replica, or a silent one, as they have said: until they are left out.
+    absent: BTreeSet<(GroupId, NodeId)>,
+    /// Nodes that have asked for a term of the root's since they were last linked: each says with that which chains it is absent of.
+    have_spoken: BTreeSet<NodeId>,
     /// Chains whose joining node holds everything, as their tails have said.
     extended: BTreeMap<GroupId, Epoch>,
     /// When those who said so may join again, at the earliest.
@@ -171,7 +173,10 @@ impl Terms {
     fn note_coordinated(&mut self, parent: GroupId, ballot: Option<Ballot>, now: Instant) {
         match ballot {
             Some(ballot) if self.coordinated.get(&parent).is_some_and(|known| known.ballot == ballot) => {}
-            Some(ballot) => drop(self.coordinated.insert(parent, Coordinated { ballot, since: now, taking: None })),
+            Some(ballot) => {
+                self.absent.retain(|(group, _)| parent_of(*group) != parent);
+                self.coordinated.insert(parent, Coordinated { ballot, since: now, taking: None });
+            }
             None => drop(self.coordinated.remove(&parent)),
         }
     }
@@ -200,6 +205,16 @@ impl Terms {
 }
 
 impl Host {
+    /// What an earlier start of this node said counts no more.
+    pub(super) fn hear_anew_of(&mut self, node: NodeId) {
+        self.terms.have_spoken.remove(&node);
+    }
+
+    /// Whether a configuration of a chain is proposed that may not be executed yet.
+    pub fn changes_chains(&self) -> bool {
+        !self.terms.changing.is_empty()
+    }
+
     /// Each heartbeat: terms are asked for, and chains looked after.
     pub(super) fn tend_chains(&mut self) {
         self.follow_root();
@@ -322,7 +337,7 @@ impl Host {
     pub(super) fn note_absent(&mut self, from: NodeId, parent: GroupId, absent: &[(GroupId, Epoch)]) {
         if self.find(parent).is_some_and(|index| self.groups[index as usize].replica.is_coordinating()) {
             self.terms.due_next.extend(absent.iter().map(|(group, _)| *group));
-            self.terms.absent.extend(absent.iter().map(|&(group, epoch)| ((group, from), epoch)));
+            self.terms.absent.extend(absent.iter().map(|&(group, _)| (group, from)));
             let until = self.clock.now().after_us(ABSENT_US);
             self.terms.not_before.extend(absent.iter().map(|&(group, _)| ((group, from), until)));
             // Whoever says so answers no reads of that chain, whatever was confirmed to it up to then.
@@ -342,6 +357,9 @@ impl Host {
         extended: &[(GroupId, Epoch)],
     ) {
         let now = self.clock.now();
+        if parent == ROOT {
+            self.terms.have_spoken.insert(from);
+        }
         // A chain waits for each of its members, so it goes on without one that can log nothing, once its term has ended.
         if self.peers.is_excused(from) {
             return;
@@ -365,6 +383,10 @@ impl Host {
         };
         let confirmed: Vec<(GroupId, Epoch)> = confirm.iter().filter(is_current).copied().collect();
         drop(executed);
+        // Only whoever takes part asks.
+        for (group, _) in &confirmed {
+            self.terms.absent.remove(&(*group, from));
+        }
         let timing = self.settings.timing;
         let given = self.terms.given.entry((parent, from)).or_default();
         if now >= given.until {
@@ -458,13 +480,17 @@ impl Host {
         let is_present = |group: &GroupId, epoch: &Epoch| {
             parent_of(*group) != parent || executed.find(*group).is_some_and(|record| Epoch(record.epoch) == *epoch)
         };
+        let is_named = |group: &GroupId, node: NodeId| {
+            let membership = executed.find(*group).map(GroupRecord::membership);
+            membership.is_some_and(|membership| membership.place(node) != Place::Outside)
+        };
         // Also at another ballot: what had no slot yet is proposed there.
         let is_open = |group: &GroupId, changing: &mut Changing| {
             parent_of(*group) != parent || changing.is_open(stamp, status.next_slot, status.in_flight)
         };
         terms.changing.retain(|group, changing| is_present(group, &changing.epoch) && is_open(group, changing));
         terms.extended.retain(|group, epoch| is_present(group, epoch));
-        terms.absent.retain(|(group, _), epoch| is_present(group, epoch));
+        terms.absent.retain(|(group, node)| parent_of(*group) != parent || is_named(group, *node));
         terms.not_before.retain(|_, at| *at > now);
         drop(executed);
         terms.note_coordinated(parent, ballot, now);
@@ -498,7 +524,7 @@ impl Host {
         let next = membership.epoch.next();
         let is_gone = |node: NodeId| {
             self.hears_nothing_of(parent, node)
-                || self.terms.absent.get(&(group, node)) == Some(&membership.epoch)
+                || self.terms.absent.contains(&(group, node))
                 || self.terms.is_turned(parent, group, membership.epoch, node)
                 || node != self.settings.node && self.peers.is_suspected(node)
         };
@@ -514,7 +540,9 @@ impl Host {
         let may_be_bound = self.terms.may_bind_from_before(parent, now, self.settings.timing.lease_given_us);
         let is_bound = |node: NodeId| may_be_bound || self.terms.binds_to(parent, node, group, now);
         let gone = membership.members.iter().copied().find(|&node| is_gone(node) && !is_bound(node));
-        if let Some(gone) = gone.filter(|_| membership.members.iter().any(|&node| !is_gone(node))) {
+        // Not for one that was just started and may come to say that it has forgotten everything.
+        let stays = |node: NodeId| !is_gone(node) && (parent != ROOT || self.terms.have_spoken.contains(&node));
+        if let Some(gone) = gone.filter(|_| membership.members.iter().any(|&node| stays(node))) {
             return Some(membership.without(gone, next));
         }
         let is_out = |node: &NodeId| {

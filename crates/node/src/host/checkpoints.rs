@@ -159,6 +159,8 @@ impl Host {
         match then {
             Stored::Directory { births, dropped } => {
                 dropped.iter().for_each(|group| self.wal.forget(group.0));
+                // One that is born anew begins with low slots: what it logs is not what was just forgotten.
+                self.wal.note_releases();
                 self.finish_births(births);
             }
             Stored::Checkpoints { checkpointed, forgotten } => {

@@ -44,6 +44,8 @@ pub struct Counters {
     pub quarantined: u64,
     /// Replicas that had forgotten what they said and were taken in again.
     pub readmitted: u64,
+    /// Replicas of chains here that had forgotten what they said, were left out and begin anew.
+    pub chains_left: u64,
     /// Reads that panicked.
     pub reads_failed: u64,
     pub own_groups_born: u64,

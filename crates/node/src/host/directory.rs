@@ -17,6 +17,7 @@ use crate::entry::{Purpose, Target};
 use crate::frame::Bounce;
 use crate::group_state::GroupState;
 use crate::machine::Content;
+use crate::planted::{self, Planted};
 use crate::record::GroupRecord;
 use crate::replica::{AnyReplica, Protocol};
 use crate::root::{Namespace, ROOT, Reads, RootCommand, RootState, Settings, root_members};
@@ -70,6 +71,8 @@ pub(super) struct Directory {
     /// Questions to the root so far, and whether the last one is under way.
     question: u64,
     asking: bool,
+    /// An answer to a question that was asked since this start has been followed.
+    is_followed: bool,
     /// The latest question that was answered.
     answered: u64,
     /// Another one is to follow it.
@@ -109,6 +112,7 @@ impl Directory {
             places: BTreeMap::new(),
             question: 0,
             asking: false,
+            is_followed: false,
             answered: 0,
             asking_anew: false,
         }
@@ -266,9 +270,14 @@ impl Host {
         self.directory.asking = false;
         match answer {
             Answer::Outcome(Outcome::Bulk(bytes)) => match RootState::decode(&bytes) {
-                Some(state) => self.follow_directory(state),
+                Some(state) => {
+                    self.directory.is_followed = true;
+                    self.follow_directory(state);
+                }
                 None => self.counters.nonsense += 1,
             },
+            // There is nothing newer.
+            Answer::Outcome(Outcome::Nil) => self.directory.is_followed = true,
             Answer::Outcome(_) => {}
             // The node cannot do without: it asks until it is told.
             _ => {
@@ -278,6 +287,7 @@ impl Host {
             }
         }
         self.directory.answered = self.directory.question;
+        self.leave_forgotten_chains();
         self.finish_waiting_admins(self.directory.question);
         if std::mem::take(&mut self.directory.asking_anew) {
             self.ask_for_directory();
@@ -330,6 +340,7 @@ impl Host {
             self.meet_node(NodeId(node.id));
         }
         self.directory.set(state);
+        self.leave_forgotten_chains();
         self.follow_listed();
         self.tell_registers();
         self.tell_chains();
@@ -393,10 +404,36 @@ impl Host {
     }
 
     /// This node is not in the group any more, and what it holds of it is of no use.
-    pub(super) fn drop_register(&mut self, group: GroupId) {
+    pub(super) fn leave_group(&mut self, group: GroupId) {
         let mut batch = quorate_checkpoint::Batch::new();
         self.drop_group(group, &mut batch);
         self.store(batch, Stored::Directory { births: Vec::new(), dropped: vec![group] });
+    }
+
+    /// A replica of a chain that may have forgotten what it said begins anew once it is left out: as any node that joins, with what
+    /// the tail has. The root must have been asked since this node's start. All configurations in which it may have said something
+    /// were decided before, and what it says in later ones it will have been told in them.
+    pub(super) fn leave_forgotten_chains(&mut self) {
+        let me = self.settings.node;
+        let is_forgetful = |index: u32| self.groups[index as usize].state == GroupState::Forgetful;
+        let forgetful: Vec<&GroupRecord> = self
+            .led_by(ROOT, Protocol::Chain)
+            .filter(|record| self.find(GroupId(record.group)).is_some_and(is_forgetful))
+            .collect();
+        if forgetful.is_empty() {
+            return;
+        }
+        let is_too_early = planted::is(Planted::ForgottenChainTooEarly);
+        let is_out =
+            |record: &&&GroupRecord| is_too_early || !record.members.contains(&me.0) && record.joining != Some(me.0);
+        let left: Vec<GroupId> = forgetful.iter().filter(is_out).map(|record| GroupId(record.group)).collect();
+        if !self.directory.is_followed && !is_too_early {
+            return self.ask_for_directory();
+        }
+        for group in left {
+            self.counters.chains_left += 1;
+            self.leave_group(group);
+        }
     }
 
     fn forget_dropped(&mut self, group: GroupId, batch: &mut quorate_checkpoint::Batch) {

@@ -334,6 +334,7 @@ impl Host {
             self.linked.push(node);
         }
         self.send_heartbeat(node);
+        self.hear_anew_of(node);
         self.resend_operations_to(node);
         self.tell_registers_of_link(node, true);
         self.tell_all_members(node);

@@ -18,7 +18,7 @@ use super::dispatch::{INTERNAL, ROOT_EPOCH};
 use super::group::{CheckpointState, Group, Own, ROOT_NAMESPACE};
 use super::losses::{self, Losses};
 use super::quarantine::{self, decode_given_up, isolate};
-use super::readmission::may_be_readmitted;
+use super::readmission::{may_be_readmitted, may_join_anew};
 use super::replay::{Replay, Rest};
 use super::resting::read_paused;
 use super::succession::{MEMBERS, Successions};
@@ -347,7 +347,7 @@ fn state_after_stop(group: &Group, settings: &HostSettings, damage_end: Lsn) -> 
     };
     match (forgetful, damaged) {
         (true, _) => GroupState::Forgetful,
-        (_, true) if may_be_readmitted(group) => GroupState::Forgetful,
+        (_, true) if may_be_readmitted(group) || may_join_anew(group) => GroupState::Forgetful,
         (_, true) => GroupState::Damaged,
         _ => GroupState::Alive,
     }
@@ -628,6 +628,7 @@ fn replay_log(
     let mut wal = Wal::open(storage, settings.log.clone(), |recovered| replay.take(&recovered))?;
     let Rest { strangers, lost } = replay.finish();
     strangers.into_iter().for_each(|group| wal.forget(group));
+    wal.note_releases();
     report.record_count = wal.report().record_count;
     report.torn_bytes = wal.report().torn_bytes;
     report.damage.extend(wal.report().damage.iter().map(|damage| format!("the log is damaged: {damage}")));

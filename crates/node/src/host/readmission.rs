@@ -28,17 +28,23 @@ pub(super) fn may_be_readmitted(group: &Group) -> bool {
     has_no_own_groups(group) && group.replica.paxos().is_some_and(Paxos::may_be_readmitted)
 }
 
+/// Whether it can leave its group instead, and join it with nothing: see [`Host::leave_forgotten_chains`].
+pub(super) fn may_join_anew(group: &Group) -> bool {
+    group.replica.chain().is_some() && group.own.is_none()
+}
+
 fn seeks_readmission(group: &Group) -> bool {
     group.state == GroupState::Forgetful && may_be_readmitted(group)
 }
 
 /// For the status.
 pub(super) fn why_forgetful(group: &Group) -> &'static str {
-    match may_be_readmitted(group) {
-        true => {
-            "may have forgotten what it said, at an unclean stop or with a part of the log: it waits for every other member to testify"
-        }
-        false => "may have forgotten what it said at an unclean stop",
+    if may_be_readmitted(group) {
+        "may have forgotten what it said, at an unclean stop or with a part of the log: it waits for every other member to testify"
+    } else if may_join_anew(group) {
+        "may have forgotten what it said, at an unclean stop or with a part of the log: the chain leaves it out, and it joins again"
+    } else {
+        "may have forgotten what it said at an unclean stop"
     }
 }
 

@@ -242,8 +242,18 @@ impl Figures {
             ),
             (
                 "quorate_replicas_readmitted_total",
-                "Replicas of durability memory that had forgotten what they said and take part again.",
+                "Replicas that had forgotten what they said and take part again.",
                 host.readmitted,
+            ),
+            (
+                "quorate_chains_left_total",
+                "Replicas of chains that had forgotten what they said, were left out and begin anew.",
+                host.chains_left,
+            ),
+            (
+                "quorate_own_groups_changed_total",
+                "Own groups that became others, as this node's replicas of their volumes have executed.",
+                host.own_groups_changed,
             ),
             ("quorate_reads_failed_total", "Reads that panicked.", host.reads_failed),
             ("quorate_chains_changed_total", "Configurations of chains proposed here.", host.chains_changed),

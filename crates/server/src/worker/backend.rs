@@ -258,6 +258,7 @@ impl Entry<'_> {
             ("passwords_refused", self.gate.counters.refused),
             ("replicas_quarantined", host.quarantined),
             ("replicas_readmitted", host.readmitted),
+            ("chains_left", host.chains_left),
             ("reads_failed", host.reads_failed),
             ("own_groups_active", own.active as u64),
             ("own_groups_idle", own.idle as u64),
@@ -266,6 +267,7 @@ impl Entry<'_> {
             ("own_group_records_swapped", own.records_swapped as u64),
             ("own_group_wakeups", host.woken_from_memory + host.woken_from_store),
             ("own_groups_stranded", host.paused_stranded),
+            ("own_groups_changed", host.own_groups_changed),
         ];
         let fields = fields.map(|(name, value)| (name.to_owned(), value.to_string()));
         InfoSection { title: "Quorate".to_owned(), fields: fields.into() }

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use quorate_node::host::Group;
+use quorate_node::record::GroupRecord;
+use quorate_node::replica::Protocol;
 use quorate_node::root::Durability;
 use quorate_node::{GroupState, PanicIn};
 use quorate_protocol::GroupId;
@@ -188,8 +190,9 @@ impl World {
         }
         self.faults.crashes += 1;
         self.faults.power_cuts += u32::from(power);
+        let may_decay = node == self.settings.forgets && self.are_chains_whole();
+        let decay = if may_decay { self.settings.decay } else { 0 };
         self.stop_node(node, power);
-        let decay = if node == self.settings.forgets { self.settings.decay } else { 0 };
         if decay > 0 && self.random.chance(decay) {
             self.nodes[node].decay();
         }
@@ -200,9 +203,36 @@ impl World {
     fn may_crash(&self, node: usize, power: bool) -> bool {
         match self.settings.durability {
             Durability::Sync => true,
-            Durability::Interval => !power || node == self.settings.forgets,
-            Durability::Memory => self.nodes.iter().enumerate().all(|(at, other)| at == node || remembers(other)),
+            Durability::Interval => !power || node == self.settings.forgets && self.are_chains_whole(),
+            Durability::Memory => {
+                let others = self.nodes.iter().enumerate().filter(|(at, _)| *at != node);
+                others.map(|(_, other)| other).all(remembers) && self.are_chains_whole()
+            }
         }
+    }
+
+    /// Whether no chain is down to members that may be gone together, whichever node is asked, and nor will be before it is noticed
+    /// that one has forgotten: a chain that leaves out whoever is not heard of may have nobody left but the one that was just killed.
+    fn are_chains_whole(&self) -> bool {
+        let is_whole = |record: &GroupRecord| record.members.len() == record.home.len();
+        let sees_all = |node: &Node| {
+            let host = node.host().filter(|host| !host.changes_chains());
+            host.and_then(|host| host.directory()).is_some_and(|root| root.led(Protocol::Chain).all(is_whole))
+        };
+        let is_quiet = || self.network.is_whole(self.now_us) && self.nodes.iter().all(|node| !node.paused);
+        self.settings.protocol != Protocol::Chain || is_quiet() && self.nodes.iter().all(sees_all)
+    }
+
+    /// Whether a chain counts on a node that has forgotten, or may have.
+    fn counts_on_the_forgetful(&self) -> bool {
+        let may_forget = self.settings.durability != Durability::Sync || self.settings.decay > 0;
+        let is_named = |at: usize| {
+            let id = at as u32 + 1;
+            let mut roots = self.nodes.iter().filter_map(|node| node.host()?.directory());
+            roots.any(|root| root.led(Protocol::Chain).any(|record| record.members.contains(&id)))
+        };
+        let is_chain = self.settings.protocol == Protocol::Chain;
+        is_chain && may_forget && (0..self.nodes.len()).any(|at| !remembers(&self.nodes[at]) && is_named(at))
     }
 
     fn crash_all(&mut self) {
@@ -220,6 +250,9 @@ impl World {
     }
 
     fn partition(&mut self) {
+        if self.counts_on_the_forgetful() {
+            return;
+        }
         self.faults.partitions += 1;
         let parted = self.pick_links();
         let lasts_us = self.random.range(200_000..4_000_000);
@@ -282,7 +315,7 @@ impl World {
     }
 
     fn pause(&mut self, node: usize) {
-        if self.nodes[node].paused || !self.nodes[node].is_up() {
+        if self.nodes[node].paused || !self.nodes[node].is_up() || self.counts_on_the_forgetful() {
             return;
         }
         let lasts_us = self.random.range(10_000..1_500_000);

@@ -114,6 +114,7 @@ pub struct Sometimes {
     pub rested: u64,
     pub paused_stranded: u64,
     pub readmitted: u64,
+    pub chains_left: u64,
     pub woken_from_memory: u64,
     pub woken_from_store: u64,
     pub records_swapped: u64,
@@ -141,7 +142,7 @@ pub struct Sometimes {
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 46] {
+    pub fn counts(&self) -> [(&'static str, u64); 47] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -166,6 +167,7 @@ impl Sometimes {
             ("an own group came to rest", self.rested),
             ("an own group without a quorum was paused", self.paused_stranded),
             ("a replica that had forgotten was taken in again", self.readmitted),
+            ("a member of a chain that had forgotten began anew", self.chains_left),
             ("an own group woke from memory", self.woken_from_memory),
             ("an own group woke from the store", self.woken_from_store),
             ("an own group's record left memory", self.records_swapped),
@@ -216,6 +218,7 @@ impl Sometimes {
         self.rested += more.rested;
         self.paused_stranded += more.paused_stranded;
         self.readmitted += more.readmitted;
+        self.chains_left += more.chains_left;
         self.woken_from_memory += more.woken_from_memory;
         self.woken_from_store += more.woken_from_store;
         self.records_swapped += more.records_swapped;

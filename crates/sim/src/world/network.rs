@@ -59,6 +59,11 @@ impl Network {
         self.blocked.fill(false);
     }
 
+    /// Whether everything gets through by `now_us`, sooner or later.
+    pub fn is_whole(&self, now_us: u64) -> bool {
+        !self.blocked.contains(&true) && self.held_until_us.iter().all(|until| *until <= now_us)
+    }
+
     pub fn block(&mut self, from: usize, to: usize) {
         self.blocked[from * self.nodes + to] = true;
     }

@@ -262,6 +262,7 @@ fn seen_by(host: &Host) -> Sometimes {
         rested: counters.rested,
         paused_stranded: counters.paused_stranded,
         readmitted: counters.readmitted,
+        chains_left: counters.chains_left,
         woken_from_memory: counters.woken_from_memory,
         woken_from_store: counters.woken_from_store,
         records_swapped: counters.records_swapped,

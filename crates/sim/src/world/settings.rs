@@ -264,6 +264,27 @@ impl Settings {
         }
     }
 
+    /// As [`Settings::of_chains`], where nodes forget what they said as in [`Settings::of_forgetful`].
+    pub fn of_forgetful_chains(seed: u64) -> Settings {
+        let random = &mut Random::new(seed ^ 0xF0C4);
+        let durability =
+            *random.pick(&[Durability::Memory, Durability::Memory, Durability::Interval, Durability::Sync]);
+        let chains = Settings::of_chains(seed);
+        // Most of six are no members of the root, and log little beside the chains.
+        let nodes = *random.pick(&[3, 3, 6]);
+        Settings {
+            nodes,
+            replicas: 3,
+            durability,
+            forgets: random.below(u64::from(nodes)) as usize,
+            decay: if durability == Durability::Sync { 500 } else { 0 },
+            panics: 0,
+            // All of them are to be whole before another node dies.
+            volumes: chains.volumes.min(2),
+            ..chains
+        }
+    }
+
     /// As [`Settings::of_seed`], with few objects that become chains and registers all the time.
     pub fn of_led(seed: u64) -> Settings {
         let shape = Shape { objects: 6, may_be_registers: true, ..Shape::default() };
