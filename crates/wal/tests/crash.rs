@@ -266,6 +266,18 @@ fn what_a_group_logs_at_once_after_it_was_deleted_outlives_the_note() {
     assert_eq!(told(&storage), [(b"of its first life".to_vec(), false), (b"of its second".to_vec(), true)]);
 }
 
+/// A chain that is left, and joined again with nothing, begins with its first slot.
+#[test]
+fn a_group_that_was_deleted_begins_with_low_slots_behind_the_note() {
+    let mut storage = MemoryStorage::default();
+    let (mut wal, _) = open(&storage);
+    common::flush(&mut wal, &mut storage, 7, Kind::Slot(3), b"of its first life");
+    wal.forget(7);
+    wal.note_releases();
+    common::flush(&mut wal, &mut storage, 7, Kind::Slot(0), b"of its second");
+    assert_eq!(told(&storage), [(b"of its first life".to_vec(), false), (b"of its second".to_vec(), true)]);
+}
+
 /// The note would else stand in the block that the slot is appended to again, behind it.
 #[test]
 fn a_slot_that_was_released_and_noted_may_be_logged_again_at_once() {
