@@ -88,7 +88,7 @@ enum Command {
         /// Names of nodes, as for `promote` [default: those that the group has]
         #[arg(long, value_name = "NODE,...")]
         members: Option<String>,
-        /// Of registers, as for `promote` [default: majority]
+        /// Of registers, as for `promote` [default: majority, or what the register has]
         #[arg(long, value_name = "WHICH", value_parser = parse_quorum)]
         quorum: Option<Quorum>,
     },

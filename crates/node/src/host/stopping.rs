@@ -114,9 +114,9 @@ impl Host {
         let group = &self.groups[volume as usize];
         let name = group.machine.children()?.stopping.get(&number)?;
         let record = Record::decode(&group.machine.objects()?.away(name)?).ok()?;
-        // What it has come to would have to wait for what is starting, and its clients with it.
         let here = self.find(own_group(group.id(), number));
         let is_gone = here.is_some_and(|index| self.groups[index as usize].is_object_gone());
+        // What it has come to would have to wait for what is starting, and its clients with it.
         if record.becomes.is_some() && !is_gone && group.machine.starts_too_much() {
             return None;
         }
