@@ -79,6 +79,8 @@ pub enum Planted {
     ReadmittedByOne,
     /// ... or before it has executed what they had.
     ReadmittedBehind,
+    /// A node whose directory is new in place of one that was lost takes its groups for new as well.
+    LostGroupsBornAnew,
     /// What was on its way from a volume when an own group ended at a node bears that group there once more.
     OutsideBornAgain,
 }
@@ -108,7 +110,8 @@ impl Planted {
     pub const IN_SUCCESSION: [Planted; 2] = [Planted::MemberLeavesEarly, Planted::MemberBornAgain];
 
     /// In replicas that have forgotten what they said.
-    pub const IN_READMISSION: [Planted; 2] = [Planted::ReadmittedByOne, Planted::ReadmittedBehind];
+    pub const IN_READMISSION: [Planted; 3] =
+        [Planted::ReadmittedByOne, Planted::ReadmittedBehind, Planted::LostGroupsBornAnew];
 
     /// In members of chains that have forgotten what they said.
     pub const IN_FORGETFUL_CHAINS: [Planted; 1] = [Planted::ForgottenChainTooEarly];

@@ -8,7 +8,7 @@ use quorate_wal::Wal;
 use quorate_wal::file::FileStorage;
 
 use crate::config::Config;
-use crate::directory::{Directory, DirectoryError, WAL};
+use crate::directory::{Directory, DirectoryError, WAL, Whose};
 use crate::inspect::{copy_store, store_words};
 use crate::links::Pins;
 use crate::{ServerError, tls};
@@ -30,7 +30,7 @@ pub fn check(config: &Config) -> Result<Checked, ServerError> {
     config.check_exposure().map_err(ServerError::Exposed)?;
     tls::Store::open(&config.tls)?;
     let path = &config.node.data_dir;
-    match Directory::check(path, config.cluster.id, config.node_id()) {
+    match Directory::check(path, Whose::of(config)) {
         Err(DirectoryError::InUse { pid, .. }) => return Ok(Checked::Runs { pid }),
         checked => checked?,
     }
@@ -114,7 +114,10 @@ mod tests {
         let path = std::env::temp_dir().join(format!("quorate-checked-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         assert_eq!(check_contents(&path).expect("there is nothing"), None);
-        drop(Directory::open(&path, ClusterId(1), NodeId(1)).expect("a new directory"));
+        drop(
+            Directory::open(&path, Whose { cluster: ClusterId(1), node: NodeId(1), directory: 1 })
+                .expect("a new directory"),
+        );
         let store = path.join(CHECKPOINT);
         drop(FjallStore::open(&store, &FjallSettings::default()).expect("a new store"));
         assert_eq!(check_contents(&path).expect("all is well"), None);

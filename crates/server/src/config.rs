@@ -18,6 +18,7 @@ use quorate_protocol::peers;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use toml::de::DeTable;
 
+use crate::directory::DIRECTORIES_MAX;
 use crate::log;
 use unknown::Unknown;
 
@@ -72,15 +73,23 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Node {
-    /// From 1, one for each node of the cluster and never used again: an emptied disk is a new node.
+    /// From 1, one for each node of the cluster.
     pub id: u32,
     pub name: String,
     /// Where its state lives. Relative to the file; once loaded, relative to the working directory or absolute.
     #[serde(default = "here")]
     pub data_dir: PathBuf,
+    /// The how manieth data directory of this node it is. One more than before says that what was there is lost for good, and a
+    /// new directory takes its place.
+    #[serde(default = "first")]
+    pub directory: u32,
     /// Never wait for the disk, whatever the durability.
     #[serde(default)]
     pub ephemeral: bool,
+}
+
+fn first() -> u32 {
+    1
 }
 
 /// Where this node listens.
@@ -294,6 +303,10 @@ impl Config {
     }
 
     fn check_nodes(&self) -> Result<(), String> {
+        if !(1..=DIRECTORIES_MAX).contains(&self.node.directory) {
+            let found = self.node.directory;
+            return Err(format!("node.directory is {found}; the first one is 1, and there can be {DIRECTORIES_MAX}"));
+        }
         let nodes = &self.cluster.nodes;
         if nodes.is_empty() || nodes.len() > NODES_MAX {
             return Err(format!("cluster.nodes lists {} nodes; list 1 to {NODES_MAX}", nodes.len()));

@@ -10,6 +10,7 @@
 //! pid                       of the process that runs the node; removed when it stops cleanly
 //! clean_stop                the start number of the run that stopped cleanly; removed at start
 //! new                       from when the directory was made until every other node has accepted it
+//! replacement               from when it was made in place of one that was lost until the store knows which groups that had
 //! wal/, checkpoint/         the log's and the checkpoint's
 //! ```
 //!
@@ -22,7 +23,7 @@ use std::path::{Path, PathBuf};
 use quorate_node::Forgotten;
 use quorate_protocol::id::NodeId;
 
-use crate::config::ClusterId;
+use crate::config::{ClusterId, Config};
 
 mod identity;
 
@@ -34,12 +35,27 @@ const LOCK: &str = "lock";
 const PID: &str = "pid";
 const CLEAN_STOP: &str = "clean_stop";
 pub(crate) const NEW: &str = "new";
+const REPLACEMENT: &str = "replacement";
 pub(crate) const WAL: &str = "wal";
 pub(crate) const CHECKPOINT: &str = "checkpoint";
 /// What there is as soon as a node has spoken: the log's record of its files, the checkpoint, and the count of its batches.
 const WITNESSES: [&str; 3] = ["wal/log.bounds", CHECKPOINT, "checkpoint.count"];
 /// Shards (logs) of a directory, fixed when it is made.
 const SHARDS: u32 = 1;
+
+/// Starts are counted within a directory, and directories of a node above them: those in a later one have higher numbers.
+const START_BITS: u32 = 24;
+/// The most directories that a node can have, one after the other.
+pub const DIRECTORIES_MAX: u32 = 1 << (u32::BITS - START_BITS);
+
+/// In the how manieth data directory of its node a start was.
+pub(crate) fn directory_of(start: u32) -> u32 {
+    (start >> START_BITS) + 1
+}
+
+pub(crate) fn first_start_in(directory: u32) -> u32 {
+    ((directory - 1) << START_BITS) + 1
+}
 
 /// An open data directory. Dropping it releases the lock and leaves the marks of a crash, once the run has [begun]: a start
 /// that fails before has said nothing to anybody, and leaves what it found.
@@ -59,6 +75,21 @@ pub struct Directory {
     _lock: File,
 }
 
+/// Whose data directory it is to be, and which of those that the node has had, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Whose {
+    pub cluster: ClusterId,
+    pub node: NodeId,
+    /// From 1.
+    pub directory: u32,
+}
+
+impl Whose {
+    pub fn of(config: &Config) -> Whose {
+        Whose { cluster: config.cluster.id, node: config.node_id(), directory: config.node.directory }
+    }
+}
+
 /// Why a directory cannot be used. Each is one line that says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
@@ -72,6 +103,8 @@ pub enum DirectoryError {
     OtherNode { path: PathBuf, found: u32, expected: u32 },
     #[error("{} and its copy are damaged ({reason}); restore them from a backup, or leave this node out: the others go on without it", path.display())]
     Damaged { path: PathBuf, reason: String },
+    #[error("{} is data directory {found} of its node, and node.directory is {expected}: {}", path.display(), other_directory_note(*found, *expected))]
+    OtherDirectory { path: PathBuf, found: u32, expected: u32 },
     #[error("{} holds data but no identity; restore {IDENTITY} from a backup, or leave this node out: the others go on without it", path.display())]
     IdentityMissing { path: PathBuf },
     #[error(
@@ -90,6 +123,15 @@ fn pid_note(pid: &Option<u32>) -> String {
     pid.map_or_else(String::new, |pid| format!(" (pid {pid})"))
 }
 
+fn other_directory_note(found: u32, expected: u32) -> &'static str {
+    match found < expected {
+        true => {
+            "if it is to be replaced, move it away first; it is of no use any more once the new one has been accepted"
+        }
+        false => "set node.directory to what it is",
+    }
+}
+
 /// Whoever names what is around a node's directory, or in it, may mean that.
 fn nodes_note(path: &Path) -> String {
     let inner = path.join("node-1");
@@ -103,30 +145,42 @@ impl Directory {
         !path.join(NEW).exists()
     }
 
-    /// Opens the directory of `node` of `cluster`, making it if there is none, for a run: one number further.
-    pub fn open(path: &Path, cluster: ClusterId, node: NodeId) -> Result<Directory, DirectoryError> {
+    /// Opens the directory that is described, making it if there is none, for a run: one number further.
+    pub fn open(path: &Path, whose: Whose) -> Result<Directory, DirectoryError> {
         fs::create_dir_all(path).map_err(failed("make", path))?;
         let lock = lock(path)?;
-        let known = read_identity(path, cluster, node)?;
+        let known = read_identity(path, whose)?;
         let boot = machine_boot().map_err(failed("read the boot id for", path))?;
-        let forgotten = known.as_ref().map_or(Ok(Forgotten::Nothing), |identity| forgotten(path, identity, &boot))?;
         if known.is_none() {
             // Before there is an identity: should this end here, the directory is still new.
             write_whole(path, NEW, b"Not all other nodes of the cluster have accepted this directory yet.\n")?;
         }
+        // Where it was begun as an earlier one it has said nothing yet.
+        let is_begun = known.as_ref().is_some_and(|known| directory_of(known.start_number) == whose.directory);
+        if !is_begun && whose.directory > 1 {
+            write_whole(path, REPLACEMENT, b"It is not known yet which groups the lost directory had.\n")?;
+        }
+        let forgotten = match &known {
+            _ if path.join(REPLACEMENT).exists() => Forgotten::Everything,
+            Some(identity) => forgotten(path, identity, &boot)?,
+            None => Forgotten::Nothing,
+        };
         let is_new = path.join(NEW).exists();
         if !is_new {
             check_witnesses(path)?;
         }
         let run = random_u64().map_err(failed("draw a random number for", path))?;
         let identity = match known {
-            Some(identity) => Identity { start_number: identity.start_number + 1, ..identity },
+            Some(identity) => {
+                let start_number = first_start_in(whose.directory).max(identity.start_number + 1);
+                Identity { start_number, ..identity }
+            }
             None => Identity {
-                cluster,
-                node,
+                cluster: whose.cluster,
+                node: whose.node,
                 incarnation: random_u64().map_err(failed("draw a random number for", path))?,
                 shards: SHARDS,
-                start_number: 1,
+                start_number: first_start_in(whose.directory),
                 boot: boot.clone(),
                 log_end: 0,
             },
@@ -160,12 +214,12 @@ impl Directory {
     }
 
     /// Whether [`Directory::open`] could succeed now; changes nothing and makes nothing.
-    pub fn check(path: &Path, cluster: ClusterId, node: NodeId) -> Result<(), DirectoryError> {
+    pub fn check(path: &Path, whose: Whose) -> Result<(), DirectoryError> {
         if !path.join(LOCK).exists() {
             return Ok(());
         }
         let _lock = lock(path)?;
-        match read_identity(path, cluster, node)? {
+        match read_identity(path, whose)? {
             Some(_) if Directory::is_accepted(path) => check_witnesses(path),
             _ => Ok(()),
         }
@@ -224,7 +278,14 @@ impl Directory {
     /// It is known from now on what earlier runs have forgotten. Before, a run that ends as soon as it has begun must not hide that
     /// the machine lost power before it.
     pub fn settle(&mut self) -> Result<(), DirectoryError> {
-        let Some(boot) = self.boot.take().filter(|boot| *boot != self.identity.boot) else { return Ok(()) };
+        let Some(boot) = self.boot.take() else { return Ok(()) };
+        if self.forgotten == Forgotten::Everything {
+            remove_if_there(&self.path.join(REPLACEMENT))?;
+            sync_directory(&self.path)?;
+        }
+        if boot == self.identity.boot {
+            return Ok(());
+        }
         let settled = Identity { boot, ..self.identity.clone() };
         write_identity(&self.path, &settled)?;
         self.identity = settled;
@@ -313,7 +374,8 @@ fn write_identity(path: &Path, identity: &Identity) -> Result<(), DirectoryError
 }
 
 /// The identity the directory has, if any: the later of its two writings, as a crash may fall between them.
-fn read_identity(path: &Path, cluster: ClusterId, node: NodeId) -> Result<Option<Identity>, DirectoryError> {
+fn read_identity(path: &Path, whose: Whose) -> Result<Option<Identity>, DirectoryError> {
+    let Whose { cluster, node, directory } = whose;
     let mut latest: Option<Identity> = None;
     let mut damage = None;
     for name in [IDENTITY, IDENTITY_COPY] {
@@ -343,7 +405,11 @@ fn read_identity(path: &Path, cluster: ClusterId, node: NodeId) -> Result<Option
         (Some(found), _) if found.node != node => {
             Err(DirectoryError::OtherNode { path: path.to_owned(), found: found.node.0, expected: node.0 })
         }
-        (Some(found), _) => Ok(Some(found)),
+        (Some(identity), _) => match directory_of(identity.start_number) {
+            // One that nobody has accepted yet, because the one before it is known, becomes the next one.
+            found if found == directory || found < directory && path.join(NEW).exists() => Ok(Some(identity)),
+            found => Err(DirectoryError::OtherDirectory { path: path.to_owned(), found, expected: directory }),
+        },
         (None, Some(reason)) => Err(DirectoryError::Damaged { path: path.join(IDENTITY), reason }),
         (None, None) if is_filled(&path.join(WAL)) || is_filled(&path.join(CHECKPOINT)) => {
             Err(DirectoryError::IdentityMissing { path: path.to_owned() })

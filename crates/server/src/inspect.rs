@@ -388,12 +388,16 @@ mod tests {
 
     use super::*;
     use crate::config::ClusterId;
+    use crate::directory::Whose;
 
     #[test]
     fn damage_is_told_of_the_directory_that_was_asked_for_and_nothing_is_left_behind() {
         let path = std::env::temp_dir().join(format!("quorate-inspected-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
-        drop(Directory::open(&path, ClusterId(1), NodeId(1)).expect("a new directory"));
+        drop(
+            Directory::open(&path, Whose { cluster: ClusterId(1), node: NodeId(1), directory: 1 })
+                .expect("a new directory"),
+        );
         let mut store = FjallStore::open(&path.join(CHECKPOINT), &FjallSettings::default()).expect("a new store");
         let mut batch = Batch::new();
         batch.put_meta(7, b"what no release writes".to_vec());

@@ -15,7 +15,7 @@ use tracing::{error, info, warn};
 use crate::admin::{self, Pulse};
 use crate::auth::Gate;
 use crate::config::Config;
-use crate::directory::{Directory, random_u64};
+use crate::directory::{Directory, Whose, random_u64};
 use crate::links::Links;
 use crate::priority::stepping_back;
 use crate::reload::Reloader;
@@ -50,7 +50,7 @@ pub(crate) fn start(
     config.check_exposure().map_err(ServerError::Exposed)?;
     let as_written = config.clone();
     config.limits.clients = clients_max(config.limits.clients);
-    let directory = Directory::open(&config.node.data_dir, config.cluster.id, config.node_id())?;
+    let directory = Directory::open(&config.node.data_dir, Whose::of(&config))?;
     check_ephemeral(&config, directory.forgotten())?;
     let tls = Store::open(&config.tls)?;
     let mut clocks = Clocks::new();

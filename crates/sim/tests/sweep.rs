@@ -114,16 +114,19 @@ fn objects_that_come_and_go_in_haste_pass() {
 #[test]
 fn nodes_that_forget_pass_and_take_part_again() {
     let reached = sweep_worlds("--forgetful", Settings::of_forgetful, 1..=20);
-    let Sometimes { readmitted, snapshot_installed, learned_from_log, log_damaged, .. } = reached;
-    let counts = [readmitted, snapshot_installed, learned_from_log, log_damaged];
+    let Sometimes { readmitted, snapshot_installed, learned_from_log, log_damaged, directories_replaced, .. } = reached;
+    let counts = [readmitted, snapshot_installed, learned_from_log, log_damaged, directories_replaced];
     assert!(counts.iter().all(|&count| count > 0), "{reached:?}");
 }
 
 #[test]
 fn members_of_chains_that_forget_join_again() {
     let reached = sweep_worlds("--forgetful --protocol chain", Settings::of_forgetful_chains, 1..=20);
-    let Sometimes { chains_left, snapshot_installed, log_damaged, .. } = reached;
-    assert!([chains_left, snapshot_installed, log_damaged].iter().all(|&count| count > 0), "{reached:?}");
+    let Sometimes { chains_left, snapshot_installed, log_damaged, directories_replaced, .. } = reached;
+    assert!(
+        [chains_left, snapshot_installed, log_damaged, directories_replaced].iter().all(|&count| count > 0),
+        "{reached:?}"
+    );
 }
 
 #[test]

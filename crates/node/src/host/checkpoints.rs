@@ -148,7 +148,8 @@ impl Host {
     /// Whether the store says what earlier runs of the node have forgotten: from then on only this run is to be judged by how it
     /// ends.
     pub fn remembers_losses(&self) -> bool {
-        self.storing.under_way.front().is_none_or(|(number, _)| *number >= self.storing.losses_below)
+        !self.seeks_lost_groups
+            && self.storing.under_way.front().is_none_or(|(number, _)| *number >= self.storing.losses_below)
     }
 
     /// The batch of this number is durable. Batches are stored in the order in which they were handed over.

@@ -273,11 +273,15 @@ impl Host {
                 Some(state) => {
                     self.directory.is_followed = true;
                     self.follow_directory(state);
+                    self.note_lost_groups();
                 }
                 None => self.counters.nonsense += 1,
             },
             // There is nothing newer.
-            Answer::Outcome(Outcome::Nil) => self.directory.is_followed = true,
+            Answer::Outcome(Outcome::Nil) => {
+                self.directory.is_followed = true;
+                self.note_lost_groups();
+            }
             Answer::Outcome(_) => {}
             // The node cannot do without: it asks until it is told.
             _ => {
@@ -347,9 +351,14 @@ impl Host {
         self.ask_for_term(ROOT);
     }
 
-    /// Puts a new group among the others and into `batch`; it speaks once the batch is stored.
+    /// Puts a new group among the others and into `batch`; it speaks once the batch is stored, unless the node may have had a
+    /// replica of it in a directory that was lost.
     pub(super) fn bear(&mut self, mut group: Group, batch: &mut quorate_checkpoint::Batch) -> GroupId {
         let id = group.id();
+        if self.seeks_lost_groups && !planted::is(Planted::LostGroupsBornAnew) {
+            group.state = GroupState::Forgetful;
+            group.replica.restored();
+        }
         group.checkpoint.covered_below = self.wal.durable();
         let mut meta = Vec::new();
         super::checkpoints::encode_meta(&group, &mut meta);
@@ -360,6 +369,14 @@ impl Host {
         id
     }
 
+    /// The root has been asked since this directory took the place of one that was lost: what that had a part in is known, once it is
+    /// stored, and whatever is born from here on is new.
+    fn note_lost_groups(&mut self) {
+        if std::mem::take(&mut self.seeks_lost_groups) {
+            self.storing.note_losses();
+        }
+    }
+
     /// Lets the replicas speak whose birth is stored; of a new node, once the others have accepted it.
     pub(super) fn finish_births(&mut self, births: Vec<GroupId>) {
         if self.settings.is_new {
@@ -367,6 +384,7 @@ impl Host {
         }
         for id in births {
             let Some(index) = self.find(id) else { continue };
+            self.seek_readmission(index);
             let group = &mut self.groups[index as usize];
             if group.state == GroupState::Unborn {
                 group.state = GroupState::Alive;

@@ -29,28 +29,38 @@ pub(super) struct Losses {
     /// The latest start that has found the log damaged, and the first block behind all damage.
     damaged: u32,
     damage_end: Lsn,
+    /// The first start with this directory, if it takes the place of one that was lost.
+    replaced: u32,
 }
+
+/// Records without `replaced` are of releases that had no such directories.
+const RECORD_BYTES_1: usize = 20;
 
 impl Losses {
     pub(super) fn decode(record: &[u8]) -> Option<Losses> {
-        let (fields, rest) = record.split_first_chunk::<20>()?;
+        let (fields, rest) = record.split_first_chunk::<RECORD_BYTES_1>()?;
         let field = |at: usize| u32::from_le_bytes(*fields[at..].first_chunk().expect("every field lies inside"));
         let damage_end = Lsn(u64::from_le_bytes(*fields[12..].first_chunk()?));
-        rest.is_empty().then_some(Losses { memory: field(0), unsynced: field(4), damaged: field(8), damage_end })
+        let replaced = match rest {
+            [] => 0,
+            rest => u32::from_le_bytes(rest.try_into().ok()?),
+        };
+        Some(Losses { memory: field(0), unsynced: field(4), damaged: field(8), damage_end, replaced })
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut record = Vec::with_capacity(20);
+        let mut record = Vec::with_capacity(RECORD_BYTES_1 + 4);
         for start in [self.memory, self.unsynced, self.damaged] {
             record.extend_from_slice(&start.to_le_bytes());
         }
         record.extend_from_slice(&self.damage_end.0.to_le_bytes());
+        record.extend_from_slice(&self.replaced.to_le_bytes());
         record
     }
 
     /// Nobody can read what earlier stops have lost: whatever was stored before this start may have lost all that it could.
     pub(super) fn unknown(start: u32, durable: Lsn) -> Losses {
-        Losses { memory: start, unsynced: start, damaged: start, damage_end: durable }
+        Losses { memory: start, unsynced: start, damaged: start, damage_end: durable, replaced: start }
     }
 
     /// With what this start has found.
@@ -60,8 +70,11 @@ impl Losses {
         if forgotten != Forgotten::Nothing {
             losses.memory = start;
         }
-        if forgotten == Forgotten::Unsynced {
+        if matches!(forgotten, Forgotten::Unsynced | Forgotten::Everything) {
             losses.unsynced = start;
+        }
+        if forgotten == Forgotten::Everything && losses.replaced == 0 {
+            losses.replaced = start;
         }
         if damage_end > self.damage_end {
             (losses.damaged, losses.damage_end) = (start, damage_end);
@@ -69,9 +82,14 @@ impl Losses {
         losses
     }
 
-    /// Whether the log was ever found damaged: it may have held births that nobody knows of.
-    pub(super) fn has_damage(&self) -> bool {
-        self.damaged != 0
+    /// Whether there may have been births that nobody here knows of: in a part of the log, or in a directory that was lost.
+    pub(super) fn may_hide_births(&self) -> bool {
+        self.damaged != 0 || self.is_replacement()
+    }
+
+    /// Whether this node's directory takes the place of one that was lost.
+    pub(super) fn is_replacement(&self) -> bool {
+        self.replaced != 0
     }
 
     pub(super) fn put(&self, batch: &mut Batch) {
@@ -179,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_record_that_cannot_be_read_is_taken_for_the_worst() {
-        let known = Losses { memory: 3, unsynced: 2, damaged: 1, damage_end: Lsn(4096) };
+        let known = Losses { memory: 3, unsynced: 2, damaged: 1, damage_end: Lsn(4096), replaced: 4 };
         assert_eq!(Losses::decode(&known.encode()), Some(known));
         assert_eq!(Losses::decode(&known.encode()[1..]), None);
         let unknown = Losses::unknown(9, Lsn(8192));

@@ -180,6 +180,8 @@ pub enum Forgotten {
     Memory,
     /// The machine died: what was not synced is gone as well.
     Unsynced,
+    /// The data directory is gone, and a new one takes its place. Which groups it had a part in is not known yet.
+    Everything,
 }
 
 /// Something a client wants, at the node it is connected to.
@@ -312,6 +314,8 @@ pub struct Host {
     silence_heard: bool,
     /// Born, and silent until the node is admitted.
     births_waiting: Vec<GroupId>,
+    /// Groups that are born here may have been here before, in a directory that was lost.
+    seeks_lost_groups: bool,
     /// What is wrong with this node: found when it was opened, and as the environment last said.
     damage: Vec<String>,
     alarms: Vec<String>,
@@ -352,6 +356,11 @@ impl Host {
         if self.peers.heard(node, self.clock.now()) {
             self.note_recovered(node);
         }
+    }
+
+    /// Whether nothing has been heard of this node for so long that no grant which it was given here lasts.
+    pub fn is_unheard(&self, node: NodeId) -> bool {
+        self.peers.is_unheard(node)
     }
 
     /// Takes a whole frame from the node that the link leads to.

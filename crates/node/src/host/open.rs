@@ -148,6 +148,7 @@ impl Host {
     }
 
     fn with_nothing(settings: HostSettings, moment: Moment, wal: Wal, directory: Directory) -> Host {
+        let seeks_lost_groups = settings.forgotten == Forgotten::Everything;
         Host {
             clock: HybridClock::new(moment),
             random: settings.seed,
@@ -224,6 +225,7 @@ impl Host {
             silence_told: HashMap::default(),
             silence_heard: false,
             births_waiting: Vec::new(),
+            seeks_lost_groups,
             damage: Vec::new(),
             alarms: Vec::new(),
             counters: Counters::default(),
@@ -334,11 +336,15 @@ fn root_configuration(settings: &HostSettings) -> Configuration {
 
 /// `damage_end` is the first block of the log behind everything that is damaged.
 fn state_after_stop(group: &Group, settings: &HostSettings, damage_end: Lsn) -> GroupState {
+    let forgotten = settings.forgotten;
+    // What is here may have been found only after it was lost.
+    if forgotten == Forgotten::Everything {
+        return GroupState::Forgetful;
+    }
     // It has never said anything.
     if settings.is_new {
         return GroupState::Unborn;
     }
-    let forgotten = settings.forgotten;
     let damaged = group.durability != Durability::Memory && group.checkpoint.covered_below < damage_end;
     let forgetful = match group.durability {
         Durability::Sync => false,

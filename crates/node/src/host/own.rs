@@ -268,7 +268,8 @@ impl Host {
         let is_silent = |index: u32| self.groups[index as usize].state.is_silent();
         // One that is at rest was born, whatever has become of its volume's replica since.
         self.own.lost.contains(&group)
-            || !self.here.all.contains(group.0) && self.find(volume).map_or(self.here.losses.has_damage(), is_silent)
+            || !self.here.all.contains(group.0)
+                && self.find(volume).map_or(self.here.losses.may_hide_births(), is_silent)
     }
 
     /// Keeps a command for a group that is not born here yet. False if it will not be, as far as this node knows.

@@ -214,7 +214,7 @@ impl Host {
         self.root_state().is_some_and(GroupState::is_silent)
     }
 
-    fn root_state(&self) -> Option<GroupState> {
+    pub(super) fn root_state(&self) -> Option<GroupState> {
         self.find(ROOT).map(|index| self.groups[index as usize].state)
     }
 }

@@ -19,6 +19,7 @@ use super::registers::Waiting;
 use crate::answer::AdminReply;
 use crate::entry::Purpose;
 use crate::frame::Message;
+use crate::group_state::GroupState;
 use crate::machine::{Content, Machine};
 use crate::members::Told;
 use crate::planted::{self, Planted};
@@ -222,6 +223,10 @@ impl Host {
         born.replica = self.register_replica(&record);
         if let Some(replica) = born.replica.register_mut() {
             replica.core_mut().set_authority(MEMBERS);
+        }
+        // Nobody who might remember what it was told before is asked.
+        if self.here.losses.is_replacement() {
+            born.state = GroupState::Forgetful;
         }
         self.counters.members_born += 1;
         Some(self.bear(born, batch))

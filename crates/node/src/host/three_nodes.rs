@@ -220,6 +220,13 @@ impl Cluster {
         report
     }
 
+    /// The node's data directory is gone, and a new one takes its place.
+    pub(super) fn replace_directory(&mut self, id: u32) {
+        let node = self.node(id);
+        (node.storage, node.store) = (MemoryStorage::default(), MemoryStore::default());
+        self.restart_after(id, Forgotten::Everything);
+    }
+
     pub(super) fn next_number(&mut self) -> u64 {
         self.number += 1;
         self.number

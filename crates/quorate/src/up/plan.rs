@@ -12,7 +12,7 @@ use quorate_server::config::{
     Auth, Cluster, ClusterId, Config, Defaults, Limits, Listen, Log, Member, NODES_MAX, Node, Secret, Storage, Timing,
     Tls,
 };
-use quorate_server::directory::{Directory, random_u64};
+use quorate_server::directory::{Directory, Whose, random_u64};
 
 use super::Options;
 use super::secrets::{self, Secrets};
@@ -73,7 +73,7 @@ impl Plan {
     pub(super) fn check_directories(&self) -> Result<(), Failure> {
         for node in &self.nodes {
             let config = &node.config;
-            Directory::check(&config.node.data_dir, config.cluster.id, config.node_id())?;
+            Directory::check(&config.node.data_dir, Whose::of(config))?;
         }
         Ok(())
     }
@@ -134,6 +134,7 @@ impl Plan {
                 id: id as u32,
                 name: format!("n{id}"),
                 data_dir: directory.clone(),
+                directory: 1,
                 ephemeral: options.ephemeral,
             };
             let mut tls = if options.secure { secrets::tls(&node.name) } else { Tls::default() };

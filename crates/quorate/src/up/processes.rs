@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use quorate_server::directory::{Directory, DirectoryError};
+use quorate_server::directory::{Directory, DirectoryError, Whose};
 
 use super::plan::{Plan, PlannedNode};
 use crate::client::{Client, Endpoint};
@@ -300,7 +300,7 @@ impl<'a> Process<'a> {
     /// The process that uses the node's directory now.
     fn successor(&self) -> Option<u32> {
         let config = &self.node.config;
-        match Directory::check(&config.node.data_dir, config.cluster.id, config.node_id()) {
+        match Directory::check(&config.node.data_dir, Whose::of(config)) {
             Err(DirectoryError::InUse { pid, .. }) => pid,
             _ => None,
         }

@@ -262,6 +262,65 @@ fn a_replaced_directory_stays_out_and_says_so() {
     assert!(text(&seen.stdout).contains("new: not all other nodes have accepted it"), "{}", text(&seen.stdout));
 }
 
+/// From its next start on, this is the so manieth data directory of the node.
+fn set_directory(cluster: &Cluster, index: usize, directory: u32) {
+    let config = cluster.node_directory(index).join("node.toml");
+    let text = std::fs::read_to_string(&config).expect("it was written");
+    let is_kept = |line: &&str| !line.starts_with("directory = ");
+    let kept: String = text.lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
+    std::fs::write(&config, kept.replace("[node]\n", &format!("[node]\ndirectory = {directory}\n"))).expect("written");
+}
+
+/// Moves what is in one directory to another one, but for the configuration.
+fn move_data(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a directory");
+    for entry in std::fs::read_dir(from).expect("a directory").map(|entry| entry.expect("listed").path()) {
+        if !entry.ends_with("node.toml") {
+            std::fs::rename(&entry, to.join(entry.file_name().expect("a name"))).expect("moved");
+        }
+    }
+}
+
+#[test]
+fn a_new_directory_takes_the_place_of_a_lost_one() {
+    let mut cluster = Cluster::started("replacement", 3);
+    let mut first = cluster.client(0);
+    for number in 0..200 {
+        set(&mut first, &format!("key{number}"), "kept").expect("stored");
+    }
+    cluster.down();
+    (0..2).for_each(|index| cluster.start_by_hand(index));
+    let (lost, kept_apart) = (cluster.node_directory(2), cluster.data().join("lost"));
+    move_data(&lost, &kept_apart);
+    set_directory(&cluster, 2, 2);
+    cluster.start_by_hand(2);
+    let is_silent = |cluster: &Cluster| {
+        let status = cluster.status_of(2).expect("told");
+        let own = status.nodes[2].own.as_ref().expect("its own");
+        let mut members = status.volumes.iter().flat_map(|volume| &volume.members);
+        !own.alarms.is_empty() || status.volumes.is_empty() || members.any(|member| member.silent.is_some())
+    };
+    until("all its replicas take part", || cluster.status_of(2).is_ok() && !is_silent(&cluster));
+    set(&mut cluster.client(2), "key0", "after").expect("stored");
+    // What the first one has now, nobody but the new one has besides.
+    cluster.kill(1);
+    let mut third = cluster.client(2);
+    until("the other two are a quorum", || set(&mut third, "key1", "later").is_ok());
+    for number in 2..200 {
+        assert_eq!(get(&mut third, &format!("key{number}")).expect("read").as_deref(), Some("kept"));
+    }
+    assert_eq!(get(&mut third, "key0").expect("read").as_deref(), Some("after"));
+    // The lost directory is found again, too late.
+    cluster.stop_by_hand(2);
+    move_data(&lost, &cluster.data().join("second"));
+    move_data(&kept_apart, &lost);
+    set_directory(&cluster, 2, 1);
+    cluster.start_by_hand(2);
+    let refused = "n1 knows n3 by its data directory 2, which has taken the place of this one";
+    until("the lost one is refused", || cluster.log_of(0).contains(refused) && cluster.log_of(2).contains(refused));
+    cluster.stop_all();
+}
+
 #[test]
 fn a_log_that_lost_its_end_after_a_clean_stop_silences_its_groups() {
     let mut cluster = Cluster::started("cut-short", 3);

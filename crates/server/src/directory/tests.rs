@@ -1,7 +1,6 @@
 use super::*;
 
-const CLUSTER: ClusterId = ClusterId(7);
-const NODE: NodeId = NodeId(1);
+const WHOSE: Whose = Whose { cluster: ClusterId(7), node: NodeId(1), directory: 1 };
 
 /// A directory of its own for each test, gone when the test ends.
 struct Scratch(PathBuf);
@@ -15,7 +14,7 @@ impl Scratch {
 
     /// For a run that begins.
     fn open(&self) -> Result<Directory, DirectoryError> {
-        let mut directory = Directory::open(&self.0, CLUSTER, NODE)?;
+        let mut directory = Directory::open(&self.0, WHOSE)?;
         directory.begin();
         Ok(directory)
     }
@@ -57,12 +56,12 @@ fn a_start_that_fails_before_its_run_begins_leaves_a_clean_stop() {
     let scratch = Scratch::new("fails");
     scratch.open().expect("made").stop_cleanly(0).expect("stopped");
     for number in 2..4 {
-        let failed = Directory::open(&scratch.0, CLUSTER, NODE).expect("opened");
+        let failed = Directory::open(&scratch.0, WHOSE).expect("opened");
         assert_eq!((failed.identity().start_number, failed.forgotten()), (number, Forgotten::Nothing));
     }
     drop(scratch.open().expect("opened"));
     for _ in 0..2 {
-        let failed = Directory::open(&scratch.0, CLUSTER, NODE).expect("opened");
+        let failed = Directory::open(&scratch.0, WHOSE).expect("opened");
         assert_eq!(failed.forgotten(), Forgotten::Memory, "it makes no crash undone");
     }
 }
@@ -124,15 +123,15 @@ fn a_directory_in_use_is_refused_with_its_user() {
     let open = scratch.open().expect("made");
     let refusal = scratch.refusal();
     assert!(refusal.contains(&format!("in use by another process (pid {})", std::process::id())), "{refusal}");
-    assert!(matches!(Directory::check(&scratch.0, CLUSTER, NODE), Err(DirectoryError::InUse { .. })));
+    assert!(matches!(Directory::check(&scratch.0, WHOSE), Err(DirectoryError::InUse { .. })));
     drop(open);
-    Directory::check(&scratch.0, CLUSTER, NODE).expect("free again");
+    Directory::check(&scratch.0, WHOSE).expect("free again");
 }
 
 #[test]
 fn checking_makes_nothing() {
     let scratch = Scratch::new("check");
-    Directory::check(&scratch.0, CLUSTER, NODE).expect("nothing against it");
+    Directory::check(&scratch.0, WHOSE).expect("nothing against it");
     assert!(!scratch.0.exists());
 }
 
@@ -140,9 +139,11 @@ fn checking_makes_nothing() {
 fn another_cluster_or_node_is_refused() {
     let scratch = Scratch::new("other");
     drop(scratch.open().expect("made"));
-    let refusal = Directory::open(&scratch.0, ClusterId(8), NODE).expect_err("another cluster").to_string();
+    let refusal =
+        Directory::open(&scratch.0, Whose { cluster: ClusterId(8), ..WHOSE }).expect_err("another cluster").to_string();
     assert!(refusal.contains("cluster 0000000000000007, not of 0000000000000008"), "{refusal}");
-    let refusal = Directory::open(&scratch.0, CLUSTER, NodeId(2)).expect_err("another node").to_string();
+    let refusal =
+        Directory::open(&scratch.0, Whose { node: NodeId(2), ..WHOSE }).expect_err("another node").to_string();
     assert!(refusal.contains("data of node 1, not of node 2"), "{refusal}");
 }
 
@@ -203,7 +204,7 @@ fn a_directory_is_new_until_it_is_admitted() {
 #[test]
 fn what_a_start_would_miss_a_check_misses_too() {
     let scratch = Scratch::new("witnesses");
-    let check = || Directory::check(&scratch.0, CLUSTER, NODE);
+    let check = || Directory::check(&scratch.0, WHOSE);
     check().expect("nothing is there");
     let mut directory = scratch.open().expect("made");
     directory.admit().expect("accepted");
@@ -233,4 +234,57 @@ fn an_admitted_node_without_its_log_or_checkpoints_is_not_taken_for_a_new_one() 
         fs::write(scratch.0.join(name), "").expect("writable");
     }
     assert!(!scratch.open().expect("all is there").is_new());
+}
+
+#[test]
+fn a_directory_in_place_of_a_lost_one_has_forgotten_everything_until_that_is_stored() {
+    let scratch = Scratch::new("replacement");
+    let second = Whose { directory: 2, ..WHOSE };
+    let mut made = Directory::open(&scratch.0, second).expect("made");
+    made.begin();
+    assert_eq!((directory_of(made.identity().start_number), made.forgotten()), (2, Forgotten::Everything));
+    assert!(made.identity().start_number > first_start_in(1) + 1_000_000);
+    made.stop_cleanly(0).expect("stopped");
+    let mut again = Directory::open(&scratch.0, second).expect("opened");
+    again.begin();
+    assert_eq!(again.forgotten(), Forgotten::Everything, "a clean stop does not make it remember");
+    again.settle().expect("stored");
+    again.stop_cleanly(0).expect("stopped");
+    let third = Directory::open(&scratch.0, second).expect("opened");
+    assert_eq!((third.identity().start_number, third.forgotten()), (first_start_in(2) + 2, Forgotten::Nothing));
+}
+
+#[test]
+fn a_directory_is_not_taken_for_an_earlier_or_a_later_one_of_its_node() {
+    let scratch = Scratch::new("other-directory");
+    scratch.open().expect("made").admit().expect("admitted");
+    let refusal = |directory| {
+        let whose = Whose { directory, ..WHOSE };
+        Directory::check(&scratch.0, whose).expect_err("refused").to_string()
+    };
+    assert!(
+        refusal(2).contains(
+            "is data directory 1 of its node, and node.directory is 2: if it is to be replaced, move it away"
+        )
+    );
+    let scratch = Scratch::new("other-directory");
+    Directory::open(&scratch.0, Whose { directory: 2, ..WHOSE }).expect("made").admit().expect("admitted");
+    assert!(
+        scratch
+            .refusal()
+            .ends_with("is data directory 2 of its node, and node.directory is 1: set node.directory to what it is")
+    );
+}
+
+#[test]
+fn a_directory_that_nobody_has_accepted_becomes_the_next_one() {
+    let scratch = Scratch::new("becomes-next");
+    drop(scratch.open().expect("made"));
+    let second = Whose { directory: 2, ..WHOSE };
+    Directory::check(&scratch.0, second).expect("nothing against it");
+    for start in 1..3 {
+        let opened = Directory::open(&scratch.0, second).expect("opened");
+        assert_eq!(opened.identity().start_number, first_start_in(2) + start - 1);
+        assert_eq!((opened.is_new(), opened.forgotten()), (true, Forgotten::Everything));
+    }
 }

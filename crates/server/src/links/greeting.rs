@@ -5,7 +5,7 @@ use quorate_protocol::NodeId;
 use rustls::pki_types::CertificateDer;
 
 use super::hello::{HELLO_BYTES, Hello, Key, ProofOf, Refusal, first_message, is_same, kind, write_message};
-use super::pins::Pins;
+use super::pins::{IsUnheard, Pins};
 use crate::config::{ClusterId, Config};
 use crate::directory::Directory;
 use crate::tls;
@@ -92,6 +92,7 @@ impl Terms {
         expected: Option<NodeId>,
         certificate: Option<&CertificateDer<'static>>,
         pins: &Pins,
+        is_unheard: IsUnheard<'_>,
     ) -> Result<(), Refusal> {
         let (peer, me) = (hello.node, self.me);
         let (min, max) = (hello.frame_version_min, hello.frame_version_max);
@@ -113,7 +114,7 @@ impl Terms {
         if hello.agreement != self.agreement {
             return Err(Refusal::Disagreement { peer, me });
         }
-        pins.check(hello.seen(), me)
+        pins.check(hello.seen(), me, is_unheard)
     }
 }
 
@@ -150,6 +151,7 @@ impl Greeting {
         &mut self,
         terms: &Terms,
         pins: &mut Pins,
+        is_unheard: IsUnheard<'_>,
         input: &mut Vec<u8>,
         out: &mut Vec<u8>,
     ) -> Result<Option<Peer>, Failed> {
@@ -161,7 +163,7 @@ impl Greeting {
                 }
                 Ok(Some((kind, body, rest))) => {
                     let taken = input.len() - rest.len();
-                    self.take(terms, pins, kind, body, out).map(|peer| (peer, taken))
+                    self.take(terms, pins, is_unheard, (kind, body), out).map(|peer| (peer, taken))
                 }
                 Err(refusal) => Err(refusal),
             };
@@ -187,8 +189,8 @@ impl Greeting {
         &mut self,
         terms: &Terms,
         pins: &mut Pins,
-        kind: u8,
-        body: &[u8],
+        is_unheard: IsUnheard<'_>,
+        (kind, body): (u8, &[u8]),
         out: &mut Vec<u8>,
     ) -> Result<Option<Peer>, Refusal> {
         match (kind, self.role) {
@@ -199,7 +201,7 @@ impl Greeting {
                     Role::Acceptor => None,
                 };
                 self.theirs = Some((hello.encode(), hello));
-                terms.check(&hello, expected, self.certificate.as_ref(), pins)?;
+                terms.check(&hello, expected, self.certificate.as_ref(), pins, is_unheard)?;
                 if role == Role::Acceptor {
                     write_message(kind::HELLO, &self.hello, out);
                     write_message(kind::PROOF, &self.proof(terms, ProofOf::Acceptor), out);
@@ -213,11 +215,13 @@ impl Greeting {
             }
             (kind::PROOF, Role::Acceptor) if self.theirs.is_some() && !self.is_proven => {
                 self.check_proof(terms, ProofOf::Connector, body)?;
-                let peer = self.remember(terms, pins)?;
+                let peer = self.remember(terms, pins, is_unheard)?;
                 write_message(kind::WELCOME, &[], out);
                 Ok(Some(peer))
             }
-            (kind::WELCOME, Role::Connector { .. }) if self.is_proven => self.remember(terms, pins).map(Some),
+            (kind::WELCOME, Role::Connector { .. }) if self.is_proven => {
+                self.remember(terms, pins, is_unheard).map(Some)
+            }
             _ => Err(Refusal::NotAPeer),
         }
     }
@@ -239,10 +243,10 @@ impl Greeting {
     }
 
     /// Only now that it has proven who it is.
-    fn remember(&self, terms: &Terms, pins: &mut Pins) -> Result<Peer, Refusal> {
+    fn remember(&self, terms: &Terms, pins: &mut Pins, is_unheard: IsUnheard<'_>) -> Result<Peer, Refusal> {
         let (_, hello) = self.theirs.as_ref().ok_or(Refusal::NotAPeer)?;
         // Another link may have been quicker.
-        pins.check(hello.seen(), terms.me)?;
+        pins.check(hello.seen(), terms.me, is_unheard)?;
         pins.note(hello.seen(), terms.me)?;
         Ok(Peer { node: hello.node, start: hello.start })
     }
@@ -308,13 +312,15 @@ mod tests {
             if !to_acceptor.is_empty() {
                 right_input.push(to_acceptor.remove(0));
                 if right_end == Ok(None) {
-                    right_end = right.advance(acceptor, &mut acceptor_pins, &mut right_input, &mut to_connector);
+                    right_end =
+                        right.advance(acceptor, &mut acceptor_pins, &|_| false, &mut right_input, &mut to_connector);
                 }
             }
             if !to_connector.is_empty() {
                 left_input.push(to_connector.remove(0));
                 if left_end == Ok(None) {
-                    left_end = left.advance(connector, &mut connector_pins, &mut left_input, &mut to_acceptor);
+                    left_end =
+                        left.advance(connector, &mut connector_pins, &|_| false, &mut left_input, &mut to_acceptor);
                 }
             }
         }
@@ -364,11 +370,11 @@ mod tests {
         let _connecting = Greeting::connect(&one, NodeId(2), [1; 16], &mut bytes);
         let mut right = Greeting::accept(&two, [2; 16]);
         let mut out = Vec::new();
-        assert_eq!(right.advance(&two, &mut scratch.pins("two"), &mut bytes, &mut out), Ok(None));
+        assert_eq!(right.advance(&two, &mut scratch.pins("two"), &|_| false, &mut bytes, &mut out), Ok(None));
         // The acceptor's own proof, sent back to it.
         let mut reflected = Vec::new();
         write_message(kind::PROOF, &out[out.len() - 16..], &mut reflected);
-        let end = right.advance(&two, &mut scratch.pins("two"), &mut reflected, &mut out);
+        let end = right.advance(&two, &mut scratch.pins("two"), &|_| false, &mut reflected, &mut out);
         assert_eq!(end, Err(Failed::Refused(Refusal::Secret { peer: NodeId(1), me: NodeId(2) })));
     }
 
@@ -379,6 +385,6 @@ mod tests {
         assert!(matches!(greet(&one, &two, &scratch), (Ok(Some(_)), Ok(Some(_)))));
         let replaced = Terms { incarnation: 7, ..terms(2, "secret") };
         let (left, _) = greet(&one, &replaced, &scratch);
-        assert_eq!(left, Err(Failed::Refused(Refusal::Replaced { peer: NodeId(2), me: NodeId(1) })));
+        assert_eq!(left, Err(Failed::Refused(Refusal::Replaced { peer: NodeId(2), me: NodeId(1), next: 2 })));
     }
 }

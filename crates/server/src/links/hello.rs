@@ -78,10 +78,19 @@ pub(crate) enum Refusal {
     #[error("{peer} does not have the cluster.secret of {me}")]
     Secret { peer: NodeId, me: NodeId },
     #[error(
-        "{me} knows {peer} by another data directory, and this one has forgotten what {peer} has said: put the other one back; \
-         without it the node is lost"
+        "{me} knows {peer} by another data directory, and this one has forgotten what {peer} has said: put the other one back, or, \
+         if that is lost for good, start {peer} with node.directory = {next} and an empty data directory"
     )]
-    Replaced { peer: NodeId, me: NodeId },
+    Replaced { peer: NodeId, me: NodeId, next: u32 },
+    #[error(
+        "{me} knows {peer} by its data directory {known}, which has taken the place of this one: it is of no use any more"
+    )]
+    Superseded { peer: NodeId, me: NodeId, known: u32 },
+    #[error(
+        "{me} has just heard {peer} with its data directory {known}, whose place this one is to take: stop the node that has it; this \
+         one is let in once nothing is heard of it"
+    )]
+    StillThere { peer: NodeId, me: NodeId, known: u32 },
     #[error(
         "{me} has known {peer}'s data directory when it was newer, and this copy has forgotten what {peer} has said since: put \
          the newest one back; without it the node is lost"

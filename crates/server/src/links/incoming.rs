@@ -168,6 +168,11 @@ impl Incoming {
         }
     }
 
+    /// What nodes send that have been met with another directory since they began is not heard any more.
+    pub(super) fn drop_all_of(&mut self, nodes: &[NodeId]) {
+        self.links.retain(|_, link| !matches!(link.state, State::Linked(node) if nodes.contains(&node)));
+    }
+
     pub(super) fn deliver(&mut self, common: &mut Common, host: &mut Host) {
         for place in std::mem::take(&mut self.fed) {
             let Some(link) = self.links.get_mut(place) else { continue };
@@ -175,7 +180,7 @@ impl Incoming {
             if let Some(error) = link.error.take() {
                 common.report_stranger(&error);
             }
-            let stays = link.greet(common) && link.deliver(common, host);
+            let stays = link.greet(common, host) && link.deliver(common, host);
             match link.state {
                 _ if !stays || link.is_over => drop(self.links.remove(place)),
                 State::Linked(node) if !was_linked => {
@@ -209,11 +214,14 @@ impl Incoming {
 
 impl Link {
     /// Goes on with the greeting, if it is not over. False if the link is refused.
-    fn greet(&mut self, common: &mut Common) -> bool {
+    fn greet(&mut self, common: &mut Common, host: &Host) -> bool {
         let State::Greeting { greeting, .. } = &mut self.state else { return true };
         greeting.show(self.stream.certificate());
         let mut answer = Vec::new();
-        let advanced = greeting.advance(&common.terms, &mut common.pins, &mut self.input, &mut answer);
+        let advanced = {
+            let is_unheard = |node| host.is_unheard(node);
+            greeting.advance(&common.terms, &mut common.pins, &is_unheard, &mut self.input, &mut answer)
+        };
         // A new connection takes these few bytes whole, or is of no use.
         let written = answer.is_empty() || self.stream.write(&answer).is_ok_and(|length| length == answer.len());
         match advanced {

@@ -97,7 +97,10 @@ impl Links {
         for link in &mut self.outgoing {
             link.advance(&mut self.common, host, now);
         }
+        self.incoming.drop_all_of(&self.common.pins.take_replaced());
         self.incoming.deliver(&mut self.common, host);
+        // Their older links were dropped when they began these.
+        self.common.pins.take_replaced();
         // Whoever has just reached us is there to be reached: one that comes back must not think for what is left of a
         // back-off that everybody else is gone.
         for node in self.incoming.take_arrived() {

@@ -296,7 +296,10 @@ impl Outgoing {
             return self.lose(host, now, "it speaks where it should listen");
         };
         input.extend_from_slice(&buffer[..length]);
-        let advanced = greeting.advance(&common.terms, &mut common.pins, input, &mut answer);
+        let advanced = {
+            let is_unheard = |node| host.is_unheard(node);
+            greeting.advance(&common.terms, &mut common.pins, &is_unheard, input, &mut answer)
+        };
         if !answer.is_empty() {
             self.write(&answer);
         }

@@ -10,6 +10,7 @@
 //! ```
 //! Version 1 had no runs.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use tracing::warn;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::hello::Refusal;
-use crate::directory::{DirectoryError, write_whole};
+use crate::directory::{DirectoryError, directory_of, write_whole};
 
 const NAME: &str = "peers";
 const FIRST_LINE: &str = "quorate-peers 2";
@@ -29,6 +30,8 @@ const FIRST_LINE_1: &str = "quorate-peers 1";
 pub(crate) struct Pins {
     directory: PathBuf,
     known: BTreeMap<u32, Pin>,
+    /// Nodes that have just been met with a directory in place of one that was lost.
+    replaced: Vec<NodeId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +42,9 @@ struct Pin {
     /// Of that start. A copy of the directory from before it counts to the same number, and draws another one.
     run: Option<u64>,
 }
+
+/// Whether nothing is heard of a node any more.
+pub(crate) type IsUnheard<'a> = &'a dyn Fn(NodeId) -> bool;
 
 /// Whose data directory it is, and which run of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,15 +74,24 @@ impl Pins {
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             Err(source) => return Err(PinsError::Io { path, source }),
         };
-        Ok(Pins { directory: directory.to_owned(), known })
+        Ok(Pins { directory: directory.to_owned(), known, replaced: Vec::new() })
     }
 
-    /// Whether the node may be who it was.
-    pub(crate) fn check(&self, seen: Seen, me: NodeId) -> Result<(), Refusal> {
+    /// Whether the node may be who it was. `is_unheard` says that nothing is heard of a node any more: no lease that it was given here
+    /// lasts then, and only then another directory takes the place of the one that it had.
+    pub(crate) fn check(&self, seen: Seen, me: NodeId, is_unheard: IsUnheard<'_>) -> Result<(), Refusal> {
         let Seen { node: peer, incarnation, start, run } = seen;
         let is_other_run = |pin: &Pin| pin.start == start && pin.run.is_some_and(|known| known != run);
         match self.known.get(&peer.0) {
-            Some(pin) if pin.incarnation != incarnation => Err(Refusal::Replaced { peer, me }),
+            Some(pin) if pin.incarnation != incarnation => {
+                let (known, directory) = (directory_of(pin.start), directory_of(start));
+                match directory.cmp(&known) {
+                    Ordering::Less => Err(Refusal::Superseded { peer, me, known }),
+                    Ordering::Equal => Err(Refusal::Replaced { peer, me, next: known + 1 }),
+                    Ordering::Greater if !is_unheard(peer) => Err(Refusal::StillThere { peer, me, known }),
+                    Ordering::Greater => Ok(()),
+                }
+            }
             Some(pin) if pin.start > start || is_other_run(pin) => Err(Refusal::SetBack { peer, me }),
             _ => Ok(()),
         }
@@ -90,19 +105,26 @@ impl Pins {
         if before == Some(pin) {
             return Ok(());
         }
-        let Err(error) = write_whole(&self.directory, NAME, to_text(&self.known).as_bytes()) else { return Ok(()) };
+        let is_replaced = before.is_some_and(|before| before.incarnation != incarnation);
+        let Err(error) = write_whole(&self.directory, NAME, to_text(&self.known).as_bytes()) else {
+            self.replaced.extend(is_replaced.then_some(peer));
+            return Ok(());
+        };
         match before {
-            // The directory is known; that an even older copy of it would be taken for good is the lesser evil.
-            Some(before) => {
-                warn!("{error}: whether {peer}'s data directory is set back will not be noticed");
-                self.known.insert(peer.0, before);
-                Ok(())
-            }
-            None => {
-                self.known.remove(&peer.0);
-                Err(Refusal::Unremembered { peer, me, reason: reason(&error) })
-            }
+            Some(before) => self.known.insert(peer.0, before),
+            None => self.known.remove(&peer.0),
+        };
+        if before.is_none() || is_replaced {
+            return Err(Refusal::Unremembered { peer, me, reason: reason(&error) });
         }
+        // The directory is known; that an even older copy of it would be taken for good is the lesser evil.
+        warn!("{error}: whether {peer}'s data directory is set back will not be noticed");
+        Ok(())
+    }
+
+    /// Who has been met with a directory in place of one that was lost: whoever has that one is not heard any more.
+    pub(crate) fn take_replaced(&mut self) -> Vec<NodeId> {
+        std::mem::take(&mut self.replaced)
     }
 }
 
@@ -144,6 +166,10 @@ fn pin_from_line(line: &str) -> Option<(u32, Pin)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::directory::first_start_in;
+
+    const GONE: IsUnheard<'_> = &|_| true;
+    const HEARD: IsUnheard<'_> = &|_| false;
 
     /// The bytes of versions 1 and 2, which every later version must go on reading.
     const GOLDEN_1: &str = "quorate-peers 1\nnode 2 incarnation 00000000000000ff start 3\nchecksum 11f22f9bf2e980d5\n";
@@ -176,16 +202,41 @@ mod tests {
         let (me, peer) = (NodeId(1), NodeId(2));
         let seen = |incarnation, start, run| Seen { node: peer, incarnation, start, run };
         let mut pins = Pins::open(&directory).unwrap();
-        assert_eq!(pins.check(seen(7, 5, 50), me), Ok(()));
+        assert_eq!(pins.check(seen(7, 5, 50), me, GONE), Ok(()));
         pins.note(seen(7, 5, 50), me).unwrap();
         let pins = Pins::open(&directory).unwrap();
-        assert_eq!(pins.check(seen(7, 5, 50), me), Ok(()));
-        assert_eq!(pins.check(seen(7, 6, 60), me), Ok(()));
-        assert_eq!(pins.check(seen(8, 6, 60), me), Err(Refusal::Replaced { peer, me }));
-        assert_eq!(pins.check(seen(7, 4, 40), me), Err(Refusal::SetBack { peer, me }));
+        assert_eq!(pins.check(seen(7, 5, 50), me, GONE), Ok(()));
+        assert_eq!(pins.check(seen(7, 6, 60), me, GONE), Ok(()));
+        assert_eq!(pins.check(seen(8, 6, 60), me, GONE), Err(Refusal::Replaced { peer, me, next: 2 }));
+        assert_eq!(pins.check(seen(7, 4, 40), me, GONE), Err(Refusal::SetBack { peer, me }));
         // A copy from before the fifth start, started once.
-        assert_eq!(pins.check(seen(7, 5, 51), me), Err(Refusal::SetBack { peer, me }));
+        assert_eq!(pins.check(seen(7, 5, 51), me, GONE), Err(Refusal::SetBack { peer, me }));
         std::fs::remove_dir_all(&directory).unwrap();
         assert!(Pins::open(&directory).unwrap().known.is_empty());
+    }
+
+    #[test]
+    fn a_directory_takes_the_place_of_an_earlier_one_once_nothing_is_heard_of_that() {
+        let directory = std::env::temp_dir().join(format!("quorate-pins-replaced-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let (me, peer) = (NodeId(1), NodeId(2));
+        let seen = |incarnation, start, run| Seen { node: peer, incarnation, start, run };
+        let (old, new) = (seen(7, 5, 50), seen(8, first_start_in(2), 60));
+        let mut pins = Pins::open(&directory).unwrap();
+        pins.note(old, me).unwrap();
+        assert_eq!(pins.check(new, me, HEARD), Err(Refusal::StillThere { peer, me, known: 1 }));
+        assert_eq!(pins.check(new, me, GONE), Ok(()));
+        pins.note(new, me).unwrap();
+        assert_eq!((pins.take_replaced(), pins.take_replaced()), (vec![peer], vec![]));
+        let mut pins = Pins::open(&directory).unwrap();
+        assert_eq!(pins.check(new, me, HEARD), Ok(()));
+        assert_eq!(pins.check(seen(7, 6, 61), me, GONE), Err(Refusal::Superseded { peer, me, known: 2 }));
+        let other = seen(9, first_start_in(2), 62);
+        assert_eq!(pins.check(other, me, GONE), Err(Refusal::Replaced { peer, me, next: 3 }));
+        // What cannot be remembered is not let in: after the next start both would be refused, or neither.
+        std::fs::remove_dir_all(&directory).unwrap();
+        let third = seen(9, first_start_in(3), 63);
+        assert!(matches!(pins.note(third, me), Err(Refusal::Unremembered { .. })));
+        assert_eq!(pins.check(new, me, HEARD), Ok(()));
     }
 }

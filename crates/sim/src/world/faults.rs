@@ -58,7 +58,8 @@ const WALLS_RIGHT_US: u64 = 5_500_000;
 
 /// Whether all replicas of a node know what they said.
 fn remembers(node: &Node) -> bool {
-    node.host().is_some_and(|host| host.groups().all(|group| group.state != GroupState::Forgetful))
+    let is_sound = |group: &Group| group.state != GroupState::Forgetful;
+    node.host().is_some_and(|host| host.remembers_losses() && host.groups().all(is_sound))
 }
 
 /// A volume with all its own groups, by the volume.
@@ -192,7 +193,11 @@ impl World {
         self.faults.power_cuts += u32::from(power);
         let may_decay = node == self.settings.forgets && self.are_chains_whole();
         let decay = if may_decay { self.settings.decay } else { 0 };
+        let lost = if self.may_lose_directory(node) { self.settings.lost_directories } else { 0 };
         self.stop_node(node, power);
+        if lost > 0 && self.random.chance(lost) {
+            self.nodes[node].replace_directory();
+        }
         if decay > 0 && self.random.chance(decay) {
             self.nodes[node].decay();
         }
@@ -209,6 +214,13 @@ impl World {
                 others.map(|(_, other)| other).all(remembers) && self.are_chains_whole()
             }
         }
+    }
+
+    /// Whether what this node has said is known to all others, who remember it; and no other node forgets something while it does.
+    fn may_lose_directory(&self, node: usize) -> bool {
+        let is_free = self.settings.durability != Durability::Interval && self.settings.decay == 0;
+        let mut others = self.nodes.iter().enumerate().filter(|(at, _)| *at != node).map(|(_, other)| other);
+        (is_free || node == self.settings.forgets) && others.all(remembers) && self.are_chains_whole()
     }
 
     /// Whether no chain is down to members that may be gone together, whichever node is asked, and nor will be before it is noticed

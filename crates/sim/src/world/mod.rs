@@ -96,6 +96,7 @@ pub struct Sometimes {
     pub learned_from_log: u64,
     pub torn_tail: u64,
     pub log_damaged: u64,
+    pub directories_replaced: u64,
     pub lease_refused: u64,
     pub read_without_lease: u64,
     pub answered_from_window: u64,
@@ -142,13 +143,14 @@ pub struct Sometimes {
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 47] {
+    pub fn counts(&self) -> [(&'static str, u64); 48] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
             ("a member caught up from the log", self.learned_from_log),
             ("a log had a torn tail", self.torn_tail),
             ("a log had lost something", self.log_damaged),
+            ("a node came back with a new directory", self.directories_replaced),
             ("a promise was refused because of a lease", self.lease_refused),
             ("a read took a quorum round", self.read_without_lease),
             ("a command sent again was answered from what was kept", self.answered_from_window),
@@ -200,6 +202,7 @@ impl Sometimes {
         self.learned_from_log += more.learned_from_log;
         self.torn_tail += more.torn_tail;
         self.log_damaged += more.log_damaged;
+        self.directories_replaced += more.directories_replaced;
         self.lease_refused += more.lease_refused;
         self.read_without_lease += more.read_without_lease;
         self.answered_from_window += more.answered_from_window;

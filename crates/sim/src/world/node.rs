@@ -17,6 +17,9 @@ const DRIFT_PPM: u64 = 240;
 /// How far wall clocks are off, either way.
 pub const WALL_SKEW_MS: u64 = 200;
 
+/// More than a run has.
+const STARTS_OF_A_DIRECTORY: u32 = 1 << 20;
+
 pub struct Node {
     id: NodeId,
     records: Vec<NodeRecord>,
@@ -222,6 +225,15 @@ impl Node {
         }
     }
 
+    /// Its data directory is gone, and a new one takes its place, with starts that are counted from above all earlier ones.
+    pub(super) fn replace_directory(&mut self) {
+        (self.storage, self.store) = (MemoryStorage::default(), MemoryStore::default());
+        self.start += STARTS_OF_A_DIRECTORY;
+        self.forgotten = Forgotten::Everything;
+        self.lost.directories_replaced += 1;
+        self.is_decayed = false;
+    }
+
     pub(super) fn wall_step_ms(&self) -> i64 {
         self.clock.wall_step_ms
     }
@@ -331,8 +343,11 @@ impl World {
         let Some(mut host) = node.host.take() else { return };
         node.log_durable = host.log_mut().durable();
         node.lost.add(&seen_by(&host));
-        let was_powerless = node.forgotten == Forgotten::Unsynced && !host.remembers_losses();
-        node.forgotten = if power || was_powerless { Forgotten::Unsynced } else { Forgotten::Memory };
+        node.forgotten = match node.forgotten {
+            unknown @ (Forgotten::Unsynced | Forgotten::Everything) if !host.remembers_losses() => unknown,
+            _ if power => Forgotten::Unsynced,
+            _ => Forgotten::Memory,
+        };
         if power {
             let random = &mut node.random;
             node.storage.crash(&mut || random.next_u64());

@@ -81,6 +81,8 @@ pub struct Settings {
     pub forgets: usize,
     /// How often, in a thousand, a part of its log decays when it crashes.
     pub decay: u64,
+    /// How often, in a thousand, a node that crashes comes back with a new directory in place of one that is lost.
+    pub lost_directories: u64,
     /// What goes wrong, in place of whatever the seed stands for.
     pub strikes: Option<Vec<Strike>>,
 }
@@ -134,6 +136,7 @@ impl Settings {
             panics: 50,
             forgets: 0,
             decay: 0,
+            lost_directories: 0,
             strikes: None,
         }
     }
@@ -259,6 +262,7 @@ impl Settings {
             durability,
             forgets: random.below(3) as usize,
             decay,
+            lost_directories: *Random::new(seed ^ 0x1057).pick(&[0, 0, 300]),
             panics: 0,
             ..Settings::of_volumes(seed)
         }
@@ -278,6 +282,7 @@ impl Settings {
             durability,
             forgets: random.below(u64::from(nodes)) as usize,
             decay: if durability == Durability::Sync { 500 } else { 0 },
+            lost_directories: *Random::new(seed ^ 0x1057).pick(&[0, 0, 300]),
             panics: 0,
             // All of them are to be whole before another node dies.
             volumes: chains.volumes.min(2),

@@ -267,3 +267,101 @@ fn a_birth_that_may_have_been_executed_before_is_not_executed_again() {
     assert_eq!([1, 2, 3].map(|id| own_groups(&mut cluster, id)), [1, 1, 0], "node 3 may have voted in it");
     assert_eq!(state(&mut cluster, 3), GroupState::Forgetful);
 }
+
+fn root_state(cluster: &mut Cluster, id: u32) -> Option<GroupState> {
+    cluster.node(id).host.root_state()
+}
+
+fn create_namespace(cluster: &mut Cluster, at: u32) -> GroupId {
+    let number = cluster.next_number();
+    let words: Vec<Vec<u8>> = ["NAMESPACE", "CREATE", "1"].iter().map(|word| word.as_bytes().to_vec()).collect();
+    cluster.node(at).host.submit_admin(number, 0, &words);
+    cluster.pass(300, arrives);
+    let root = cluster.node(at).host.directory().expect("it knows the cluster");
+    GroupId(root.namespaces[&1].volumes[0].group)
+}
+
+#[test]
+fn a_node_with_a_new_directory_has_forgotten_all_and_takes_part_again() {
+    let mut cluster = Cluster::new(|_| {});
+    let volume = cluster.volume();
+    let written = cluster.write(3, b"one");
+    cluster.pass(100, arrives);
+    assert!(cluster.is_done(3, written));
+    cluster.replace_directory(3);
+    assert_eq!(root_state(&mut cluster, 3), Some(GroupState::Forgetful));
+    cluster.node(2).is_down = true;
+    cluster.pass(3_000, arrives);
+    assert_eq!(root_state(&mut cluster, 3), Some(GroupState::Forgetful), "all others have to testify");
+    assert_eq!(state(&mut cluster, 3), GroupState::Forgetful);
+    cluster.node(2).is_down = false;
+    cluster.pass(2_000, arrives);
+    assert_eq!(root_state(&mut cluster, 3), Some(GroupState::Alive));
+    assert_eq!(state(&mut cluster, 3), GroupState::Alive);
+    assert!(cluster.node(3).host.remembers_losses());
+    // What is born from here on is new.
+    let born = create_namespace(&mut cluster, 3);
+    let host = &cluster.node(3).host;
+    assert!(host.groups[host.find(born).expect("it is a member") as usize].is_alive());
+    cluster.restart(3);
+    assert_eq!(state(&mut cluster, 3), GroupState::Alive, "the store has it so");
+    cluster.node(1).is_down = true;
+    cluster.pass(3_000, arrives);
+    assert!(reads(&mut cluster, 2, b"one") && reads(&mut cluster, 3, b"one"));
+    assert_ne!(born, volume);
+}
+
+#[test]
+fn a_quorum_that_a_lost_directory_was_part_of_still_counts() {
+    let mut cluster = Cluster::new(|_| {});
+    let volume = cluster.volume();
+    let all_but_2 = |_: NodeId, to: NodeId, message: &Message<'_>| match message {
+        Message::Replica { group, .. } if *group == volume && to == NodeId(2) => Fate::IsLost,
+        _ => Fate::Arrives,
+    };
+    let written = cluster.write(1, b"one");
+    cluster.pass(3, all_but_2);
+    assert!(cluster.is_done(1, written));
+    cluster.replace_directory(3);
+    cluster.pass(2_000, all_but_2);
+    assert_eq!(state(&mut cluster, 3), GroupState::Alive);
+    cluster.node(1).is_down = true;
+    cluster.pass(3_000, arrives);
+    assert!(reads(&mut cluster, 2, b"one") && reads(&mut cluster, 3, b"one"));
+}
+
+#[test]
+fn a_start_that_ends_before_it_is_stored_what_was_lost_changes_nothing() {
+    let mut cluster = Cluster::new(|_| {});
+    cluster.write(1, b"one");
+    cluster.pass(100, arrives);
+    cluster.replace_directory(3);
+    cluster.node(3).is_store_slow = true;
+    cluster.pass(2_000, arrives);
+    assert!(!cluster.node(3).host.remembers_losses());
+    cluster.node(3).is_store_slow = false;
+    cluster.restart_after(3, Forgotten::Everything);
+    assert_eq!(root_state(&mut cluster, 3), Some(GroupState::Forgetful));
+    cluster.pass(2_000, arrives);
+    assert_eq!(state(&mut cluster, 3), GroupState::Alive);
+    assert!(cluster.node(3).host.remembers_losses());
+}
+
+#[test]
+fn groups_of_objects_are_not_born_again_with_a_new_directory() {
+    let mut cluster = Cluster::new(|_| {});
+    let number = cluster.next_number();
+    let mut request = GroupRequest::of(GroupAction::Create { value: b"x".to_vec() });
+    request.names = vec![b"own".to_vec()];
+    request.is_batch = true;
+    cluster.node(1).host.submit_group_request(number, 0, request);
+    cluster.pass(1_000, arrives);
+    cluster.replace_directory(3);
+    cluster.set(2, b"own", b"y");
+    cluster.pass(5_000, arrives);
+    assert_eq!(state(&mut cluster, 3), GroupState::Forgetful);
+    assert!(cluster.node(3).host.here.all.is_empty());
+    let written = cluster.set(3, b"own", b"z");
+    cluster.pass(300, arrives);
+    assert!(cluster.is_done(3, written), "the others go on: {:?}", cluster.node(3).answers);
+}
