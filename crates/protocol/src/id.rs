@@ -5,7 +5,7 @@ use core::fmt;
 
 use crate::quorum::QuorumSystem;
 
-/// One incarnation of a node, for ever: an emptied disk is a new node.
+/// One node of a cluster, whichever data directory it has.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct NodeId(pub u32);
 

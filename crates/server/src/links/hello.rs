@@ -93,7 +93,7 @@ pub(crate) enum Refusal {
     StillThere { peer: NodeId, me: NodeId, known: u32 },
     #[error(
         "{me} has known {peer}'s data directory when it was newer, and this copy has forgotten what {peer} has said since: put \
-         the newest one back; without it the node is lost"
+         the newest one back, or, if that is lost for good, start {peer} with node.directory one higher and an empty data directory"
     )]
     SetBack { peer: NodeId, me: NodeId },
     #[error("{me} cannot remember {peer} ({reason})")]
