@@ -60,9 +60,13 @@ fn identity(found: &Inspection) -> String {
     };
     let end = if identity.stopped_cleanly { "stopped cleanly" } else { "not stopped cleanly" };
     let starts = if identity.starts == 1 { "once".to_owned() } else { format!("{} times", identity.starts) };
+    let directory = match identity.directory {
+        1 => String::new(),
+        later => format!(", directory {later} of it"),
+    };
     let new = if identity.is_new { ", new: not all other nodes have accepted it" } else { "" };
     format!(
-        "{}: node {} of cluster {}, incarnation {}, started {starts}, {end}{new}",
+        "{}: node {} of cluster {}{directory}, incarnation {}, started {starts}, {end}{new}",
         found.path, identity.node, identity.cluster, identity.incarnation
     )
 }

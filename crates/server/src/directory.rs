@@ -53,6 +53,11 @@ pub(crate) fn directory_of(start: u32) -> u32 {
     (start >> START_BITS) + 1
 }
 
+/// The how manieth it was with that directory.
+pub(crate) fn start_within(start: u32) -> u32 {
+    start & (u32::MAX >> (u32::BITS - START_BITS))
+}
+
 pub(crate) fn first_start_in(directory: u32) -> u32 {
     ((directory - 1) << START_BITS) + 1
 }

@@ -16,7 +16,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
-use crate::directory::{CHECKPOINT, Directory, DirectoryError, Identity, NEW, WAL, check_witnesses};
+use crate::directory::{
+    CHECKPOINT, Directory, DirectoryError, Identity, NEW, WAL, check_witnesses, directory_of, start_within,
+};
 use crate::links::Pins;
 
 /// What is in a data directory.
@@ -39,6 +41,9 @@ pub struct IdentityFacts {
     pub cluster: String,
     pub node: u32,
     pub incarnation: String,
+    /// The how manieth directory of the node it is.
+    pub directory: u32,
+    /// With this directory.
     pub starts: u32,
     pub stopped_cleanly: bool,
     /// Not all other nodes have accepted the directory yet.
@@ -158,7 +163,8 @@ fn read_identity(path: &Path, found: &mut Inspection) -> Option<Identity> {
         cluster: identity.cluster.to_string(),
         node: identity.node.0,
         incarnation: format!("{:016x}", identity.incarnation),
-        starts: identity.start_number,
+        directory: directory_of(identity.start_number),
+        starts: start_within(identity.start_number),
         stopped_cleanly: Directory::was_stopped_cleanly(path, &identity),
         is_new: path.join(NEW).exists(),
     });

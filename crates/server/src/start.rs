@@ -15,7 +15,7 @@ use tracing::{error, info, warn};
 use crate::admin::{self, Pulse};
 use crate::auth::Gate;
 use crate::config::Config;
-use crate::directory::{Directory, Whose, random_u64};
+use crate::directory::{Directory, Whose, random_u64, start_within};
 use crate::links::Links;
 use crate::priority::stepping_back;
 use crate::reload::Reloader;
@@ -253,10 +253,11 @@ fn settings(config: &Config, directory: &Directory, seed: u64) -> HostSettings {
 }
 
 fn tell_of_start(config: &Config, directory: &Directory, report: &OpenReport) {
-    let (path, start) = (config.node.data_dir.display(), directory.identity().start_number);
+    let (path, start) = (config.node.data_dir.display(), start_within(directory.identity().start_number));
     info!(
         node = %config.node.name,
         cluster = %config.cluster.id,
+        directory = config.node.directory,
         start,
         groups = report.group_count,
         records = report.record_count,
@@ -270,6 +271,9 @@ fn tell_of_start(config: &Config, directory: &Directory, report: &OpenReport) {
     }
     if report.silent_count > 0 {
         warn!("{} groups may have forgotten what they said: they neither vote nor serve", report.silent_count);
+    }
+    if directory.forgotten() == Forgotten::Everything {
+        info!("it takes the place of a directory that was lost: the other nodes are to say what this one had");
     }
     if directory.is_new() && config.cluster.nodes.len() > 1 {
         info!("the data directory is new: this node neither votes nor serves until all others have accepted it");

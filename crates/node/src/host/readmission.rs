@@ -40,11 +40,11 @@ fn seeks_readmission(group: &Group) -> bool {
 /// For the status.
 pub(super) fn why_forgetful(group: &Group) -> &'static str {
     if may_be_readmitted(group) {
-        "may have forgotten what it said, at an unclean stop or with a part of the log: it waits for every other member to testify"
+        "may have forgotten what it said, at an unclean stop or with what was lost: it waits for every other member to testify"
     } else if may_join_anew(group) {
-        "may have forgotten what it said, at an unclean stop or with a part of the log: the chain leaves it out, and it joins again"
+        "may have forgotten what it said, at an unclean stop or with what was lost: the chain leaves it out, and it joins again"
     } else {
-        "may have forgotten what it said at an unclean stop"
+        "may have forgotten what it said, at an unclean stop or with what was lost, and cannot be taken in again"
     }
 }
 
