@@ -81,6 +81,8 @@ pub enum Planted {
     ReadmittedBehind,
     /// A node whose directory is new in place of one that was lost takes its groups for new as well.
     LostGroupsBornAnew,
+    /// Own groups that a replica of their volume had forgotten are born again where that executes their births once more.
+    ForgottenBirthsExecuted,
     /// What was on its way from a volume when an own group ended at a node bears that group there once more.
     OutsideBornAgain,
 }
@@ -110,8 +112,12 @@ impl Planted {
     pub const IN_SUCCESSION: [Planted; 2] = [Planted::MemberLeavesEarly, Planted::MemberBornAgain];
 
     /// In replicas that have forgotten what they said.
-    pub const IN_READMISSION: [Planted; 3] =
-        [Planted::ReadmittedByOne, Planted::ReadmittedBehind, Planted::LostGroupsBornAnew];
+    pub const IN_READMISSION: [Planted; 4] = [
+        Planted::ReadmittedByOne,
+        Planted::ReadmittedBehind,
+        Planted::LostGroupsBornAnew,
+        Planted::ForgottenBirthsExecuted,
+    ];
 
     /// In members of chains that have forgotten what they said.
     pub const IN_FORGETFUL_CHAINS: [Planted; 1] = [Planted::ForgottenChainTooEarly];

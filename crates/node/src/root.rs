@@ -385,6 +385,11 @@ impl RootState {
         namespaces.flat_map(|namespace| &namespace.volumes)
     }
 
+    /// The number of the next group.
+    pub(crate) fn group_next(&self) -> u64 {
+        self.group_next
+    }
+
     pub(crate) fn has_given(&self, group: GroupId) -> bool {
         group.0 < self.group_next
     }

@@ -307,6 +307,11 @@ impl Config {
             let found = self.node.directory;
             return Err(format!("node.directory is {found}; the first one is 1, and there can be {DIRECTORIES_MAX}"));
         }
+        if self.node.directory > 1 && self.cluster.nodes.len() == 1 {
+            return Err(
+                "node.directory is above 1, and no other node has what was in the one before: leave it out".into()
+            );
+        }
         let nodes = &self.cluster.nodes;
         if nodes.is_empty() || nodes.len() > NODES_MAX {
             return Err(format!("cluster.nodes lists {} nodes; list 1 to {NODES_MAX}", nodes.len()));

@@ -106,15 +106,15 @@ pub enum DirectoryError {
     OtherCluster { path: PathBuf, found: ClusterId, expected: ClusterId },
     #[error("{} holds data of node {found}, not of node {expected}; use another directory or correct node.id", path.display())]
     OtherNode { path: PathBuf, found: u32, expected: u32 },
-    #[error("{} and its copy are damaged ({reason}); restore them from a backup, or leave this node out: the others go on without it", path.display())]
+    #[error("{} and its copy are damaged ({reason}); restore them from a backup, or give the node a new directory (node.directory)", path.display())]
     Damaged { path: PathBuf, reason: String },
     #[error("{} is data directory {found} of its node, and node.directory is {expected}: {}", path.display(), other_directory_note(*found, *expected))]
     OtherDirectory { path: PathBuf, found: u32, expected: u32 },
-    #[error("{} holds data but no identity; restore {IDENTITY} from a backup, or leave this node out: the others go on without it", path.display())]
+    #[error("{} holds data but no identity; restore {IDENTITY} from a backup, or give the node a new directory (node.directory)", path.display())]
     IdentityMissing { path: PathBuf },
     #[error(
-        "{} lacks {missing}: the node may have forgotten what it promised; put back what was there, or leave this \
-         node out: the others go on without it",
+        "{} lacks {missing}: the node may have forgotten what it promised; put back what was there, or give the \
+         node a new directory (node.directory)",
         path.display()
     )]
     Gone { path: PathBuf, missing: &'static str },
@@ -283,17 +283,17 @@ impl Directory {
     /// It is known from now on what earlier runs have forgotten. Before, a run that ends as soon as it has begun must not hide that
     /// the machine lost power before it.
     pub fn settle(&mut self) -> Result<(), DirectoryError> {
-        let Some(boot) = self.boot.take() else { return Ok(()) };
+        let Some(boot) = self.boot.clone() else { return Ok(()) };
         if self.forgotten == Forgotten::Everything {
             remove_if_there(&self.path.join(REPLACEMENT))?;
             sync_directory(&self.path)?;
         }
-        if boot == self.identity.boot {
-            return Ok(());
+        if boot != self.identity.boot {
+            let settled = Identity { boot, ..self.identity.clone() };
+            write_identity(&self.path, &settled)?;
+            self.identity = settled;
         }
-        let settled = Identity { boot, ..self.identity.clone() };
-        write_identity(&self.path, &settled)?;
-        self.identity = settled;
+        self.boot = None;
         Ok(())
     }
 

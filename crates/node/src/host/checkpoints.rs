@@ -148,7 +148,7 @@ impl Host {
     /// Whether the store says what earlier runs of the node have forgotten: from then on only this run is to be judged by how it
     /// ends.
     pub fn remembers_losses(&self) -> bool {
-        !self.seeks_lost_groups
+        self.lost_groups_known_with.is_none()
             && self.storing.under_way.front().is_none_or(|(number, _)| *number >= self.storing.losses_below)
     }
 

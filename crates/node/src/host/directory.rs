@@ -355,7 +355,7 @@ impl Host {
     /// replica of it in a directory that was lost.
     pub(super) fn bear(&mut self, mut group: Group, batch: &mut quorate_checkpoint::Batch) -> GroupId {
         let id = group.id();
-        if self.seeks_lost_groups && !planted::is(Planted::LostGroupsBornAnew) {
+        if self.lost_groups_known_with.is_some() && !planted::is(Planted::LostGroupsBornAnew) {
             group.state = GroupState::Forgetful;
             group.replica.restored();
         }
@@ -369,12 +369,19 @@ impl Host {
         id
     }
 
-    /// The root has been asked since this directory took the place of one that was lost: what that had a part in is known, once it is
+    /// The root has been asked since all other nodes refuse the directory that was lost: what that had a part in is known, once it is
     /// stored, and whatever is born from here on is new.
     fn note_lost_groups(&mut self) {
-        if std::mem::take(&mut self.seeks_lost_groups) {
-            self.storing.note_losses();
+        if self.lost_groups_known_with.is_none_or(|question| self.directory.question < question) {
+            return;
         }
+        let Some(state) = self.directory.state() else { return };
+        self.here.losses.know_what_was_had(state.group_next());
+        self.lost_groups_known_with = None;
+        let mut batch = quorate_checkpoint::Batch::new();
+        self.here.losses.put(&mut batch);
+        self.store(batch, Stored::Directory { births: Vec::new(), dropped: Vec::new() });
+        self.storing.note_losses();
     }
 
     /// Lets the replicas speak whose birth is stored; of a new node, once the others have accepted it.
@@ -401,8 +408,13 @@ impl Host {
     /// Every other node of the cluster has accepted this one, whose data directory is new: it may speak.
     pub fn admit(&mut self) {
         self.settings.is_new = false;
+        if self.lost_groups_known_with.is_some() {
+            self.lost_groups_known_with = Some(self.ask_for_directory_anew());
+        }
         let births = std::mem::take(&mut self.births_waiting);
         self.finish_births(births);
+        let awake: Vec<u32> = self.groups.iter().map(|(index, _)| index as u32).collect();
+        awake.into_iter().for_each(|index| self.seek_readmission(index));
         self.run();
     }
 
@@ -438,7 +450,8 @@ impl Host {
             .led_by(ROOT, Protocol::Chain)
             .filter(|record| self.find(GroupId(record.group)).is_some_and(is_forgetful))
             .collect();
-        if forgetful.is_empty() {
+        // Until all others refuse the directory that was lost, it might join as well.
+        if forgetful.is_empty() || self.settings.is_new {
             return;
         }
         let is_too_early = planted::is(Planted::ForgottenChainTooEarly);
@@ -458,6 +471,7 @@ impl Host {
         batch.delete_group(group.0);
         self.transfers.forget(group);
         self.silence_told.remove(&group);
+        self.forget_earlier_births(group, batch);
         self.bounce_reads_of(group, Bounce::UnknownGroup);
         self.lose_register(group, Bounce::UnknownGroup);
     }

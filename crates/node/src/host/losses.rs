@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use quorate_checkpoint::Batch;
+use quorate_protocol::GroupId;
 use quorate_wal::Lsn;
 
 use super::group::{Group, Own};
@@ -29,11 +30,11 @@ pub(super) struct Losses {
     /// The latest start that has found the log damaged, and the first block behind all damage.
     damaged: u32,
     damage_end: Lsn,
-    /// The first start with this directory, if it takes the place of one that was lost.
-    replaced: u32,
+    /// Volumes of lower numbers, and their own groups, this node may have had in a directory that was lost; 0 if none was.
+    had_below: u64,
 }
 
-/// Records without `replaced` are of releases that had no such directories.
+/// Records without `had_below` are of releases that knew no lost directories.
 const RECORD_BYTES_1: usize = 20;
 
 impl Losses {
@@ -41,26 +42,26 @@ impl Losses {
         let (fields, rest) = record.split_first_chunk::<RECORD_BYTES_1>()?;
         let field = |at: usize| u32::from_le_bytes(*fields[at..].first_chunk().expect("every field lies inside"));
         let damage_end = Lsn(u64::from_le_bytes(*fields[12..].first_chunk()?));
-        let replaced = match rest {
+        let had_below = match rest {
             [] => 0,
-            rest => u32::from_le_bytes(rest.try_into().ok()?),
+            rest => u64::from_le_bytes(rest.try_into().ok()?),
         };
-        Some(Losses { memory: field(0), unsynced: field(4), damaged: field(8), damage_end, replaced })
+        Some(Losses { memory: field(0), unsynced: field(4), damaged: field(8), damage_end, had_below })
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut record = Vec::with_capacity(RECORD_BYTES_1 + 4);
+        let mut record = Vec::with_capacity(RECORD_BYTES_1 + 8);
         for start in [self.memory, self.unsynced, self.damaged] {
             record.extend_from_slice(&start.to_le_bytes());
         }
         record.extend_from_slice(&self.damage_end.0.to_le_bytes());
-        record.extend_from_slice(&self.replaced.to_le_bytes());
+        record.extend_from_slice(&self.had_below.to_le_bytes());
         record
     }
 
     /// Nobody can read what earlier stops have lost: whatever was stored before this start may have lost all that it could.
     pub(super) fn unknown(start: u32, durable: Lsn) -> Losses {
-        Losses { memory: start, unsynced: start, damaged: start, damage_end: durable, replaced: start }
+        Losses { memory: start, unsynced: start, damaged: start, damage_end: durable, had_below: u64::MAX }
     }
 
     /// With what this start has found.
@@ -73,8 +74,8 @@ impl Losses {
         if matches!(forgotten, Forgotten::Unsynced | Forgotten::Everything) {
             losses.unsynced = start;
         }
-        if forgotten == Forgotten::Everything && losses.replaced == 0 {
-            losses.replaced = start;
+        if forgotten == Forgotten::Everything {
+            losses.had_below = u64::MAX;
         }
         if damage_end > self.damage_end {
             (losses.damaged, losses.damage_end) = (start, damage_end);
@@ -82,14 +83,20 @@ impl Losses {
         losses
     }
 
-    /// Whether there may have been births that nobody here knows of: in a part of the log, or in a directory that was lost.
-    pub(super) fn may_hide_births(&self) -> bool {
-        self.damaged != 0 || self.is_replacement()
+    /// Whether own groups of this volume may have been born here of which nobody here knows: in a part of the log, or in a directory
+    /// that was lost.
+    pub(super) fn may_hide_births_of(&self, volume: GroupId) -> bool {
+        self.damaged != 0 || self.may_have_had(volume)
     }
 
-    /// Whether this node's directory takes the place of one that was lost.
-    pub(super) fn is_replacement(&self) -> bool {
-        self.replaced != 0
+    /// Whether this node may have had a replica of this volume in a directory that was lost.
+    pub(super) fn may_have_had(&self, volume: GroupId) -> bool {
+        volume.0 < self.had_below
+    }
+
+    /// Volumes from this number on are newer than any directory that was lost.
+    pub(super) fn know_what_was_had(&mut self, volumes_below: u64) {
+        self.had_below = volumes_below;
     }
 
     pub(super) fn put(&self, batch: &mut Batch) {
@@ -197,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_record_that_cannot_be_read_is_taken_for_the_worst() {
-        let known = Losses { memory: 3, unsynced: 2, damaged: 1, damage_end: Lsn(4096), replaced: 4 };
+        let known = Losses { memory: 3, unsynced: 2, damaged: 1, damage_end: Lsn(4096), had_below: 4 };
         assert_eq!(Losses::decode(&known.encode()), Some(known));
         assert_eq!(Losses::decode(&known.encode()[1..]), None);
         let unknown = Losses::unknown(9, Lsn(8192));

@@ -314,8 +314,9 @@ pub struct Host {
     silence_heard: bool,
     /// Born, and silent until the node is admitted.
     births_waiting: Vec<GroupId>,
-    /// Groups that are born here may have been here before, in a directory that was lost.
-    seeks_lost_groups: bool,
+    /// Groups that are born here may have been here before, in a directory that was lost, until the root has answered this question or
+    /// a later one.
+    lost_groups_known_with: Option<u64>,
     /// What is wrong with this node: found when it was opened, and as the environment last said.
     damage: Vec<String>,
     alarms: Vec<String>,
@@ -378,6 +379,7 @@ impl Host {
         }
         if header.start != start_before {
             self.forget_silence_of(from);
+            self.hear_anew_of(from);
             self.digests.forget_held_from(from);
         }
         self.hears(from);

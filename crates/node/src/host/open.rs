@@ -1,6 +1,6 @@
 //! Bringing a host to life from what its disk holds: checkpoints, then the log behind them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use hashbrown::HashMap;
 use quorate_checkpoint::{Store, StoreError};
@@ -18,7 +18,7 @@ use super::dispatch::{INTERNAL, ROOT_EPOCH};
 use super::group::{CheckpointState, Group, Own, ROOT_NAMESPACE};
 use super::losses::{self, Losses};
 use super::quarantine::{self, decode_given_up, isolate};
-use super::readmission::{may_be_readmitted, may_join_anew};
+use super::readmission::{UNBORN, decode_unborn, may_be_readmitted, may_join_anew};
 use super::replay::{Replay, Rest};
 use super::resting::read_paused;
 use super::succession::{MEMBERS, Successions};
@@ -95,6 +95,7 @@ impl Host {
         groups.extend(given_up.iter().filter_map(|group| own.load(*group, &mut faults)));
         lost.append(&mut own.lost);
         host.note_losses(store, damage_end)?;
+        host.own.unborn_below = restore_unborn(store, &host.directory)?;
         for mut group in groups {
             if group.state != GroupState::Quarantined {
                 group.replica.restored();
@@ -148,7 +149,8 @@ impl Host {
     }
 
     fn with_nothing(settings: HostSettings, moment: Moment, wal: Wal, directory: Directory) -> Host {
-        let seeks_lost_groups = settings.forgotten == Forgotten::Everything;
+        let asks_from = if settings.is_new { u64::MAX } else { 0 };
+        let lost_groups_known_with = (settings.forgotten == Forgotten::Everything).then_some(asks_from);
         Host {
             clock: HybridClock::new(moment),
             random: settings.seed,
@@ -225,7 +227,7 @@ impl Host {
             silence_told: HashMap::default(),
             silence_heard: false,
             births_waiting: Vec::new(),
-            seeks_lost_groups,
+            lost_groups_known_with,
             damage: Vec::new(),
             alarms: Vec::new(),
             counters: Counters::default(),
@@ -648,6 +650,14 @@ fn replay_log(
 }
 
 /// It is a copy of what the root says, and the root is asked anew.
+/// If it cannot be read, any own group of the volumes that are known may have been here.
+fn restore_unborn(store: &impl Store, directory: &Directory) -> Result<BTreeMap<GroupId, u64>, StoreError> {
+    let Some(record) = store.node_record(UNBORN)? else { return Ok(BTreeMap::new()) };
+    let volumes = directory.state().into_iter().flat_map(RootState::volumes);
+    let all = || volumes.map(|(.., volume)| (GroupId(volume.group), u64::MAX)).collect();
+    Ok(decode_unborn(&record).unwrap_or_else(all))
+}
+
 fn restore_directory(
     settings: &HostSettings,
     store: &impl Store,

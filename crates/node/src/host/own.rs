@@ -53,6 +53,8 @@ pub(super) struct OwnGroups {
     pub(super) asked: Asked,
     /// Born here once, and nobody can read as what: they may have spoken, and must not be born again.
     pub(super) lost: BTreeSet<GroupId>,
+    /// Of volumes whose replica here had forgotten what it said: own groups with lower numbers that are not here may have been.
+    pub(super) unborn_below: BTreeMap<GroupId, u64>,
     /// Those that their volume leads, of all volumes of which this node has a replica.
     pub(super) led: BTreeMap<GroupId, Led>,
     /// What this node was a member of and is not any more, until it is forgotten: only then it may become one again.
@@ -152,6 +154,13 @@ impl Host {
         let me = self.settings.node;
         let id = own_group(parent.id, birth.record.number);
         if self.here.all.contains(id.0) || self.own.lost.contains(&id) || self.own.leaving.contains(&id) {
+            return;
+        }
+        // A chain leaves out who has nothing to begin with, and takes it in again with a copy.
+        let joins = birth.record.protocol().is_chain() && birth.state.object.is_none();
+        let is_silent = |index: u32| self.groups[index as usize].state.is_silent();
+        let may_have_been_here = parent.here.is_some_and(is_silent) || self.is_from_before(id) && !joins;
+        if may_have_been_here && !planted::is(Planted::ForgottenBirthsExecuted) {
             return;
         }
         let protocol = birth.record.protocol();
@@ -263,13 +272,20 @@ impl Host {
 
     /// Whether an own group will not be born here before this node starts anew: nothing is executed in its volume's
     /// replica any more, or its birth cannot be read.
-    pub(super) fn is_kept_from_birth(&self, group: GroupId) -> bool {
+    pub fn is_kept_from_birth(&self, group: GroupId) -> bool {
         let Some((volume, _)) = volume_of(group).filter(|_| self.find(group).is_none()) else { return false };
         let is_silent = |index: u32| self.groups[index as usize].state.is_silent();
         // One that is at rest was born, whatever has become of its volume's replica since.
         self.own.lost.contains(&group)
             || !self.here.all.contains(group.0)
-                && self.find(volume).map_or(self.here.losses.may_hide_births(), is_silent)
+                && (self.is_from_before(group)
+                    || self.find(volume).map_or(self.here.losses.may_hide_births_of(volume), is_silent))
+    }
+
+    /// Whether an own group may have been here before its volume's replica forgot what it had said.
+    fn is_from_before(&self, group: GroupId) -> bool {
+        volume_of(group)
+            .is_some_and(|(volume, number)| self.own.unborn_below.get(&volume).is_some_and(|below| number < *below))
     }
 
     /// Keeps a command for a group that is not born here yet. False if it will not be, as far as this node knows.
@@ -446,7 +462,7 @@ impl Host {
             let state = starting.remove(&number);
             // Until what one begins with is in the log here, the volume says nothing: and who leads one waits for it.
             if left == 0 && state.is_none() && record.led().is_none() {
-                if record.member_ids(&members).contains(&me) {
+                if record.member_ids(&members).contains(&me) && !self.is_from_before(own_group(id, number)) {
                     self.own.late.bear_later(own_group(id, number), name);
                 }
                 continue;

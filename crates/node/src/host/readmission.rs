@@ -5,15 +5,17 @@
 //! with all of them. Where there is a log, it has what was testified to before the checkpoint store has the replica as one that
 //! remembers; a start in between finds one that has forgotten.
 //!
-//! Not so where objects have had groups of their own: a birth that is executed again would bring such a group to life that has forgotten
-//! as well, and does not know it.
+//! Where objects have groups of their own, births are executed again while it catches up. None of these groups is born by that, nor later:
+//! it may have been here before, and have said what nobody here remembers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use quorate_checkpoint::Batch;
 use quorate_protocol::id::Content;
 use quorate_protocol::paxos::{Paxos, Record, Testimony};
 use quorate_protocol::{Epoch, Event, GroupId, NodeId, Slot};
 
+use super::checkpoints::Stored;
 use super::{Group, Host};
 use crate::envelope::Envelope;
 use crate::frame::Message;
@@ -25,7 +27,7 @@ use crate::volume::is_volume_command;
 
 /// Whether this replica can be taken in again, should it have forgotten what it said.
 pub(super) fn may_be_readmitted(group: &Group) -> bool {
-    has_no_own_groups(group) && group.replica.paxos().is_some_and(Paxos::may_be_readmitted)
+    group.own.is_none() && group.replica.paxos().is_some_and(Paxos::may_be_readmitted)
 }
 
 /// Whether it can leave its group instead, and join it with nothing: see [`Host::leave_forgotten_chains`].
@@ -48,10 +50,6 @@ pub(super) fn why_forgetful(group: &Group) -> &'static str {
     }
 }
 
-fn has_no_own_groups(group: &Group) -> bool {
-    group.own.is_none() && !group.machine.owns && group.machine.children().is_none()
-}
-
 /// Whether something that a member has accepted may give an object a group of its own.
 fn may_bear(testimony: &Testimony) -> bool {
     testimony.accepted.iter().any(|accepted| {
@@ -59,6 +57,23 @@ fn may_bear(testimony: &Testimony) -> bool {
         let mut bytes: &[u8] = payload;
         std::iter::from_fn(|| Envelope::take(&mut bytes)).any(|envelope| is_volume_command(envelope.command))
     })
+}
+
+/// The name of the node record that says which own groups are not born here.
+pub(super) const UNBORN: &str = "unborn";
+
+fn encode_unborn(unborn_below: &BTreeMap<GroupId, u64>) -> Vec<u8> {
+    let numbers = unborn_below.iter().flat_map(|(volume, number)| [volume.0, *number]);
+    numbers.flat_map(u64::to_le_bytes).collect()
+}
+
+/// `None` where the record is not whole.
+pub(super) fn decode_unborn(record: &[u8]) -> Option<BTreeMap<GroupId, u64>> {
+    let (numbers, rest) = record.as_chunks::<8>();
+    let (pairs, single) = numbers.as_chunks::<2>();
+    let whole = rest.is_empty() && single.is_empty();
+    let of = |[volume, number]: &[[u8; 8]; 2]| (GroupId(u64::from_le_bytes(*volume)), u64::from_le_bytes(*number));
+    whole.then(|| pairs.iter().map(of).collect())
 }
 
 /// By group.
@@ -89,7 +104,7 @@ impl Host {
     /// A replica here is silent, and it may be that it can be taken in again.
     pub(super) fn seek_readmission(&mut self, index: u32) {
         let group = &self.groups[index as usize];
-        if seeks_readmission(group) {
+        if seeks_readmission(group) && !self.settings.is_new {
             self.readmissions.0.entry(group.id()).or_default();
         }
     }
@@ -154,10 +169,30 @@ impl Host {
             group.checkpoint.changed = true;
             self.silence_told.remove(&id);
             self.counters.readmitted += 1;
+            self.keep_earlier_births_away(index);
             self.log_testimonies(index);
+            if self.groups[index as usize].machine.children().is_some() {
+                self.reconcile_own_groups(index);
+            }
             self.plan(index, Event::Woken);
         }
         Readmission { unnoticed, ..Readmission::default() }
+    }
+
+    /// Own groups that began before may have been here.
+    fn keep_earlier_births_away(&mut self, index: u32) {
+        let group = &self.groups[index as usize];
+        let Some(last) = group.machine.children().map(|children| children.last_number) else { return };
+        self.own.unborn_below.insert(group.id(), last + 1);
+        let mut batch = Batch::new();
+        batch.put_node_record(UNBORN, encode_unborn(&self.own.unborn_below));
+        self.store(batch, Stored::Directory { births: Vec::new(), dropped: Vec::new() });
+    }
+
+    pub(super) fn forget_earlier_births(&mut self, volume: GroupId, batch: &mut Batch) {
+        if self.own.unborn_below.remove(&volume).is_some() {
+            batch.put_node_record(UNBORN, encode_unborn(&self.own.unborn_below));
+        }
     }
 
     /// What the replica has taken over is its own word from here on, also for later starts.
@@ -197,8 +232,7 @@ impl Host {
         if !found.is_alive() {
             return self.tell_silent(index);
         }
-        let declines = asks == Asks::Testimony && !has_no_own_groups(found);
-        if !is_member || from == self.settings.node || declines {
+        if !is_member || from == self.settings.node {
             return;
         }
         let Some(replica) = found.replica.paxos_mut() else { return };
@@ -235,8 +269,11 @@ impl Host {
         testimony: Testimony,
     ) {
         let Some(index) = self.find(group).filter(|_| start == self.settings.start) else { return };
-        // Once that is decided or not, whoever testifies knows whether there are own groups; until then nothing is executed here.
+        // An earlier start of this node may have executed it, and others have not. It is asked again, until whoever testifies has.
         if may_bear(&testimony) {
+            if let Some(readmission) = self.readmissions.0.get_mut(&group) {
+                readmission.beats = 0;
+            }
             return;
         }
         let configuration = &self.groups[index as usize].configuration;

@@ -225,7 +225,7 @@ impl Host {
             replica.core_mut().set_authority(MEMBERS);
         }
         // Nobody who might remember what it was told before is asked.
-        if self.here.losses.is_replacement() {
+        if self.here.losses.may_have_had(group) {
             born.state = GroupState::Forgetful;
         }
         self.counters.members_born += 1;

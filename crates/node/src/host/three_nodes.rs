@@ -227,6 +227,18 @@ impl Cluster {
         self.restart_after(id, Forgotten::Everything);
     }
 
+    /// As [`Cluster::replace_directory`], where not all other nodes have let the new one in yet.
+    pub(super) fn replace_directory_unmet(&mut self, id: u32) {
+        let now = moment(self.now_us);
+        let node = self.node(id);
+        (node.storage, node.store) = (MemoryStorage::default(), MemoryStore::default());
+        let before = node.host.settings();
+        let settings =
+            HostSettings { start: before.start + 1, forgotten: Forgotten::Everything, is_new: true, ..before.clone() };
+        let opened = Host::open(settings, &node.storage, &node.store, now);
+        self.node(id).host = opened.expect("nothing is stored").0;
+    }
+
     pub(super) fn next_number(&mut self) -> u64 {
         self.number += 1;
         self.number

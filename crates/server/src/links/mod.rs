@@ -99,8 +99,11 @@ impl Links {
         }
         self.incoming.drop_all_of(&self.common.pins.take_replaced());
         self.incoming.deliver(&mut self.common, host);
-        // Their older links were dropped when they began these.
-        self.common.pins.take_replaced();
+        // Their older links were dropped when they began these; ours may lead to a process that hangs.
+        let replaced = self.common.pins.take_replaced();
+        for link in self.outgoing.iter_mut().filter(|link| replaced.contains(&link.node())) {
+            link.lose_of_earlier(host, now);
+        }
         // Whoever has just reached us is there to be reached: one that comes back must not think for what is left of a
         // back-off that everybody else is gone.
         for node in self.incoming.take_arrived() {

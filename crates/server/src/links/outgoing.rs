@@ -337,6 +337,13 @@ impl Outgoing {
         self.rest(now);
     }
 
+    /// The node has another data directory now than this link leads to.
+    pub(super) fn lose_of_earlier(&mut self, host: &mut Host, now: Instant) {
+        if self.is_linked() {
+            self.lose(host, now, "it has another data directory now");
+        }
+    }
+
     fn rest(&mut self, now: Instant) {
         self.state = State::Resting;
         self.output = Vec::new();

@@ -47,6 +47,7 @@ impl Nodes {
                 id: index as u32 + 1,
                 name: format!("n{}", index + 1),
                 data_dir: directory.join(format!("node-{}", index + 1)),
+                directory: 1,
                 ephemeral: false,
             },
             listen: *listen,

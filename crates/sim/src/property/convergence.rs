@@ -48,7 +48,10 @@ fn own_amiss(nodes: &[Node]) -> Vec<String> {
         let given_up: BTreeSet<GroupId> = host.groups().filter(|group| is_given_up(group)).map(Group::id).collect();
         let is_told = |group: GroupId| volume_of(group).is_some_and(|(volume, _)| !given_up.contains(&volume));
         let here: BTreeSet<GroupId> = host.own_groups().filter(|group| is_told(*group)).collect();
-        let is_missing = |group: &GroupId| members[group].contains(&node) && is_told(*group) && !here.contains(group);
+        let is_missing = |group: &GroupId| {
+            let is_kept = here.contains(group) || host.is_kept_from_birth(*group);
+            members[group].contains(&node) && is_told(*group) && !is_kept
+        };
         amiss.extend(members.keys().filter(|group| is_missing(group)).map(|group| format!("{node} lacks {group:?}")));
         let is_over = |group: &&GroupId| !members.contains_key(group);
         amiss.extend(here.iter().filter(is_over).map(|group| format!("{node} still has {group:?}")));
@@ -68,7 +71,8 @@ fn judged(host: &Host) -> impl Iterator<Item = &Group> {
 fn is_given_up(group: &Group) -> bool {
     match group.state {
         GroupState::Quarantined => true,
-        GroupState::Forgetful => group.durability == Durability::Interval,
+        GroupState::Forgetful => group.durability == Durability::Interval || group.own().is_some(),
+        GroupState::Damaged => group.own().is_some(),
         _ => false,
     }
 }

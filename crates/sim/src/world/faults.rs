@@ -6,8 +6,8 @@ use quorate_node::host::Group;
 use quorate_node::record::GroupRecord;
 use quorate_node::replica::Protocol;
 use quorate_node::root::Durability;
-use quorate_node::{GroupState, PanicIn};
-use quorate_protocol::GroupId;
+use quorate_node::{GroupState, Host, PanicIn};
+use quorate_protocol::{GroupId, NodeId};
 
 use super::{Event, Node, World};
 
@@ -55,12 +55,6 @@ pub(super) const CUT_LASTS_US: u64 = 600_000;
 
 /// Before the next wall clock is set wrong, all are right for this long.
 const WALLS_RIGHT_US: u64 = 5_500_000;
-
-/// Whether all replicas of a node know what they said.
-fn remembers(node: &Node) -> bool {
-    let is_sound = |group: &Group| group.state != GroupState::Forgetful;
-    node.host().is_some_and(|host| host.remembers_losses() && host.groups().all(is_sound))
-}
 
 /// A volume with all its own groups, by the volume.
 fn family(group: GroupId) -> GroupId {
@@ -194,6 +188,9 @@ impl World {
         let may_decay = node == self.settings.forgets && self.are_chains_whole();
         let decay = if may_decay { self.settings.decay } else { 0 };
         let lost = if self.may_lose_directory(node) { self.settings.lost_directories } else { 0 };
+        if self.settings.durability != Durability::Sync || decay + lost > 0 {
+            self.nodes[node].forgotten_own = self.own_groups_of(node);
+        }
         self.stop_node(node, power);
         if lost > 0 && self.random.chance(lost) {
             self.nodes[node].replace_directory();
@@ -209,18 +206,34 @@ impl World {
         match self.settings.durability {
             Durability::Sync => true,
             Durability::Interval => !power || node == self.settings.forgets && self.are_chains_whole(),
-            Durability::Memory => {
-                let others = self.nodes.iter().enumerate().filter(|(at, _)| *at != node);
-                others.map(|(_, other)| other).all(remembers) && self.are_chains_whole()
-            }
+            Durability::Memory => self.others_remember(node) && self.are_chains_whole(),
         }
     }
 
     /// Whether what this node has said is known to all others, who remember it; and no other node forgets something while it does.
     fn may_lose_directory(&self, node: usize) -> bool {
         let is_free = self.settings.durability != Durability::Interval && self.settings.decay == 0;
-        let mut others = self.nodes.iter().enumerate().filter(|(at, _)| *at != node).map(|(_, other)| other);
-        (is_free || node == self.settings.forgets) && others.all(remembers) && self.are_chains_whole()
+        (is_free || node == self.settings.forgets) && self.others_remember(node) && self.are_chains_whole()
+    }
+
+    fn others_remember(&self, node: usize) -> bool {
+        (0..self.nodes.len()).filter(|&at| at != node).all(|at| self.remembers(at))
+    }
+
+    /// Whether all replicas of a node know what they said. Of an own group that it had a part in when it forgot that, it never does.
+    fn remembers(&self, at: usize) -> bool {
+        let is_sound = |group: &Group| group.state != GroupState::Forgetful;
+        let knows_all = |host: &Host| host.remembers_losses() && host.groups().all(is_sound);
+        let Some(host) = self.nodes[at].host().filter(|host| knows_all(host)) else { return false };
+        let forgot = &self.nodes[at].forgotten_own;
+        self.own_groups_of(at).into_iter().all(|group| !forgot.contains(&group) && !host.is_kept_from_birth(group))
+    }
+
+    /// The own groups of which a node has replicas, as far as any node knows.
+    fn own_groups_of(&self, at: usize) -> BTreeSet<GroupId> {
+        let id = NodeId(at as u32 + 1);
+        let own = self.nodes.iter().filter_map(Node::host).flat_map(Host::groups).flat_map(Group::own_groups);
+        own.filter(|(_, members)| members.contains(&id)).map(|(group, _)| group).collect()
     }
 
     /// Whether no chain is down to members that may be gone together, whichever node is asked, and nor will be before it is noticed
@@ -244,7 +257,7 @@ impl World {
             roots.any(|root| root.led(Protocol::Chain).any(|record| record.members.contains(&id)))
         };
         let is_chain = self.settings.protocol == Protocol::Chain;
-        is_chain && may_forget && (0..self.nodes.len()).any(|at| !remembers(&self.nodes[at]) && is_named(at))
+        is_chain && may_forget && (0..self.nodes.len()).any(|at| !self.remembers(at) && is_named(at))
     }
 
     fn crash_all(&mut self) {

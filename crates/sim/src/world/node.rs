@@ -1,6 +1,6 @@
 //! One node: the server's part around a real host, with a disk that forgets and a clock that drifts.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use quorate_checkpoint::{Batch, MemoryStore, Store};
 use quorate_node::root::{NodeRecord, Settings as NamespaceSettings};
@@ -53,6 +53,10 @@ pub struct Node {
     pub(super) number_next: u64,
     /// What it may not remember of what it said before it was stopped.
     forgotten: Forgotten,
+    /// Own groups that it had a part in when it last forgot what it had said.
+    pub(super) forgotten_own: BTreeSet<GroupId>,
+    /// Its directory is new in place of one that was lost: whom it has not heard yet in this start. It is let in once that is nobody.
+    unmet: Option<BTreeSet<NodeId>>,
     /// A part of its log has decayed.
     is_decayed: bool,
     /// The last block that was durable when it stopped.
@@ -147,6 +151,8 @@ impl Node {
             storing: false,
             number_next: 1,
             forgotten: Forgotten::Nothing,
+            forgotten_own: BTreeSet::new(),
+            unmet: None,
             is_decayed: false,
             log_durable: Lsn(0),
             lost: Sometimes::default(),
@@ -197,7 +203,7 @@ impl Node {
             digest_bytes: self.digest_bytes,
             follow_clients_at: self.follow_clients_at,
             forgotten: self.forgotten,
-            is_new: false,
+            is_new: self.unmet.is_some(),
             version: "sim".into(),
             pid: 0,
             observe: true,
@@ -231,6 +237,7 @@ impl Node {
         self.start += STARTS_OF_A_DIRECTORY;
         self.forgotten = Forgotten::Everything;
         self.lost.directories_replaced += 1;
+        self.unmet = Some(BTreeSet::new());
         self.is_decayed = false;
     }
 
@@ -315,6 +322,9 @@ impl World {
         node.batches.clear();
         node.storing = false;
         node.turn_planned_us = u64::MAX;
+        if let Some(unmet) = &mut node.unmet {
+            unmet.extend(node.records.iter().map(|record| NodeId(record.id)).filter(|other| *other != node.id));
+        }
         let settings = node.host_settings();
         let moment = node.clock.read(now_us);
         let (host, report) = Host::open(settings, &node.storage, &node.store, moment)
@@ -507,7 +517,13 @@ impl World {
         host.begin(node.clock.read(now_us));
         for input in std::mem::take(&mut node.inbox) {
             match input {
-                Input::Frame { from, bytes } => host.receive(from, &bytes).expect("frames arrive whole"),
+                Input::Frame { from, bytes } => {
+                    host.receive(from, &bytes).expect("frames arrive whole");
+                    if node.unmet.as_mut().is_some_and(|unmet| unmet.remove(&from) && unmet.is_empty()) {
+                        node.unmet = None;
+                        host.admit();
+                    }
+                }
                 Input::Call(call) => submit(&mut host, *call),
                 Input::Admin { number, namespace, words } => host.submit_admin(number, namespace, &words),
                 Input::Count { number, volume } => host.submit(Submission {

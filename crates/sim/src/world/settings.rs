@@ -248,17 +248,21 @@ impl Settings {
         Settings { slow_frames: 200, panics: 0, ..Settings::of_volumes(seed) }
     }
 
-    /// As [`Settings::of_volumes`], where nodes forget what they said, one at a time: with a durability below `sync`, or with a part
-    /// of their logs.
+    /// As [`Settings::of_volumes`], where nodes forget what they said, one at a time: with a durability below `sync`, with a part of
+    /// their logs, or with all that they had; sometimes with objects that come and go to groups of their own.
     pub fn of_forgetful(seed: u64) -> Settings {
         let random = &mut Random::new(seed ^ 0xF042);
         let decay = *Random::new(seed ^ 0xDECA).pick(&[0, 0, 0, 500]);
         let below_sync = *random.pick(&[Durability::Memory, Durability::Memory, Durability::Interval]);
         let durability = if decay > 0 { Durability::Sync } else { below_sync };
         let nodes = *random.pick(&[3, 3, 5]);
+        let has_own_groups = Random::new(seed ^ 0x07E5).chance(300);
         Settings {
             nodes,
             replicas: nodes as u8,
+            moves_mean_ms: has_own_groups.then_some(200),
+            // So that it is known which there are.
+            rest: Rest { records_bytes_max: 1 << 20, ..Rest::of_seed(seed) },
             durability,
             forgets: random.below(3) as usize,
             decay,

@@ -220,12 +220,8 @@ fn a_replica_with_a_hole_in_its_log_is_taken_in_again() {
 #[test]
 fn who_cannot_be_taken_in_asks_ever_more_rarely() {
     let mut cluster = of_memory();
-    let number = cluster.next_number();
-    let mut request = GroupRequest::of(GroupAction::Create { value: b"x".to_vec() });
-    request.names = vec![b"own".to_vec()];
-    request.is_batch = true;
-    cluster.node(1).host.submit_group_request(number, 0, request);
-    cluster.pass(3_000, arrives);
+    // Each waits for the other.
+    cluster.restart(2);
     cluster.restart(3);
     cluster.pass(20_000, arrives);
     let count = std::cell::Cell::new(0);
@@ -235,6 +231,7 @@ fn who_cannot_be_taken_in_asks_ever_more_rarely() {
         }
         Fate::Arrives
     });
+    assert_eq!([2, 3].map(|id| state(&mut cluster, id)), [GroupState::Forgetful; 2]);
     assert!(count.get() < 60, "{} in an idle minute", count.get());
 }
 
@@ -265,7 +262,21 @@ fn a_birth_that_may_have_been_executed_before_is_not_executed_again() {
     cluster.pass(3_000, arrives);
     let own_groups = |cluster: &mut Cluster, id: u32| cluster.node(id).host.here.all.len();
     assert_eq!([1, 2, 3].map(|id| own_groups(&mut cluster, id)), [1, 1, 0], "node 3 may have voted in it");
-    assert_eq!(state(&mut cluster, 3), GroupState::Forgetful);
+    assert_eq!(state(&mut cluster, 3), GroupState::Alive, "its volume takes part again");
+    // Nor by later starts, however the volume's replica has come to where it is.
+    assert_eq!(cluster.node(3).host.close(), []);
+    cluster.pass(1, arrives);
+    cluster.restart_after(3, Forgotten::Nothing);
+    cluster.pass(1_000, arrives);
+    assert_eq!(([own_groups(&mut cluster, 3)], state(&mut cluster, 3)), ([0], GroupState::Alive));
+    // With members anew, the group is another one.
+    let number = cluster.next_number();
+    let mut request = GroupRequest::of(GroupAction::Move);
+    request.names = vec![b"key".to_vec()];
+    request.members = ["n1", "n2", "n3"].map(str::to_owned).to_vec();
+    cluster.node(1).host.submit_group_request(number, 0, request);
+    cluster.pass(2_000, arrives);
+    assert_eq!([1, 2, 3].map(|id| own_groups(&mut cluster, id)), [1, 1, 1]);
 }
 
 fn root_state(cluster: &mut Cluster, id: u32) -> Option<GroupState> {
@@ -359,9 +370,33 @@ fn groups_of_objects_are_not_born_again_with_a_new_directory() {
     cluster.replace_directory(3);
     cluster.set(2, b"own", b"y");
     cluster.pass(5_000, arrives);
-    assert_eq!(state(&mut cluster, 3), GroupState::Forgetful);
     assert!(cluster.node(3).host.here.all.is_empty());
     let written = cluster.set(3, b"own", b"z");
     cluster.pass(300, arrives);
     assert!(cluster.is_done(3, written), "the others go on: {:?}", cluster.node(3).answers);
+}
+
+#[test]
+fn what_is_born_before_all_others_have_let_a_new_directory_in_may_have_been_in_the_lost_one() {
+    let mut cluster = Cluster::new(|_| {});
+    cluster.write(1, b"one");
+    cluster.pass(100, arrives);
+    cluster.replace_directory_unmet(3);
+    cluster.pass(2_000, arrives);
+    // The lost directory is not lost for some other node: with that, this one is made, and written to.
+    let born = create_namespace(&mut cluster, 1);
+    cluster.pass(2_000, arrives);
+    let state_of = |cluster: &mut Cluster, group| {
+        let host = &cluster.node(3).host;
+        host.groups[host.find(group).expect("it is a member") as usize].state
+    };
+    assert!(!cluster.node(3).host.remembers_losses());
+    let volume = cluster.volume();
+    assert_eq!([born, volume].map(|group| state_of(&mut cluster, group)), [GroupState::Forgetful; 2]);
+    assert_eq!(root_state(&mut cluster, 3), Some(GroupState::Forgetful));
+    cluster.node(3).host.admit();
+    cluster.pass(2_000, arrives);
+    assert!(cluster.node(3).host.remembers_losses());
+    assert_eq!([born, volume].map(|group| state_of(&mut cluster, group)), [GroupState::Alive; 2]);
+    assert_eq!(root_state(&mut cluster, 3), Some(GroupState::Alive));
 }
