@@ -270,7 +270,10 @@ fn tell_of_start(config: &Config, directory: &Directory, report: &OpenReport) {
         error!("{damage}");
     }
     if report.silent_count > 0 {
-        warn!("{} groups may have forgotten what they said: they neither vote nor serve", report.silent_count);
+        match report.silent_count {
+            1 => warn!("1 group may have forgotten what it said: it neither votes nor serves"),
+            count => warn!("{count} groups may have forgotten what they said: they neither vote nor serve"),
+        }
     }
     if directory.forgotten() == Forgotten::Everything {
         info!("it takes the place of a directory that was lost: the other nodes are to say what this one had");

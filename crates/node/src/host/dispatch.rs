@@ -246,12 +246,17 @@ impl Host {
         operation.is_overload = why == Bounce::Overloaded;
         let at_large = operation.copies_at_large > 0;
         let (predecessor, target, is_own) = (operation.predecessor, operation.target, operation.own.is_some());
+        let was_sent_to = operation.was_sent_to;
         if let Bounce::NotCoordinator { coordinator } | Bounce::Uncertain { coordinator } = why {
             operation.told = coordinator.filter(|&node| node != from);
         }
         match why {
             Bounce::Expired => self.complete(number, Answer::Failed(Failure::Timeout)),
             Bounce::NotCoordinator { coordinator } | Bounce::Uncertain { coordinator } => {
+                // Nobody else tells that one, who would wait for this node for ever.
+                if let Some(group) = was_sent_to.filter(|_| coordinator == Some(self.settings.node)) {
+                    self.tell_if_silent(group);
+                }
                 if let Some(node) = coordinator.filter(|&node| node != from && !is_own) {
                     self.directory.set_hint(target, node);
                 }

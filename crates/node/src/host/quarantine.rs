@@ -13,6 +13,7 @@ use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId};
 use super::Host;
 use super::checkpoints::Stored;
 use super::group::Group;
+use super::own::BIRTH_EPOCH;
 use crate::envelope::Envelope;
 use crate::frame::{Bounce, Message};
 use crate::group_state::GroupState;
@@ -162,6 +163,15 @@ impl Host {
         // Who its members are is not known here; whoever is none takes no notice.
         for node in self.peers.nodes().collect::<Vec<_>>() {
             self.outbox.send(node, &Message::Silent { group, epoch });
+        }
+    }
+
+    /// Somebody takes this node for a member of the group that answers.
+    pub(super) fn tell_if_silent(&mut self, group: GroupId) {
+        match self.find(group) {
+            Some(index) => self.tell_silent(index),
+            None if self.is_kept_from_birth(group) => self.tell_kept_from_birth(group, BIRTH_EPOCH),
+            None => {}
         }
     }
 

@@ -128,10 +128,12 @@ impl Host {
 
     pub(super) fn handle_stop_group(&mut self, group: GroupId, epoch: Epoch, insist: bool) {
         let Some(index) = self.rouse(group) else {
+            self.tell_if_silent(group);
             // It is asked to stop again, once it is here.
             self.look_for(group);
             return;
         };
+        self.tell_silent(index);
         let found = &self.groups[index as usize];
         if !found.is_alive() || found.own.is_none() {
             return;

@@ -400,3 +400,32 @@ fn what_is_born_before_all_others_have_let_a_new_directory_in_may_have_been_in_t
     assert_eq!([born, volume].map(|group| state_of(&mut cluster, group)), [GroupState::Alive; 2]);
     assert_eq!(root_state(&mut cluster, 3), Some(GroupState::Alive));
 }
+
+#[test]
+fn who_rests_is_told_that_a_node_with_a_new_directory_is_silent() {
+    let mut cluster = Cluster::new(|settings| settings.rest_after_us = 100_000);
+    let names: [&[u8]; 3] = [b"a", b"b", b"c"];
+    // Each of them has another first member, which coordinates.
+    let number = cluster.next_number();
+    let mut request = GroupRequest::of(GroupAction::Create { value: b"x".to_vec() });
+    (request.names, request.is_batch) = (names.map(<[u8]>::to_vec).to_vec(), true);
+    cluster.node(2).host.submit_group_request(number, 0, request);
+    cluster.pass(3_000, arrives);
+    cluster.replace_directory(3);
+    cluster.pass(3_000, arrives);
+    assert_eq!(state(&mut cluster, 3), GroupState::Alive);
+    assert!(cluster.node(3).host.here.all.is_empty());
+    let written = names.map(|name| cluster.set(3, name, b"y"));
+    cluster.pass(1_000, arrives);
+    assert!(written.into_iter().all(|number| cluster.is_done(3, number)), "{:?}", cluster.node(3).answers);
+    cluster.replace_directory(3);
+    cluster.pass(3_000, arrives);
+    for name in names {
+        let number = cluster.next_number();
+        let mut request = GroupRequest::of(GroupAction::Move);
+        (request.names, request.members) = (vec![name.to_vec()], ["n1", "n2", "n3"].map(str::to_owned).to_vec());
+        cluster.node(2).host.submit_group_request(number, 0, request);
+    }
+    cluster.pass(3_000, arrives);
+    assert_eq!(cluster.node(3).host.here.all.len(), 3, "moved, they are others");
+}
