@@ -282,7 +282,7 @@ impl Host {
                 self.directory.is_followed = true;
                 self.note_lost_groups();
             }
-            Answer::Outcome(_) => {}
+            Answer::Outcome(_) if self.lost_groups_known_with.is_none() => {}
             // The node cannot do without: it asks until it is told.
             _ => {
                 let again_at = self.clock.now().after_us(UNKNOWN_GROUP_PAUSE_US);

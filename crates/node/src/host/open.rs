@@ -1,6 +1,6 @@
 //! Bringing a host to life from what its disk holds: checkpoints, then the log behind them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 use quorate_checkpoint::{Store, StoreError};
@@ -18,7 +18,7 @@ use super::dispatch::{INTERNAL, ROOT_EPOCH};
 use super::group::{CheckpointState, Group, Own, ROOT_NAMESPACE};
 use super::losses::{self, Losses};
 use super::quarantine::{self, decode_given_up, isolate};
-use super::readmission::{UNBORN, decode_unborn, may_be_readmitted, may_join_anew};
+use super::readmission::{FROM_BEFORE, FromBefore, decode_from_before, may_be_readmitted, may_join_anew};
 use super::replay::{Replay, Rest};
 use super::resting::read_paused;
 use super::succession::{MEMBERS, Successions};
@@ -95,7 +95,7 @@ impl Host {
         groups.extend(given_up.iter().filter_map(|group| own.load(*group, &mut faults)));
         lost.append(&mut own.lost);
         host.note_losses(store, damage_end)?;
-        host.own.unborn_below = restore_unborn(store, &host.directory)?;
+
         for mut group in groups {
             if group.state != GroupState::Quarantined {
                 group.replica.restored();
@@ -119,6 +119,7 @@ impl Host {
             host.clock.follow(group.machine.time());
             host.adopt(group);
         }
+        host.restore_from_before(store, &mut report)?;
         host.keep_from_birth(lost);
         host.leave_sleeping(own.all, own.expiries);
         if damage_end > Lsn(0) {
@@ -255,6 +256,17 @@ impl Host {
         }
         self.plan(index, quorate_protocol::Event::Woken);
         self.arm_timers_after_apply(index);
+    }
+
+    /// If it cannot be read, any own group of the volumes that are here may have been.
+    fn restore_from_before(&mut self, store: &impl Store, report: &mut OpenReport) -> Result<(), StoreError> {
+        let Some(record) = store.node_record(FROM_BEFORE)? else { return Ok(()) };
+        self.own.from_before = decode_from_before(&record).unwrap_or_else(|| {
+            report.damage.push("which own groups may have been here before cannot be read: none is born here".into());
+            let all = FromBefore { numbers_below: u64::MAX, slots_below: Slot(0) };
+            self.groups().filter(|group| group.own().is_none()).map(|group| (group.id(), all)).collect()
+        });
+        Ok(())
     }
 
     /// What this start has found lost is known from now on, also of groups that are read only later.
@@ -650,14 +662,6 @@ fn replay_log(
 }
 
 /// It is a copy of what the root says, and the root is asked anew.
-/// If it cannot be read, any own group of the volumes that are known may have been here.
-fn restore_unborn(store: &impl Store, directory: &Directory) -> Result<BTreeMap<GroupId, u64>, StoreError> {
-    let Some(record) = store.node_record(UNBORN)? else { return Ok(BTreeMap::new()) };
-    let volumes = directory.state().into_iter().flat_map(RootState::volumes);
-    let all = || volumes.map(|(.., volume)| (GroupId(volume.group), u64::MAX)).collect();
-    Ok(decode_unborn(&record).unwrap_or_else(all))
-}
-
 fn restore_directory(
     settings: &HostSettings,
     store: &impl Store,

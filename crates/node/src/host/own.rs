@@ -16,6 +16,7 @@ use super::late::{BORN_PER_TURN, Late};
 use super::led::{Led, parent_of};
 use super::orphans::Orphans;
 use super::outside::Outside;
+use super::readmission::FromBefore;
 use super::stopping::Asked;
 use super::{Host, Timer};
 use crate::entry::Purpose;
@@ -53,8 +54,8 @@ pub(super) struct OwnGroups {
     pub(super) asked: Asked,
     /// Born here once, and nobody can read as what: they may have spoken, and must not be born again.
     pub(super) lost: BTreeSet<GroupId>,
-    /// Of volumes whose replica here had forgotten what it said: own groups with lower numbers that are not here may have been.
-    pub(super) unborn_below: BTreeMap<GroupId, u64>,
+    /// By volume: own groups that are not born here.
+    pub(super) from_before: BTreeMap<GroupId, FromBefore>,
     /// Those that their volume leads, of all volumes of which this node has a replica.
     pub(super) led: BTreeMap<GroupId, Led>,
     /// What this node was a member of and is not any more, until it is forgotten: only then it may become one again.
@@ -104,6 +105,7 @@ impl Host {
         let Some(changes) = self.groups[volume as usize].machine.take_changes() else { return };
         self.counters.own_groups_changed += changes.become_others;
         let id = self.groups[volume as usize].id();
+        self.note_last_birth(id, slot, changes.births.iter().map(|birth| birth.record.number).max());
         for birth in &changes.births {
             self.note_led(id, &birth.name, &birth.record);
             self.bear_own(volume, birth, true);
@@ -157,7 +159,8 @@ impl Host {
             return;
         }
         // A chain leaves out who has nothing to begin with, and takes it in again with a copy.
-        let joins = birth.record.protocol().is_chain() && birth.state.object.is_none();
+        let is_past = self.own.from_before.get(&parent.id).is_none_or(|before| before.slots_below == Slot(0));
+        let joins = is_past && birth.record.protocol().is_chain() && birth.state.object.is_none();
         let is_silent = |index: u32| self.groups[index as usize].state.is_silent();
         let may_have_been_here = parent.here.is_some_and(is_silent) || self.is_from_before(id) && !joins;
         if may_have_been_here && !planted::is(Planted::ForgottenBirthsExecuted) {
@@ -284,8 +287,9 @@ impl Host {
 
     /// Whether an own group may have been here before its volume's replica forgot what it had said.
     fn is_from_before(&self, group: GroupId) -> bool {
-        volume_of(group)
-            .is_some_and(|(volume, number)| self.own.unborn_below.get(&volume).is_some_and(|below| number < *below))
+        volume_of(group).is_some_and(|(volume, number)| {
+            self.own.from_before.get(&volume).is_some_and(|before| number < before.numbers_below)
+        })
     }
 
     /// Keeps a command for a group that is not born here yet. False if it will not be, as far as this node knows.
@@ -425,6 +429,7 @@ impl Host {
         let (id, next_slot) = (group.id(), group.replica.next_slot());
         let (Some(children), Some(objects)) = (group.machine.children(), group.machine.objects()) else { return };
         let last_number = children.last_number;
+        let executed = Slot(next_slot.0.saturating_sub(1));
         let mut numbers = RoaringTreemap::new();
         let mut missing = BTreeMap::new();
         let mut led = Vec::new();
@@ -446,10 +451,12 @@ impl Host {
         });
         let mut starting: BTreeMap<u64, Frozen> =
             children.starting_by_number().map(|(number, starting)| (number, starting.state())).collect();
-        let ended_before = Slot(next_slot.0.saturating_sub(1));
+        // What began in the slots that were passed over, too.
+        self.note_last_birth(id, Slot(0), Some(last_number));
+        self.note_last_birth(id, executed, None);
         for number in self.numbers_here(id).collect::<Vec<_>>() {
             if number <= last_number && !numbers.contains(number) {
-                self.bury(volume, ended_before, own_group(id, number));
+                self.bury(volume, executed, own_group(id, number));
             }
         }
         self.end_all_awaited(id);
@@ -459,10 +466,14 @@ impl Host {
         let (me, members) = (self.settings.node, self.groups[volume as usize].configuration.members.clone());
         let mut left = BORN_PER_TURN;
         for (number, (name, record)) in missing {
+            // Also a chain that it joins: it may have done so before. It is taken out and in again.
+            if self.is_from_before(own_group(id, number)) && !planted::is(Planted::ForgottenBirthsExecuted) {
+                continue;
+            }
             let state = starting.remove(&number);
             // Until what one begins with is in the log here, the volume says nothing: and who leads one waits for it.
             if left == 0 && state.is_none() && record.led().is_none() {
-                if record.member_ids(&members).contains(&me) && !self.is_from_before(own_group(id, number)) {
+                if record.member_ids(&members).contains(&me) {
                     self.own.late.bear_later(own_group(id, number), name);
                 }
                 continue;

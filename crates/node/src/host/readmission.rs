@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use quorate_checkpoint::Batch;
 use quorate_protocol::id::Content;
-use quorate_protocol::paxos::{Paxos, Record, Testimony};
+use quorate_protocol::paxos::{AcceptedValue, Paxos, Record, Testimony};
 use quorate_protocol::{Epoch, Event, GroupId, NodeId, Slot};
 
 use super::checkpoints::Stored;
@@ -50,30 +50,41 @@ pub(super) fn why_forgetful(group: &Group) -> &'static str {
     }
 }
 
-/// Whether something that a member has accepted may give an object a group of its own.
-fn may_bear(testimony: &Testimony) -> bool {
-    testimony.accepted.iter().any(|accepted| {
+/// The last slot that a member has accepted, and that may give an object a group of its own.
+fn last_that_may_bear(testimony: &Testimony) -> Option<Slot> {
+    let may_bear = |accepted: &&AcceptedValue| {
         let Content::Commands(payload) = &accepted.value.content else { return false };
         let mut bytes: &[u8] = payload;
         std::iter::from_fn(|| Envelope::take(&mut bytes)).any(|envelope| is_volume_command(envelope.command))
-    })
+    };
+    testimony.accepted.iter().filter(may_bear).map(|accepted| accepted.slot).max()
 }
 
 /// The name of the node record that says which own groups are not born here.
-pub(super) const UNBORN: &str = "unborn";
+pub(super) const FROM_BEFORE: &str = "from_before";
 
-fn encode_unborn(unborn_below: &BTreeMap<GroupId, u64>) -> Vec<u8> {
-    let numbers = unborn_below.iter().flat_map(|(volume, number)| [volume.0, *number]);
-    numbers.flat_map(u64::to_le_bytes).collect()
+/// Own groups of a volume whose replica here had forgotten what it said: they may have been here before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct FromBefore {
+    pub(super) numbers_below: u64,
+    /// And those that begin in slots below: an earlier start may have executed what others had accepted. 0 once they are executed.
+    pub(super) slots_below: Slot,
+}
+
+fn encode_from_before(all: &BTreeMap<GroupId, FromBefore>) -> Vec<u8> {
+    let words = all.iter().flat_map(|(volume, before)| [volume.0, before.numbers_below, before.slots_below.0]);
+    words.flat_map(u64::to_le_bytes).collect()
 }
 
 /// `None` where the record is not whole.
-pub(super) fn decode_unborn(record: &[u8]) -> Option<BTreeMap<GroupId, u64>> {
-    let (numbers, rest) = record.as_chunks::<8>();
-    let (pairs, single) = numbers.as_chunks::<2>();
-    let whole = rest.is_empty() && single.is_empty();
-    let of = |[volume, number]: &[[u8; 8]; 2]| (GroupId(u64::from_le_bytes(*volume)), u64::from_le_bytes(*number));
-    whole.then(|| pairs.iter().map(of).collect())
+pub(super) fn decode_from_before(record: &[u8]) -> Option<BTreeMap<GroupId, FromBefore>> {
+    let (words, rest) = record.as_chunks::<8>();
+    let (entries, more) = words.as_chunks::<3>();
+    let of = |entry: &[[u8; 8]; 3]| {
+        let [volume, numbers_below, slots_below] = entry.map(u64::from_le_bytes);
+        (GroupId(volume), FromBefore { numbers_below, slots_below: Slot(slots_below) })
+    };
+    (rest.is_empty() && more.is_empty()).then(|| entries.iter().map(of).collect())
 }
 
 /// By group.
@@ -161,6 +172,7 @@ impl Host {
 
     fn readmit(&mut self, index: u32, testimonies: BTreeMap<NodeId, Testimony>) -> Readmission {
         let unnoticed = Some(testimonies.keys().copied().collect());
+        let bearing = testimonies.values().filter_map(last_that_may_bear).max();
         let group = &mut self.groups[index as usize];
         let id = group.id();
         if let Some(replica) = group.replica.paxos_mut() {
@@ -169,7 +181,7 @@ impl Host {
             group.checkpoint.changed = true;
             self.silence_told.remove(&id);
             self.counters.readmitted += 1;
-            self.keep_earlier_births_away(index);
+            self.keep_earlier_births_away(index, bearing.map_or(Slot(0), Slot::next));
             self.log_testimonies(index);
             if self.groups[index as usize].machine.children().is_some() {
                 self.reconcile_own_groups(index);
@@ -179,19 +191,41 @@ impl Host {
         Readmission { unnoticed, ..Readmission::default() }
     }
 
-    /// Own groups that began before may have been here.
-    fn keep_earlier_births_away(&mut self, index: u32) {
+    /// Own groups that began before may have been here, and so may those that begin in slots below `slots_below`.
+    fn keep_earlier_births_away(&mut self, index: u32, slots_below: Slot) {
         let group = &self.groups[index as usize];
-        let Some(last) = group.machine.children().map(|children| children.last_number) else { return };
-        self.own.unborn_below.insert(group.id(), last + 1);
+        let numbers_below = group.machine.children().map_or(0, |children| children.last_number + 1);
+        let before = FromBefore { numbers_below, slots_below };
+        if before != FromBefore::default() {
+            self.own.from_before.insert(group.id(), before);
+            self.store_from_before();
+        }
+    }
+
+    /// The volume has come to this slot, and own groups have begun in it, the last of them with this number.
+    pub(super) fn note_last_birth(&mut self, volume: GroupId, slot: Slot, last_number: Option<u64>) {
+        let Some(before) = self.own.from_before.get_mut(&volume).filter(|before| before.slots_below > Slot(0)) else {
+            return;
+        };
+        let is_before = slot < before.slots_below;
+        if let Some(last) = last_number.filter(|_| is_before) {
+            before.numbers_below = before.numbers_below.max(last + 1);
+        }
+        if slot.next() >= before.slots_below {
+            before.slots_below = Slot(0);
+        }
+        self.store_from_before();
+    }
+
+    fn store_from_before(&mut self) {
         let mut batch = Batch::new();
-        batch.put_node_record(UNBORN, encode_unborn(&self.own.unborn_below));
+        batch.put_node_record(FROM_BEFORE, encode_from_before(&self.own.from_before));
         self.store(batch, Stored::Directory { births: Vec::new(), dropped: Vec::new() });
     }
 
     pub(super) fn forget_earlier_births(&mut self, volume: GroupId, batch: &mut Batch) {
-        if self.own.unborn_below.remove(&volume).is_some() {
-            batch.put_node_record(UNBORN, encode_unborn(&self.own.unborn_below));
+        if self.own.from_before.remove(&volume).is_some() {
+            batch.put_node_record(FROM_BEFORE, encode_from_before(&self.own.from_before));
         }
     }
 
@@ -269,13 +303,6 @@ impl Host {
         testimony: Testimony,
     ) {
         let Some(index) = self.find(group).filter(|_| start == self.settings.start) else { return };
-        // An earlier start of this node may have executed it, and others have not. It is asked again, until whoever testifies has.
-        if may_bear(&testimony) {
-            if let Some(readmission) = self.readmissions.0.get_mut(&group) {
-                readmission.beats = 0;
-            }
-            return;
-        }
         let configuration = &self.groups[index as usize].configuration;
         if configuration.epoch == epoch
             && configuration.contains(from)
