@@ -90,6 +90,7 @@ fn seeds_pass_and_reach_the_rare_paths() {
         "a replica that had forgotten was taken in again",
         "a member of a chain that had forgotten began anew",
         "a log had lost something",
+        "a node came back with a new directory",
     ];
     for (name, count) in reached.counts() {
         assert!(count > 0 || elsewhere.contains(&name), "no seed reached: {name}");
