@@ -54,9 +54,8 @@ fn whoever_has_forgotten_waits_for_all_others() {
     assert_eq!(cluster.node(3).host.counters().readmitted, 1);
 }
 
-#[test]
-fn a_quorum_that_a_forgotten_vote_was_part_of_still_counts() {
-    let mut cluster = of_memory();
+/// Node 3 forgets a vote that decided something of which node 2 has not heard.
+fn still_counts(mut cluster: Cluster, forget: fn(&mut Cluster, u32)) {
     let volume = cluster.volume();
     // Node 2 hears of nothing that is decided.
     let all_but_2 = |_: NodeId, to: NodeId, message: &Message<'_>| match message {
@@ -67,12 +66,22 @@ fn a_quorum_that_a_forgotten_vote_was_part_of_still_counts() {
     // Nor does node 1 say that it is decided, before node 3 has forgotten it.
     cluster.pass(3, all_but_2);
     assert!(cluster.is_done(1, written));
-    cluster.restart(3);
-    cluster.pass(1_000, all_but_2);
+    forget(&mut cluster, 3);
+    cluster.pass(2_000, all_but_2);
     assert_eq!(state(&mut cluster, 3), GroupState::Alive);
     cluster.node(1).is_down = true;
     cluster.pass(3_000, arrives);
     assert!(reads(&mut cluster, 2, b"one") && reads(&mut cluster, 3, b"one"));
+}
+
+#[test]
+fn a_quorum_that_a_forgotten_vote_was_part_of_still_counts() {
+    still_counts(of_memory(), Cluster::restart);
+}
+
+#[test]
+fn a_quorum_that_a_lost_directory_was_part_of_still_counts() {
+    still_counts(Cluster::new(|_| {}), Cluster::replace_directory);
 }
 
 fn silence_comes_late(by_us: u64) -> impl Fn(NodeId, NodeId, &Message<'_>) -> Fate {
@@ -320,25 +329,6 @@ fn a_node_with_a_new_directory_has_forgotten_all_and_takes_part_again() {
     cluster.pass(3_000, arrives);
     assert!(reads(&mut cluster, 2, b"one") && reads(&mut cluster, 3, b"one"));
     assert_ne!(born, volume);
-}
-
-#[test]
-fn a_quorum_that_a_lost_directory_was_part_of_still_counts() {
-    let mut cluster = Cluster::new(|_| {});
-    let volume = cluster.volume();
-    let all_but_2 = |_: NodeId, to: NodeId, message: &Message<'_>| match message {
-        Message::Replica { group, .. } if *group == volume && to == NodeId(2) => Fate::IsLost,
-        _ => Fate::Arrives,
-    };
-    let written = cluster.write(1, b"one");
-    cluster.pass(3, all_but_2);
-    assert!(cluster.is_done(1, written));
-    cluster.replace_directory(3);
-    cluster.pass(2_000, all_but_2);
-    assert_eq!(state(&mut cluster, 3), GroupState::Alive);
-    cluster.node(1).is_down = true;
-    cluster.pass(3_000, arrives);
-    assert!(reads(&mut cluster, 2, b"one") && reads(&mut cluster, 3, b"one"));
 }
 
 #[test]
