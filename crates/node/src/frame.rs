@@ -27,7 +27,7 @@ use crate::readmission::Asks;
 use crate::replica::AnyMessage;
 
 /// The layout that this release speaks.
-pub const FRAME_VERSION: u8 = 3;
+pub const FRAME_VERSION: u8 = 4;
 /// No correct peer sends a longer frame; a longer one ends the link.
 pub const FRAME_BYTES_MAX: usize = 64 << 20;
 

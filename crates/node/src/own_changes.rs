@@ -7,7 +7,7 @@ use crate::machine::Machine;
 use crate::quorum::{QUORUM_OF_OTHERS, Quorum};
 use crate::record::{GroupRecord, STILL_CHANGING};
 use crate::replica::Protocol;
-use crate::volume::{Change, OwnRecord, Plan, Record, rotated};
+use crate::volume::{Change, OwnRecord, Plan, Record, Renewed, rotated};
 
 const NO_OWN: &str = "ERR the key has no group of its own: QUORATE GROUP PROMOTE gives it one";
 pub(crate) const OUTSIDE: &str = "ERR MEMBERS of a chain or a register must be among those of the key's volume";
@@ -50,6 +50,22 @@ impl Machine {
                 Ok(())
             }
         }
+    }
+
+    /// The group of this number ends, and another one goes on in its place with the same members, protocol and quorums.
+    pub(crate) fn renew_own(&mut self, number: u64, name: &[u8], renewed: &Renewed) -> Result<(), String> {
+        let is_meant = |record: &Record| record.number == number && !record.stopping;
+        let record = self.record_of(name).filter(is_meant).ok_or("ERR the group is over")?;
+        if record.led().is_some_and(GroupRecord::is_moving) || self.starts_too_much() {
+            return Err(STILL_CHANGING.into());
+        }
+        let is_volumes = |members: &Vec<u32>| *members == rotated(&renewed.of_volume, number);
+        let members = Some(record.place.home()).filter(|members| !is_volumes(members)).unwrap_or_default();
+        let quorum = record.led().map(GroupRecord::quorum).unwrap_or_default();
+        let (volume, of_volume) = (renewed.volume, renewed.of_volume.clone());
+        let plan = Plan { protocol: record.protocol(), members, quorum, volume, of_volume };
+        self.begin_to_stop(name, Record { becomes: Some(Box::new(plan)), ..record });
+        Ok(())
     }
 
     pub(crate) fn move_register(

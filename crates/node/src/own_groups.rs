@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quorate_object::{Command, Condition, Expiry, NAME_BYTES_MAX, Objects, Outcome, SetAnswer};
+use quorate_object::{Command, Condition, Expiry, NAME_BYTES_MAX, Objects, Outcome, SCAN_COUNT_MAX, SetAnswer};
 use quorate_protocol::Slot;
 use quorate_protocol::wire::Reader;
 
@@ -79,7 +79,7 @@ impl Machine {
                 Outcome::Keys(names)
             }
             (Some(VolumeCommand::ListOwnFrom { hash }), Some(objects)) => {
-                let (keys, next) = objects.page_away(hash);
+                let (keys, next) = objects.page_away(hash, SCAN_COUNT_MAX as usize);
                 Outcome::Scan { next, keys }
             }
             (Some(VolumeCommand::Tell { numbers }), Some(_)) => Outcome::Bulk(self.tell(&numbers)),
@@ -172,6 +172,9 @@ impl Machine {
                 each(&names, |name| self.move_register(name, members.as_deref(), quorum))
             }
             Some(VolumeCommand::Change { names, change }) => each(&names, |name| self.change_own(name, &change)),
+            Some(VolumeCommand::Renew(renewed)) => {
+                each(&renewed.groups, |(number, name)| self.renew_own(*number, name, &renewed))
+            }
             Some(VolumeCommand::RetireBefore { number, epoch }) => {
                 self.change_led(number, |record| record.retire_before(epoch))
             }
@@ -387,9 +390,9 @@ impl Machine {
 }
 
 /// A line for each of these names: whether what was asked for is done.
-fn each(names: &[Vec<u8>], mut ask: impl FnMut(&[u8]) -> Result<(), String>) -> Outcome {
-    let line = |name: &Vec<u8>| ask(name).map_or_else(|refusal| refusal, |()| DONE.to_owned());
-    answer(names.iter().take(NAMES_MAX).map(line).collect())
+fn each<T>(asked: &[T], mut ask: impl FnMut(&T) -> Result<(), String>) -> Outcome {
+    let line = |one: &T| ask(one).map_or_else(|refusal| refusal, |()| DONE.to_owned());
+    answer(asked.iter().take(NAMES_MAX).map(line).collect())
 }
 
 fn answer(lines: Vec<String>) -> Outcome {
@@ -412,6 +415,9 @@ mod tests {
     use super::*;
     use crate::envelope::{Envelope, NOTHING_SETTLED, Ticket};
     use crate::machine::{ReadAnswer, Verdict};
+    use crate::quorum::Quorum;
+    use crate::replica::Protocol;
+    use crate::volume::{Renewed, rotated};
 
     struct Volume {
         machine: Machine,
@@ -495,6 +501,35 @@ mod tests {
         // Somebody else brings it again.
         volume.own(&VolumeCommand::Return { number, state, last: Vec::new() });
         assert!(matches!(volume.run(&INCR), Verdict::Executed(Outcome::Int(4))));
+    }
+
+    #[test]
+    fn a_group_begins_anew_once_as_it_was() {
+        let mut volume = Volume::new(false);
+        let quorum = Quorum::Threshold { read: 1, write: 3 };
+        let (members, of_volume) = (Vec::new(), vec![1, 2, 3]);
+        let plan = Plan { protocol: Protocol::Register, members, quorum, volume: 9, of_volume: of_volume.clone() };
+        let create = VolumeCommand::Create { names: names(&["r"]), plan, value: b"1".to_vec() };
+        assert_eq!(volume.own(&create), ["OK"]);
+        let renewed = |number| Renewed { groups: vec![(number, b"r".to_vec())], volume: 9, of_volume: vec![1, 2, 3] };
+        assert_eq!(volume.own(&VolumeCommand::Renew(renewed(2))), ["ERR the group is over"]);
+        assert_eq!(volume.own(&VolumeCommand::Renew(renewed(1))), ["OK"]);
+        assert_eq!(volume.own(&VolumeCommand::Renew(renewed(1))), ["ERR the group is over"], "it is ending");
+        volume.births();
+        let state = Frozen { object: plain_object(), ..Frozen::default() };
+        volume.own(&VolumeCommand::Return { number: 1, state, last: Vec::new() });
+        let [birth] = &volume.births()[..] else { panic!("one birth") };
+        let led = birth.record.led().expect("a register");
+        assert_eq!((birth.record.number, birth.record.protocol()), (2, Protocol::Register));
+        assert_eq!((led.quorum(), led.members.clone()), (quorum, rotated(&of_volume, 2)));
+        assert_eq!(volume.own(&VolumeCommand::Renew(renewed(1))), ["ERR the group is over"], "it is another one");
+    }
+
+    fn plain_object() -> Option<Vec<u8>> {
+        let mut objects = Objects::new([7; 16]);
+        let (condition, expiry, answer) = (Condition::Always, Expiry::Unset, SetAnswer::Ok);
+        objects.run_advanced(&Command::Set { key: b"r", value: b"1", condition, expiry, answer }, 0, 0);
+        objects.encoded(b"r")
     }
 
     #[test]

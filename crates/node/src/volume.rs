@@ -236,6 +236,18 @@ pub enum VolumeCommand {
     TakeOffice { office: Office },
     /// Other members, quorums or protocols for the own groups of these names. Answers with a line for each.
     Change { names: Vec<Vec<u8>>, change: Change },
+    /// Own groups that are to begin anew, as they are. Answers with a line for each.
+    Renew(Renewed),
+}
+
+/// Own groups of which a member cannot speak: it may have forgotten what it said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Renewed {
+    /// Their numbers and names: of a name that has another group by now nothing is meant.
+    pub groups: Vec<(u64, Vec<u8>)>,
+    /// As in [`Plan`].
+    pub volume: u64,
+    pub of_volume: Vec<u32>,
 }
 
 /// What is to be different about own groups that there are, as far as it is said.

@@ -97,11 +97,11 @@ impl Objects {
         Outcome::Scan { next, keys: wanted.map(|object| object.name().to_vec()).collect() }
     }
 
-    /// The names from hash `from` on whose objects have groups of their own: at least one, unless there is none, and as many as
-    /// make an answer. Beside them the hash from which others follow.
-    pub fn page_away(&self, mut from: u64) -> (Vec<Vec<u8>>, Option<u64>) {
+    /// The names from hash `from` on whose objects have groups of their own: at least one, unless there is none, of `count` objects
+    /// or somewhat more. Beside them the hash from which others follow.
+    pub fn page_away(&self, mut from: u64, count: usize) -> (Vec<Vec<u8>>, Option<u64>) {
         loop {
-            let (seen, next) = self.page(from, SCAN_COUNT_MAX as usize);
+            let (seen, next) = self.page(from, count);
             let away = seen.iter().filter(|entry| matches!(entry.object, Object::Away(_)));
             let names: Vec<Vec<u8>> = away.map(|entry| entry.object.name().to_vec()).collect();
             match next.filter(|_| names.is_empty()) {

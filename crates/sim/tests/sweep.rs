@@ -91,6 +91,7 @@ fn seeds_pass_and_reach_the_rare_paths() {
         "a member of a chain that had forgotten began anew",
         "a log had lost something",
         "a node came back with a new directory",
+        "an own group began anew because a member had forgotten what it said",
     ];
     for (name, count) in reached.counts() {
         assert!(count > 0 || elsewhere.contains(&name), "no seed reached: {name}");
@@ -115,8 +116,16 @@ fn objects_that_come_and_go_in_haste_pass() {
 #[test]
 fn nodes_that_forget_pass_and_take_part_again() {
     let reached = sweep_worlds("--forgetful", Settings::of_forgetful, 1..=20);
-    let Sometimes { readmitted, snapshot_installed, learned_from_log, log_damaged, directories_replaced, .. } = reached;
-    let counts = [readmitted, snapshot_installed, learned_from_log, log_damaged, directories_replaced];
+    let Sometimes {
+        readmitted,
+        snapshot_installed,
+        learned_from_log,
+        log_damaged,
+        directories_replaced,
+        own_renewed,
+        ..
+    } = reached;
+    let counts = [readmitted, snapshot_installed, learned_from_log, log_damaged, directories_replaced, own_renewed];
     assert!(counts.iter().all(|&count| count > 0), "{reached:?}");
 }
 

@@ -52,6 +52,8 @@ pub struct Counters {
     pub own_groups_ended: u64,
     /// Own groups that became others, by the volumes' replicas here.
     pub own_groups_changed: u64,
+    /// Own groups that began anew because this node's replicas of them could not speak.
+    pub own_groups_renewed: u64,
     /// Those of them that were born and ended here on their volume's word, without a replica of it.
     pub outside_born: u64,
     pub outside_ended: u64,

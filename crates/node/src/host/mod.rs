@@ -56,6 +56,7 @@ mod quarantine;
 mod readmission;
 mod registers;
 mod relief;
+mod renewals;
 mod replay;
 mod requests;
 mod resting;

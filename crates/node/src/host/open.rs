@@ -127,6 +127,7 @@ impl Host {
         }
         host.damage = report.damage.clone();
         host.remember_silent();
+        host.find_renewals();
         host.storing.note_losses();
         let awake: Vec<u32> = host.groups.iter().map(|(index, _)| index as u32).collect();
         awake.into_iter().for_each(|index| host.seek_readmission(index));

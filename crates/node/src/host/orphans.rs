@@ -27,6 +27,7 @@ impl Host {
         self.end_all_awaited(volume);
         self.forget_outside(volume);
         self.own.late.forget_unborn(volume);
+        self.own.renewals.forget(volume);
         if !self.own.orphans.volumes.contains(&volume) {
             self.own.orphans.volumes.push_back(volume);
         }

@@ -17,6 +17,7 @@ use super::led::{Led, parent_of};
 use super::orphans::Orphans;
 use super::outside::Outside;
 use super::readmission::FromBefore;
+use super::renewals::Renewals;
 use super::stopping::Asked;
 use super::{Host, Timer};
 use crate::entry::Purpose;
@@ -62,6 +63,7 @@ pub(super) struct OwnGroups {
     pub(super) leaving: BTreeSet<GroupId>,
     pub(super) outside: Outside,
     pub(super) orphans: Orphans,
+    pub(super) renewals: Renewals,
 }
 
 /// What a replica of an own group takes from its volume.
@@ -283,6 +285,15 @@ impl Host {
             || !self.here.all.contains(group.0)
                 && (self.is_from_before(group)
                     || self.find(volume).map_or(self.here.losses.may_hide_births_of(volume), is_silent))
+    }
+
+    /// Whether an own group is not born here, while others of its volume are that begin later.
+    pub(super) fn is_kept_for_good(&self, group: GroupId) -> bool {
+        let is_before = |(volume, number): (GroupId, u64)| {
+            let below = self.own.from_before.get(&volume).map_or(0, |before| before.numbers_below);
+            number < below && below < u64::MAX
+        };
+        !self.here.all.contains(group.0) && volume_of(group).is_some_and(is_before)
     }
 
     /// Whether an own group may have been here before its volume's replica forgot what it had said.

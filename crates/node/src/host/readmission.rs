@@ -45,6 +45,9 @@ pub(super) fn why_forgetful(group: &Group) -> &'static str {
         "may have forgotten what it said, at an unclean stop or with what was lost: it waits for every other member to testify"
     } else if may_join_anew(group) {
         "may have forgotten what it said, at an unclean stop or with what was lost: the chain leaves it out, and it joins again"
+    } else if group.own.is_some() {
+        "may have forgotten what it said, at an unclean stop or with what was lost: another group takes this one's place once a quorum \
+         of the others has ended it"
     } else {
         "may have forgotten what it said, at an unclean stop or with what was lost, and cannot be taken in again"
     }
@@ -197,8 +200,10 @@ impl Host {
         let numbers_below = group.machine.children().map_or(0, |children| children.last_number + 1);
         let before = FromBefore { numbers_below, slots_below };
         if before != FromBefore::default() {
-            self.own.from_before.insert(group.id(), before);
+            let volume = group.id();
+            self.own.from_before.insert(volume, before);
             self.store_from_before();
+            self.renew_own_groups_of(volume);
         }
     }
 

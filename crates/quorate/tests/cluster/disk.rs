@@ -276,12 +276,18 @@ fn move_data(from: &Path, to: &Path) {
     }
 }
 
+/// Objects with groups of their own that begin anew. A chain takes its members in again.
+const OWN: [(&str, &str); 3] = [("key10", "paxos"), ("key11", "register"), ("key12", "paxos")];
+
 #[test]
 fn a_new_directory_takes_the_place_of_a_lost_one() {
     let mut cluster = Cluster::started("replacement", 3);
     let mut first = cluster.client(0);
     for number in 0..200 {
         set(&mut first, &format!("key{number}"), "kept").expect("stored");
+    }
+    for (key, protocol) in OWN {
+        redis::cmd("QUORATE").arg(&["GROUP", "PROMOTE", key, "PROTOCOL", protocol]).exec(&mut first).expect("promoted");
     }
     cluster.down();
     (0..2).for_each(|index| cluster.start_by_hand(index));
@@ -297,6 +303,11 @@ fn a_new_directory_takes_the_place_of_a_lost_one() {
     };
     until("all its replicas take part", || cluster.status_of(2).is_ok() && !is_silent(&cluster));
     set(&mut cluster.client(2), "key0", "after").expect("stored");
+    let renewed = |cluster: &Cluster| {
+        let info: String = redis::cmd("INFO").arg("quorate").query(&mut cluster.client(2)).expect("told");
+        info.contains(&format!("own_groups_renewed:{}\r\n", OWN.len()))
+    };
+    until("own groups begin anew", || renewed(&cluster));
     // What the first one has now, nobody but the new one has besides.
     cluster.kill(1);
     let mut third = cluster.client(2);
@@ -305,6 +316,7 @@ fn a_new_directory_takes_the_place_of_a_lost_one() {
         assert_eq!(get(&mut third, &format!("key{number}")).expect("read").as_deref(), Some("kept"));
     }
     assert_eq!(get(&mut third, "key0").expect("read").as_deref(), Some("after"));
+    OWN.iter().for_each(|(key, _)| set(&mut third, key, "later").expect("stored"));
     // The lost directory is found again, too late.
     cluster.stop_by_hand(2);
     move_data(&lost, &cluster.data().join("second"));

@@ -255,6 +255,11 @@ impl Figures {
                 "Own groups that became others, as this node's replicas of their volumes have executed.",
                 host.own_groups_changed,
             ),
+            (
+                "quorate_own_groups_renewed_total",
+                "Own groups that began anew because this node's replicas of them had forgotten what they said.",
+                host.own_groups_renewed,
+            ),
             ("quorate_reads_failed_total", "Reads that panicked.", host.reads_failed),
             ("quorate_chains_changed_total", "Configurations of chains proposed here.", host.chains_changed),
             (

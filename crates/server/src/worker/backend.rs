@@ -268,6 +268,7 @@ impl Entry<'_> {
             ("own_group_wakeups", host.woken_from_memory + host.woken_from_store),
             ("own_groups_stranded", host.paused_stranded),
             ("own_groups_changed", host.own_groups_changed),
+            ("own_groups_renewed", host.own_groups_renewed),
         ];
         let fields = fields.map(|(name, value)| (name.to_owned(), value.to_string()));
         InfoSection { title: "Quorate".to_owned(), fields: fields.into() }

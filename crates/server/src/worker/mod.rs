@@ -150,6 +150,8 @@ pub(crate) struct State {
     waits_for: Vec<String>,
     snapshots_installed: u64,
     readmitted: u64,
+    renewed: u64,
+    renewed_told: u64,
     stopping: Option<Stopping>,
     /// Since when records wait to be written.
     gathering_since: Option<Instant>,
@@ -179,6 +181,8 @@ impl State {
             waits_for: Vec::new(),
             snapshots_installed: 0,
             readmitted: 0,
+            renewed: 0,
+            renewed_told: 0,
             stopping: None,
             gathering_since: None,
             has_flushed: false,
@@ -571,6 +575,16 @@ impl Worker {
             }
             self.state.readmitted = readmitted;
         }
+        // Once all of them have: a node may have very many.
+        let renewed = self.host.counters().own_groups_renewed;
+        if renewed > self.state.renewed_told && renewed == self.state.renewed {
+            match renewed - self.state.renewed_told {
+                1 => info!("1 object's own group began anew, which may have forgotten something here"),
+                count => info!("{count} objects' own groups began anew, which may have forgotten something here"),
+            }
+            self.state.renewed_told = renewed;
+        }
+        self.state.renewed = renewed;
     }
 
     fn tell_of_waiting(&mut self, now: Instant) {

@@ -122,6 +122,7 @@ pub struct Sometimes {
     pub records_swapped_in: u64,
     pub returned: u64,
     pub own_changed: u64,
+    pub own_renewed: u64,
     pub outside_born: u64,
     pub outside_ended: u64,
     pub chains_changed: u64,
@@ -143,7 +144,7 @@ pub struct Sometimes {
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 48] {
+    pub fn counts(&self) -> [(&'static str, u64); 49] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -176,6 +177,7 @@ impl Sometimes {
             ("an own group's record was read again", self.records_swapped_in),
             ("an own group ended", self.returned),
             ("an own group became another", self.own_changed),
+            ("an own group began anew because a member had forgotten what it said", self.own_renewed),
             ("a replica of an own group was born where its volume has none", self.outside_born),
             ("one of these ended", self.outside_ended),
             ("a chain was changed", self.chains_changed),
@@ -228,6 +230,7 @@ impl Sometimes {
         self.records_swapped_in += more.records_swapped_in;
         self.returned += more.returned;
         self.own_changed += more.own_changed;
+        self.own_renewed += more.own_renewed;
         self.outside_born += more.outside_born;
         self.outside_ended += more.outside_ended;
         self.chains_changed += more.chains_changed;

@@ -288,6 +288,7 @@ fn seen_by(host: &Host) -> Sometimes {
         records_swapped_in: counters.records_swapped_in,
         returned: counters.own_groups_ended,
         own_changed: counters.own_groups_changed,
+        own_renewed: counters.own_groups_renewed,
         outside_born: counters.outside_born,
         outside_ended: counters.outside_ended,
         chains_changed: counters.chains_changed,

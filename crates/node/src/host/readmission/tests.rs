@@ -5,8 +5,25 @@ use crate::answer::Answer;
 use crate::host::Forgotten;
 use crate::host::batches::{GroupAction, GroupRequest};
 use crate::host::three_nodes::{Cluster, Fate, arrives, coordinates};
-use crate::replica::AnyMessage;
+use crate::replica::{AnyMessage, Protocol};
+use crate::volume::{VolumeCommand, volume_of};
 use quorate_protocol::paxos;
+
+fn renews(message: &Message<'_>) -> bool {
+    let Message::Request { envelope, .. } = message else { return false };
+    let command = Envelope::take(&mut &envelope[..]).and_then(|envelope| VolumeCommand::decode(envelope.command));
+    matches!(command, Some(VolumeCommand::Renew(_)))
+}
+
+/// Whoever has forgotten own groups asks in vain that they begin anew.
+fn nothing_begins_anew(_: NodeId, _: NodeId, message: &Message<'_>) -> Fate {
+    if renews(message) { Fate::IsLost } else { Fate::Arrives }
+}
+
+/// The numbers of the own groups that a node has.
+fn own_numbers(cluster: &mut Cluster, id: u32) -> Vec<u64> {
+    cluster.node(id).host.own_groups().filter_map(|group| Some(volume_of(group)?.1)).collect()
+}
 
 fn of_memory() -> Cluster {
     Cluster::new(|settings| settings.defaults.durability = Durability::Memory)
@@ -263,29 +280,28 @@ fn a_birth_that_may_have_been_executed_before_is_not_executed_again() {
         {
             Fate::IsLost
         }
+        message if renews(message) => Fate::IsLost,
         _ => Fate::Arrives,
     };
     cluster.pass(5, stalled);
     cluster.restart(3);
     cluster.pass(1_000, stalled);
-    cluster.pass(3_000, arrives);
+    cluster.pass(3_000, nothing_begins_anew);
     let own_groups = |cluster: &mut Cluster, id: u32| cluster.node(id).host.here.all.len();
     assert_eq!([1, 2, 3].map(|id| own_groups(&mut cluster, id)), [1, 1, 0], "node 3 may have voted in it");
     assert_eq!(state(&mut cluster, 3), GroupState::Alive, "its volume takes part again");
     // Nor by later starts, however the volume's replica has come to where it is.
     assert_eq!(cluster.node(3).host.close(), []);
-    cluster.pass(1, arrives);
+    cluster.pass(1, nothing_begins_anew);
     cluster.restart_after(3, Forgotten::Nothing);
-    cluster.pass(1_000, arrives);
+    cluster.pass(1_000, nothing_begins_anew);
     assert_eq!(([own_groups(&mut cluster, 3)], state(&mut cluster, 3)), ([0], GroupState::Alive));
-    // With members anew, the group is another one.
-    let number = cluster.next_number();
-    let mut request = GroupRequest::of(GroupAction::Move);
-    request.names = vec![b"key".to_vec()];
-    request.members = ["n1", "n2", "n3"].map(str::to_owned).to_vec();
-    cluster.node(1).host.submit_group_request(number, 0, request);
-    cluster.pass(2_000, arrives);
-    assert_eq!([1, 2, 3].map(|id| own_groups(&mut cluster, id)), [1, 1, 1]);
+    // It begins anew, and is another one then.
+    let before = own_numbers(&mut cluster, 1);
+    cluster.pass(3_000, arrives);
+    let after = own_numbers(&mut cluster, 3);
+    assert!(after.len() == 1 && after > before, "{before:?}, then {after:?}");
+    assert_eq!([1, 2].map(|id| own_numbers(&mut cluster, id)), [after.clone(), after]);
 }
 
 fn root_state(cluster: &mut Cluster, id: u32) -> Option<GroupState> {
@@ -348,22 +364,90 @@ fn a_start_that_ends_before_it_is_stored_what_was_lost_changes_nothing() {
     assert!(cluster.node(3).host.remembers_losses());
 }
 
+/// Own groups of each protocol, with these first members and others.
+const KINDS: [(&[u8], Protocol, &[&str]); 5] = [
+    (b"paxos", Protocol::Paxos, &[]),
+    (b"register", Protocol::Register, &[]),
+    (b"chain", Protocol::Chain, &[]),
+    (b"paxos of some", Protocol::Paxos, &["n3", "n2", "n1"]),
+    (b"register of some", Protocol::Register, &["n3", "n1", "n2"]),
+];
+
+fn create_each_kind(cluster: &mut Cluster) {
+    for (name, protocol, members) in KINDS {
+        let number = cluster.next_number();
+        let request = GroupRequest {
+            names: vec![name.to_vec()],
+            protocol,
+            members: members.iter().map(|&member| member.to_owned()).collect(),
+            ..GroupRequest::of(GroupAction::Create { value: b"x".to_vec() })
+        };
+        cluster.node(1).host.submit_group_request(number, 0, request);
+        cluster.pass(500, arrives);
+        let made = (number, Answer::Admin(crate::answer::AdminReply::Ok));
+        assert!(cluster.node(1).answers.contains(&made), "{:?}", cluster.node(1).answers);
+    }
+}
+
 #[test]
-fn groups_of_objects_are_not_born_again_with_a_new_directory() {
+fn groups_of_objects_begin_anew_where_a_directory_was_lost() {
     let mut cluster = Cluster::new(|_| {});
+    create_each_kind(&mut cluster);
+    let before = own_numbers(&mut cluster, 3);
+    assert_eq!(before.len(), KINDS.len());
+    cluster.replace_directory(3);
+    cluster.pass(1_000, nothing_begins_anew);
+    let is_chains = |cluster: &mut Cluster| own_numbers(cluster, 3).into_iter().all(|number| number == before[2]);
+    assert!(is_chains(&mut cluster), "a chain takes in who has forgotten; nothing else is born again");
+    let written = cluster.set(3, b"paxos", b"y");
+    cluster.pass(300, nothing_begins_anew);
+    assert!(cluster.is_done(3, written), "the others go on: {:?}", cluster.node(3).answers);
+    // Clients go on meanwhile.
+    let mut written = Vec::new();
+    for _ in 0..600 {
+        written.extend(KINDS.map(|(name, ..)| cluster.set(2, name, b"z")));
+        cluster.pass(10, arrives);
+    }
+    cluster.pass(100, arrives);
+    let undone: Vec<u64> = written.into_iter().filter(|&number| !cluster.is_done(2, number)).collect();
+    let answers = &cluster.node(2).answers;
+    assert!(
+        undone.is_empty(),
+        "{:?}",
+        answers.iter().filter(|(number, _)| undone.contains(number)).collect::<Vec<_>>()
+    );
+    let after = own_numbers(&mut cluster, 3);
+    assert_eq!(
+        (after.len(), cluster.node(3).host.counters().own_groups_renewed),
+        (KINDS.len(), KINDS.len() as u64 - 1)
+    );
+    assert!(after.iter().all(|number| *number == before[2] || !before.contains(number)), "{before:?}, then {after:?}");
+    cluster.node(1).is_down = true;
+    cluster.pass(2_000, arrives);
+    let written = KINDS.map(|(name, ..)| cluster.set(3, name, b"w"));
+    cluster.pass(2_000, arrives);
+    assert!(written.into_iter().all(|number| cluster.is_done(3, number)), "{:?}", cluster.node(3).answers);
+}
+
+#[test]
+fn very_many_groups_begin_anew_a_few_at_a_time() {
+    let mut cluster = Cluster::new(|_| {});
+    let count = 600;
     let number = cluster.next_number();
     let mut request = GroupRequest::of(GroupAction::Create { value: b"x".to_vec() });
-    request.names = vec![b"own".to_vec()];
-    request.is_batch = true;
+    (request.names, request.is_batch) = ((0..count).map(|name: u64| name.to_le_bytes().to_vec()).collect(), true);
     cluster.node(1).host.submit_group_request(number, 0, request);
-    cluster.pass(1_000, arrives);
+    cluster.pass(3_000, arrives);
     cluster.replace_directory(3);
-    cluster.set(2, b"own", b"y");
-    cluster.pass(5_000, arrives);
-    assert!(cluster.node(3).host.here.all.is_empty());
-    let written = cluster.set(3, b"own", b"z");
-    cluster.pass(300, arrives);
-    assert!(cluster.is_done(3, written), "the others go on: {:?}", cluster.node(3).answers);
+    let (mut most, mut before) = (0, 0);
+    for _ in 0..100 {
+        // One heartbeat.
+        cluster.pass(100, arrives);
+        let renewed = cluster.node(3).host.counters().own_groups_renewed;
+        (most, before) = (most.max(renewed - before), renewed);
+    }
+    assert_eq!((before, cluster.node(3).host.own_groups().count() as u64), (count, count));
+    assert!(most <= 256, "{most} with a heartbeat");
 }
 
 #[test]
@@ -400,22 +484,22 @@ fn who_rests_is_told_that_a_node_with_a_new_directory_is_silent() {
     let mut request = GroupRequest::of(GroupAction::Create { value: b"x".to_vec() });
     (request.names, request.is_batch) = (names.map(<[u8]>::to_vec).to_vec(), true);
     cluster.node(2).host.submit_group_request(number, 0, request);
-    cluster.pass(3_000, arrives);
+    cluster.pass(3_000, nothing_begins_anew);
     cluster.replace_directory(3);
-    cluster.pass(3_000, arrives);
+    cluster.pass(3_000, nothing_begins_anew);
     assert_eq!(state(&mut cluster, 3), GroupState::Alive);
     assert!(cluster.node(3).host.here.all.is_empty());
     let written = names.map(|name| cluster.set(3, name, b"y"));
-    cluster.pass(1_000, arrives);
+    cluster.pass(1_000, nothing_begins_anew);
     assert!(written.into_iter().all(|number| cluster.is_done(3, number)), "{:?}", cluster.node(3).answers);
     cluster.replace_directory(3);
-    cluster.pass(3_000, arrives);
+    cluster.pass(3_000, nothing_begins_anew);
     for name in names {
         let number = cluster.next_number();
         let mut request = GroupRequest::of(GroupAction::Move);
         (request.names, request.members) = (vec![name.to_vec()], ["n1", "n2", "n3"].map(str::to_owned).to_vec());
         cluster.node(2).host.submit_group_request(number, 0, request);
     }
-    cluster.pass(3_000, arrives);
+    cluster.pass(3_000, nothing_begins_anew);
     assert_eq!(cluster.node(3).host.here.all.len(), 3, "moved, they are others");
 }

@@ -1,0 +1,148 @@
+//! Own groups whose replicas here cannot speak begin anew: their volumes end them, and have others of the same members and the same
+//! protocol go on with what they have come to ([decision 0006](../../../../docs/decisions/0006-durability.md)).
+//!
+//! Whoever cannot speak sees to it itself, for one volume after the other and some groups at a time, in rounds until there are
+//! none left: clients wait some milliseconds for each, and a node may have very many.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use quorate_object::Outcome;
+use quorate_protocol::GroupId;
+
+use super::Host;
+use crate::answer::Answer;
+use crate::entry::Purpose;
+use crate::group_state::GroupState;
+use crate::volume::{Record, Renewed, VolumeCommand, own_group, volume_of};
+
+/// Names that are looked at with one heartbeat, and groups of these that may begin anew.
+const LOOKED_AT: usize = 2048;
+const RENEWED: usize = 128;
+/// Heartbeats between two rounds: what could not begin anew, because others lack, is asked for again.
+const BEATS_BETWEEN_ROUNDS: u32 = 20;
+
+#[derive(Default)]
+pub(super) struct Renewals {
+    volumes: BTreeMap<GroupId, Round>,
+    /// The one that was seen to last.
+    last: Option<GroupId>,
+    /// The volume that has been asked and has not answered.
+    asked: Option<GroupId>,
+}
+
+#[derive(Default)]
+struct Round {
+    /// The hash of the name that is looked at next.
+    from: u64,
+    /// Some cannot speak, of those that were looked at.
+    has_found: bool,
+    beats_to_wait: u32,
+}
+
+/// Where a round stands once some names have been looked at.
+struct Looked {
+    found: Vec<(u64, Vec<u8>)>,
+    /// `None` at the end of the round.
+    next: Option<u64>,
+}
+
+impl Renewals {
+    /// The volume is gone.
+    pub(super) fn forget(&mut self, volume: GroupId) {
+        self.volumes.remove(&volume);
+    }
+}
+
+impl Host {
+    /// Some own groups of this volume may have replicas here that cannot speak.
+    pub(super) fn renew_own_groups_of(&mut self, volume: GroupId) {
+        self.own.renewals.volumes.insert(volume, Round::default());
+    }
+
+    /// When the node is opened: which volumes have such.
+    pub(super) fn find_renewals(&mut self) {
+        let forgetful = self.groups().filter(|group| group.state == GroupState::Forgetful);
+        let mut volumes: Vec<GroupId> = forgetful.filter_map(|group| Some(volume_of(group.id())?.0)).collect();
+        volumes.extend(self.own.from_before.keys());
+        volumes.into_iter().for_each(|volume| self.renew_own_groups_of(volume));
+    }
+
+    /// With every heartbeat.
+    pub(super) fn tend_renewals(&mut self) {
+        if self.own.renewals.asked.is_some() {
+            return;
+        }
+        let Renewals { volumes, last, .. } = &mut self.own.renewals;
+        volumes.values_mut().for_each(|round| round.beats_to_wait = round.beats_to_wait.saturating_sub(1));
+        let after = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let in_turn = volumes.range((after, Bound::Unbounded)).chain(volumes.iter());
+        let Some(volume) = in_turn.filter(|(_, round)| round.beats_to_wait == 0).map(|(volume, _)| *volume).next()
+        else {
+            return;
+        };
+        *last = Some(volume);
+        self.renew_some(volume);
+    }
+
+    fn renew_some(&mut self, volume: GroupId) {
+        let Some(target) = self.directory.target_of_volume(volume) else { return };
+        let Some(index) = self.find(volume).filter(|&index| self.groups[index as usize].is_alive()) else { return };
+        if self.groups[index as usize].machine.has_swapped() {
+            self.want_names(index);
+            return;
+        }
+        let Some(from) = self.own.renewals.volumes.get(&volume).map(|round| round.from) else { return };
+        let Some(Looked { found, next }) = self.look_for_unspeaking(index, from) else { return };
+        let Some(round) = self.own.renewals.volumes.get_mut(&volume) else { return };
+        round.has_found |= !found.is_empty();
+        match next {
+            Some(next) => round.from = next,
+            None if round.has_found => *round = Round { beats_to_wait: BEATS_BETWEEN_ROUNDS, ..Round::default() },
+            None => drop(self.own.renewals.volumes.remove(&volume)),
+        }
+        if !found.is_empty() {
+            self.own.renewals.asked = Some(volume);
+            let of_volume = self.groups[index as usize].configuration.members.iter().map(|node| node.0).collect();
+            let renewed = Renewed { groups: found, volume: volume.0, of_volume };
+            self.submit_to_volume(target, &VolumeCommand::Renew(renewed), Purpose::Renewed { volume });
+        }
+    }
+
+    fn look_for_unspeaking(&self, index: u32, from: u64) -> Option<Looked> {
+        let volume = &self.groups[index as usize];
+        let objects = volume.machine.objects()?;
+        let (names, next) = objects.page_away(from, LOOKED_AT);
+        let mut looked = Looked { found: Vec::new(), next };
+        for name in names {
+            let Some(record) = objects.away(&name).and_then(|record| Record::decode(&record).ok()) else { continue };
+            let is_member = record.member_ids(&volume.configuration.members).contains(&self.settings.node);
+            let group = own_group(volume.id(), record.number);
+            // A chain leaves out who cannot speak, and takes it in again.
+            if is_member && !record.stopping && !record.protocol().is_chain() && self.cannot_speak(group) {
+                if looked.found.len() == RENEWED {
+                    looked.next = Some(objects.hash(&name));
+                    break;
+                }
+                looked.found.push((record.number, name));
+            }
+        }
+        Some(looked)
+    }
+
+    /// Because it has forgotten what it said. What the store has of a damaged one may be more than it can delete.
+    fn cannot_speak(&self, group: GroupId) -> bool {
+        match self.find(group) {
+            Some(index) => self.groups[index as usize].state == GroupState::Forgetful,
+            None => self.is_kept_for_good(group),
+        }
+    }
+
+    /// The volume has answered. What it refused is found again in the next round.
+    pub(super) fn take_renewed(&mut self, volume: GroupId, answer: &Answer) {
+        self.own.renewals.asked = self.own.renewals.asked.filter(|asked| *asked != volume);
+        if let Answer::Outcome(Outcome::Keys(lines)) = answer {
+            self.counters.own_groups_renewed += lines.iter().filter(|line| *line == b"OK").count() as u64;
+        }
+    }
+}
