@@ -8,19 +8,22 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use quorate_object::Outcome;
-use quorate_protocol::GroupId;
+use quorate_protocol::{GroupId, NodeId};
 
 use super::Host;
 use crate::answer::Answer;
 use crate::entry::Purpose;
 use crate::group_state::GroupState;
+use crate::record::GroupRecord;
 use crate::volume::{Record, Renewed, VolumeCommand, own_group, volume_of};
 
 /// Names that are looked at with one heartbeat, and groups of these that may begin anew.
 const LOOKED_AT: usize = 2048;
 const RENEWED: usize = 128;
-/// Heartbeats between two rounds: what could not begin anew, because others lack, is asked for again.
-const BEATS_BETWEEN_ROUNDS: u32 = 20;
+/// Heartbeats between two rounds: what could not begin anew, because others lack, is looked at again, ever more rarely as long as
+/// nothing can.
+const BEATS_MIN: u32 = 20;
+const BEATS_MAX: u32 = 640;
 
 #[derive(Default)]
 pub(super) struct Renewals {
@@ -35,14 +38,27 @@ pub(super) struct Renewals {
 struct Round {
     /// The hash of the name that is looked at next.
     from: u64,
-    /// Some cannot speak, of those that were looked at.
+    /// Some cannot speak, of those that were looked at, and ...
     has_found: bool,
+    /// ... some of them were asked to begin anew.
+    has_asked: bool,
     beats_to_wait: u32,
+    /// Before this round.
+    waited: u32,
+}
+
+impl Round {
+    fn next(&self) -> Round {
+        let wait = if self.has_asked { BEATS_MIN } else { (2 * self.waited).clamp(BEATS_MIN, BEATS_MAX) };
+        Round { beats_to_wait: wait, waited: wait, ..Round::default() }
+    }
 }
 
 /// Where a round stands once some names have been looked at.
 struct Looked {
     found: Vec<(u64, Vec<u8>)>,
+    /// Others are to begin anew, once those are back who can end them.
+    has_more: bool,
     /// `None` at the end of the round.
     next: Option<u64>,
 }
@@ -93,12 +109,13 @@ impl Host {
             return;
         }
         let Some(from) = self.own.renewals.volumes.get(&volume).map(|round| round.from) else { return };
-        let Some(Looked { found, next }) = self.look_for_unspeaking(index, from) else { return };
+        let Some(Looked { found, has_more, next }) = self.look_for_unspeaking(index, from) else { return };
         let Some(round) = self.own.renewals.volumes.get_mut(&volume) else { return };
-        round.has_found |= !found.is_empty();
+        round.has_asked |= !found.is_empty();
+        round.has_found |= has_more || !found.is_empty();
         match next {
             Some(next) => round.from = next,
-            None if round.has_found => *round = Round { beats_to_wait: BEATS_BETWEEN_ROUNDS, ..Round::default() },
+            None if round.has_found => *round = round.next(),
             None => drop(self.own.renewals.volumes.remove(&volume)),
         }
         if !found.is_empty() {
@@ -113,21 +130,37 @@ impl Host {
         let volume = &self.groups[index as usize];
         let objects = volume.machine.objects()?;
         let (names, next) = objects.page_away(from, LOOKED_AT);
-        let mut looked = Looked { found: Vec::new(), next };
+        let mut looked = Looked { found: Vec::new(), has_more: false, next };
         for name in names {
             let Some(record) = objects.away(&name).and_then(|record| Record::decode(&record).ok()) else { continue };
-            let is_member = record.member_ids(&volume.configuration.members).contains(&self.settings.node);
+            let members = record.member_ids(&volume.configuration.members);
             let group = own_group(volume.id(), record.number);
             // A chain leaves out who cannot speak, and takes it in again.
-            if is_member && !record.stopping && !record.protocol().is_chain() && self.cannot_speak(group) {
-                if looked.found.len() == RENEWED {
-                    looked.next = Some(objects.hash(&name));
-                    break;
-                }
+            let is_concerned =
+                members.contains(&self.settings.node) && !record.stopping && !record.protocol().is_chain();
+            if !is_concerned || !self.cannot_speak(group) {
+                continue;
+            }
+            if !self.others_can_end(&record, &members) {
+                looked.has_more = true;
+            } else if looked.found.len() == RENEWED {
+                looked.next = Some(objects.hash(&name));
+                break;
+            } else {
                 looked.found.push((record.number, name));
             }
         }
         Some(looked)
+    }
+
+    /// Whether the other members are there who end the group without this one. A register that cannot come to its end is not even
+    /// read any more.
+    fn others_can_end(&self, record: &Record, members: &[NodeId]) -> bool {
+        let is_there = |node: NodeId| node != self.settings.node && !self.peers.is_suspected(node);
+        let there = members.iter().enumerate().filter(|&(_, &node)| is_there(node));
+        let there = there.fold(0, |there, (position, _)| there | 1 << position);
+        let quorum = record.led().map(GroupRecord::quorum).unwrap_or_default().system(members.len());
+        quorum.is_read_quorum(members.len(), there) && quorum.is_write_quorum(members.len(), there)
     }
 
     /// Because it has forgotten what it said. What the store has of a damaged one may be more than it can delete.

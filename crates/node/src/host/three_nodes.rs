@@ -114,12 +114,7 @@ impl Cluster {
         };
         let mut cluster =
             Cluster { nodes: (1..=3).map(open).collect(), now_us: 1_000_000, under_way: Vec::new(), number: 0 };
-        for node in &mut cluster.nodes {
-            let me = node.host.settings().node;
-            for peer in (1..=3).map(NodeId).filter(|&peer| peer != me) {
-                node.host.linked(peer);
-            }
-        }
+        cluster.nodes.iter_mut().for_each(|node| link(&mut node.host));
         cluster.pass(5_000, |_, _, _| Fate::Arrives);
         let volume = cluster.volume();
         let coordinators: Vec<bool> = cluster.nodes.iter().map(|node| coordinates(&node.host, volume)).collect();
@@ -216,6 +211,7 @@ impl Cluster {
         let (host, report) =
             Host::open(settings, &node.storage, &node.store, moment(self.now_us)).expect("it was stored whole");
         node.host = host;
+        link(&mut node.host);
         node.unstored.clear();
         report
     }
@@ -237,6 +233,7 @@ impl Cluster {
             HostSettings { start: before.start + 1, forgotten: Forgotten::Everything, is_new: true, ..before.clone() };
         let opened = Host::open(settings, &node.storage, &node.store, now);
         self.node(id).host = opened.expect("nothing is stored").0;
+        link(&mut self.node(id).host);
     }
 
     pub(super) fn next_number(&mut self) -> u64 {
@@ -284,6 +281,12 @@ impl Cluster {
         assert_eq!(first.len(), count, "{first:?}");
         nodes.iter().for_each(|id| assert_eq!(of(id), first, "node {id}"));
     }
+}
+
+/// The links to all others are made.
+fn link(host: &mut Host) {
+    let me = host.settings().node;
+    (1..=3).map(NodeId).filter(|&peer| peer != me).for_each(|peer| host.linked(peer));
 }
 
 pub(super) fn coordinates(host: &Host, group: GroupId) -> bool {

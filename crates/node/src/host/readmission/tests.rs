@@ -5,6 +5,7 @@ use crate::answer::Answer;
 use crate::host::Forgotten;
 use crate::host::batches::{GroupAction, GroupRequest};
 use crate::host::three_nodes::{Cluster, Fate, arrives, coordinates};
+use crate::quorum::Quorum;
 use crate::replica::{AnyMessage, Protocol};
 use crate::volume::{VolumeCommand, volume_of};
 use quorate_protocol::paxos;
@@ -399,9 +400,10 @@ fn groups_of_objects_begin_anew_where_a_directory_was_lost() {
     cluster.pass(1_000, nothing_begins_anew);
     let is_chains = |cluster: &mut Cluster| own_numbers(cluster, 3).into_iter().all(|number| number == before[2]);
     assert!(is_chains(&mut cluster), "a chain takes in who has forgotten; nothing else is born again");
-    let written = cluster.set(3, b"paxos", b"y");
-    cluster.pass(300, nothing_begins_anew);
-    assert!(cluster.is_done(3, written), "the others go on: {:?}", cluster.node(3).answers);
+    let written = KINDS.map(|(name, ..)| cluster.set(3, name, b"y"));
+    cluster.pass(1_500, nothing_begins_anew);
+    let done = written.map(|number| cluster.is_done(3, number));
+    assert_eq!(done, [true; KINDS.len()], "the others go on: {:?}", cluster.node(3).answers);
     // Clients go on meanwhile.
     let mut written = Vec::new();
     for _ in 0..600 {
@@ -427,6 +429,38 @@ fn groups_of_objects_begin_anew_where_a_directory_was_lost() {
     let written = KINDS.map(|(name, ..)| cluster.set(3, name, b"w"));
     cluster.pass(2_000, arrives);
     assert!(written.into_iter().all(|number| cluster.is_done(3, number)), "{:?}", cluster.node(3).answers);
+}
+
+#[test]
+fn what_the_others_cannot_end_is_left_as_it_is() {
+    let mut cluster = Cluster::new(|_| {});
+    let create = |cluster: &mut Cluster, name: &[u8], quorum| {
+        let number = cluster.next_number();
+        let create = GroupRequest::of(GroupAction::Create { value: b"x".to_vec() });
+        let protocol = Protocol::Register;
+        let request = GroupRequest { names: vec![name.to_vec()], protocol, quorum, ..create };
+        cluster.node(1).host.submit_group_request(number, 0, request);
+        cluster.pass(500, arrives);
+    };
+    create(&mut cluster, b"key", Some(Quorum::Threshold { read: 1, write: 3 }));
+    create(&mut cluster, b"other", None);
+    let before = own_numbers(&mut cluster, 1);
+    let read = [1, 2, 3].map(|at| reads(&mut cluster, at, b"x"));
+    assert_eq!(read, [true; 3]);
+    cluster.node(2).is_down = true;
+    cluster.replace_directory(3);
+    cluster.pass(3_000, arrives);
+    cluster.node(2).is_down = false;
+    cluster.pass(6_000, arrives);
+    // The one begins anew once node 2 is back. The other is written by all or nobody, and read all the same.
+    let after = own_numbers(&mut cluster, 3);
+    assert!(before.len() == 2 && after.len() == 1 && !before.contains(&after[0]), "{before:?}, then {after:?}");
+    let read = [1, 2, 3].map(|at| reads(&mut cluster, at, b"x"));
+    assert_eq!(read, [true; 3]);
+    let quiet = cluster.node(3).host.counters().own_groups_renewed;
+    cluster.pass(60_000, arrives);
+    assert_eq!((quiet, cluster.node(3).host.counters().own_groups_renewed), (1, 1));
+    assert_eq!(own_numbers(&mut cluster, 3), after);
 }
 
 #[test]
