@@ -53,12 +53,14 @@ pub(super) fn why_forgetful(group: &Group) -> &'static str {
     }
 }
 
-/// The last slot that a member has accepted, and that may give an object a group of its own.
-fn last_that_may_bear(testimony: &Testimony) -> Option<Slot> {
+/// The last slot that a member has accepted, and that may give an object a group of its own: where each object has one, any command
+/// may.
+fn last_that_may_bear(testimony: &Testimony, each_has_one: bool) -> Option<Slot> {
     let may_bear = |accepted: &&AcceptedValue| {
         let Content::Commands(payload) = &accepted.value.content else { return false };
         let mut bytes: &[u8] = payload;
-        std::iter::from_fn(|| Envelope::take(&mut bytes)).any(|envelope| is_volume_command(envelope.command))
+        std::iter::from_fn(|| Envelope::take(&mut bytes))
+            .any(|envelope| each_has_one || is_volume_command(envelope.command))
     };
     testimony.accepted.iter().filter(may_bear).map(|accepted| accepted.slot).max()
 }
@@ -175,8 +177,9 @@ impl Host {
 
     fn readmit(&mut self, index: u32, testimonies: BTreeMap<NodeId, Testimony>) -> Readmission {
         let unnoticed = Some(testimonies.keys().copied().collect());
-        let bearing = testimonies.values().filter_map(last_that_may_bear).max();
         let group = &mut self.groups[index as usize];
+        let each_has_one = group.machine.owns;
+        let bearing = testimonies.values().filter_map(|testimony| last_that_may_bear(testimony, each_has_one)).max();
         let id = group.id();
         if let Some(replica) = group.replica.paxos_mut() {
             replica.readmit(testimonies.into_values());
@@ -220,6 +223,7 @@ impl Host {
             before.slots_below = Slot(0);
         }
         self.store_from_before();
+        self.renew_own_groups_of(volume);
     }
 
     fn store_from_before(&mut self) {

@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use quorate_object::Outcome;
-use quorate_protocol::{GroupId, NodeId};
+use quorate_protocol::{GroupId, NodeId, Slot};
 
 use super::Host;
 use crate::answer::Answer;
 use crate::entry::Purpose;
 use crate::group_state::GroupState;
+use crate::quorum::Quorum;
 use crate::record::GroupRecord;
 use crate::volume::{Record, Renewed, VolumeCommand, own_group, volume_of};
 
@@ -30,8 +31,6 @@ pub(super) struct Renewals {
     volumes: BTreeMap<GroupId, Round>,
     /// The one that was seen to last.
     last: Option<GroupId>,
-    /// The volume that has been asked and has not answered.
-    asked: Option<GroupId>,
 }
 
 #[derive(Default)]
@@ -42,6 +41,8 @@ struct Round {
     has_found: bool,
     /// ... some of them were asked to begin anew.
     has_asked: bool,
+    /// The volume has not answered yet.
+    is_asked: bool,
     beats_to_wait: u32,
     /// Before this round.
     waited: u32,
@@ -50,7 +51,7 @@ struct Round {
 impl Round {
     fn next(&self) -> Round {
         let wait = if self.has_asked { BEATS_MIN } else { (2 * self.waited).clamp(BEATS_MIN, BEATS_MAX) };
-        Round { beats_to_wait: wait, waited: wait, ..Round::default() }
+        Round { beats_to_wait: wait, waited: wait, is_asked: self.is_asked, ..Round::default() }
     }
 }
 
@@ -86,40 +87,46 @@ impl Host {
 
     /// With every heartbeat.
     pub(super) fn tend_renewals(&mut self) {
-        if self.own.renewals.asked.is_some() {
-            return;
-        }
-        let Renewals { volumes, last, .. } = &mut self.own.renewals;
+        let volumes = &mut self.own.renewals.volumes;
         volumes.values_mut().for_each(|round| round.beats_to_wait = round.beats_to_wait.saturating_sub(1));
+        if let Some(volume) = self.next_to_renew() {
+            self.own.renewals.last = Some(volume);
+            self.renew_some(volume);
+        }
+    }
+
+    /// The volume of the round under way, whose names are in memory for it, or else the next one.
+    fn next_to_renew(&self) -> Option<GroupId> {
+        let Renewals { volumes, last } = &self.own.renewals;
+        let is_alive = |volume| self.find(volume).is_some_and(|index| self.groups[index as usize].is_alive());
+        let is_ready = |volume: GroupId, round: &Round| !round.is_asked && round.beats_to_wait == 0 && is_alive(volume);
+        let begun = last.filter(|last| volumes.get(last).is_some_and(|round| round.from > 0 && is_ready(*last, round)));
         let after = last.map_or(Bound::Unbounded, Bound::Excluded);
-        let in_turn = volumes.range((after, Bound::Unbounded)).chain(volumes.iter());
-        let Some(volume) = in_turn.filter(|(_, round)| round.beats_to_wait == 0).map(|(volume, _)| *volume).next()
-        else {
-            return;
-        };
-        *last = Some(volume);
-        self.renew_some(volume);
+        let mut in_turn = volumes.range((after, Bound::Unbounded)).chain(volumes.iter());
+        begun.or_else(|| in_turn.find(|(volume, round)| is_ready(**volume, round)).map(|(volume, _)| *volume))
     }
 
     fn renew_some(&mut self, volume: GroupId) {
-        let Some(target) = self.directory.target_of_volume(volume) else { return };
-        let Some(index) = self.find(volume).filter(|&index| self.groups[index as usize].is_alive()) else { return };
-        if self.groups[index as usize].machine.has_swapped() {
-            self.want_names(index);
+        let (Some(target), Some(index)) = (self.directory.target_of_volume(volume), self.find(volume)) else { return };
+        if !self.want_names(index) {
             return;
         }
         let Some(from) = self.own.renewals.volumes.get(&volume).map(|round| round.from) else { return };
         let Some(Looked { found, has_more, next }) = self.look_for_unspeaking(index, from) else { return };
+        // Births that an earlier start may have executed are found once they are executed, which a quiet volume does with its next
+        // command: that comes from here then.
+        let awaits_births = self.own.from_before.get(&volume).is_some_and(|before| before.slots_below > Slot(0));
         let Some(round) = self.own.renewals.volumes.get_mut(&volume) else { return };
-        round.has_asked |= !found.is_empty();
-        round.has_found |= has_more || !found.is_empty();
+        round.is_asked = awaits_births || !found.is_empty();
+        round.has_asked |= round.is_asked;
+        round.has_found |= has_more || round.is_asked;
+        let is_asked = round.is_asked;
         match next {
             Some(next) => round.from = next,
             None if round.has_found => *round = round.next(),
             None => drop(self.own.renewals.volumes.remove(&volume)),
         }
-        if !found.is_empty() {
-            self.own.renewals.asked = Some(volume);
+        if is_asked {
             let of_volume = self.groups[index as usize].configuration.members.iter().map(|node| node.0).collect();
             let renewed = Renewed { groups: found, volume: volume.0, of_volume };
             self.submit_to_volume(target, &VolumeCommand::Renew(renewed), Purpose::Renewed { volume });
@@ -153,14 +160,19 @@ impl Host {
         Some(looked)
     }
 
-    /// Whether the other members are there who end the group without this one. A register that cannot come to its end is not even
-    /// read any more.
+    /// Whether the other members are there who end the group without this one. A register that does not come to its end is not even
+    /// read any more: where reads need fewer members than that, it is left as it is.
     fn others_can_end(&self, record: &Record, members: &[NodeId]) -> bool {
+        let quorum = record.led().map(GroupRecord::quorum).unwrap_or_default();
+        let is_alike = match quorum {
+            Quorum::Majority => true,
+            Quorum::Threshold { read, write } => read == write,
+            Quorum::Square | Quorum::Grid { .. } => false,
+        };
         let is_there = |node: NodeId| node != self.settings.node && !self.peers.is_suspected(node);
         let there = members.iter().enumerate().filter(|&(_, &node)| is_there(node));
         let there = there.fold(0, |there, (position, _)| there | 1 << position);
-        let quorum = record.led().map(GroupRecord::quorum).unwrap_or_default().system(members.len());
-        quorum.is_read_quorum(members.len(), there) && quorum.is_write_quorum(members.len(), there)
+        is_alike && quorum.system(members.len()).is_write_quorum(members.len(), there)
     }
 
     /// Because it has forgotten what it said. What the store has of a damaged one may be more than it can delete.
@@ -173,7 +185,9 @@ impl Host {
 
     /// The volume has answered. What it refused is found again in the next round.
     pub(super) fn take_renewed(&mut self, volume: GroupId, answer: &Answer) {
-        self.own.renewals.asked = self.own.renewals.asked.filter(|asked| *asked != volume);
+        if let Some(round) = self.own.renewals.volumes.get_mut(&volume) {
+            round.is_asked = false;
+        }
         if let Answer::Outcome(Outcome::Keys(lines)) = answer {
             self.counters.own_groups_renewed += lines.iter().filter(|line| *line == b"OK").count() as u64;
         }

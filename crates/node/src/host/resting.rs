@@ -27,6 +27,7 @@ use super::quarantine::isolate;
 use super::steps::next_random;
 use super::stranded::is_accepted_at;
 use super::{Host, Timer};
+use crate::group_state::GroupState;
 use crate::hash::FixedState;
 use crate::planted::{self, Planted};
 use crate::replica::{AnyRecord, AnyReplica, Position};
@@ -231,6 +232,9 @@ impl Host {
                 let is_of_this_start = start == self.settings.start;
                 if !is_of_this_start {
                     self.here.losses.judge(&mut group, start);
+                }
+                if let (GroupState::Forgetful, Some((volume, _))) = (group.state, volume_of(id)) {
+                    self.renew_own_groups_of(volume);
                 }
                 group.resume(coordinating && is_of_this_start);
                 self.counters.woken_from_store += 1;

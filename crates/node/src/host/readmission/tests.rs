@@ -7,6 +7,7 @@ use crate::host::batches::{GroupAction, GroupRequest};
 use crate::host::three_nodes::{Cluster, Fate, arrives, coordinates};
 use crate::quorum::Quorum;
 use crate::replica::{AnyMessage, Protocol};
+use crate::root::Groups;
 use crate::volume::{VolumeCommand, volume_of};
 use quorate_protocol::paxos;
 
@@ -262,6 +263,40 @@ fn who_cannot_be_taken_in_asks_ever_more_rarely() {
     assert!(count.get() < 60, "{} in an idle minute", count.get());
 }
 
+/// What is accepted is not decided, and node 3 catches up with nothing.
+fn stalled(_: NodeId, to: NodeId, message: &Message<'_>) -> Fate {
+    match message {
+        Message::Replica { message: AnyMessage::Paxos(paxos::Message::Accepted { .. }), .. } => Fate::IsLost,
+        Message::Replica { message: AnyMessage::Paxos(paxos::Message::Learn { .. }), .. }
+        | Message::Snapshot { .. }
+            if to == NodeId(3) =>
+        {
+            Fate::IsLost
+        }
+        message if renews(message) => Fate::IsLost,
+        _ => Fate::Arrives,
+    }
+}
+
+#[test]
+fn a_write_that_may_have_given_an_object_a_group_before_does_not_do_so_again() {
+    let mut cluster = Cluster::new(|settings| {
+        settings.defaults.durability = Durability::Memory;
+        settings.defaults.groups = Groups::Own;
+    });
+    cluster.set(1, b"one", b"x");
+    cluster.pass(5, stalled);
+    cluster.restart(3);
+    cluster.pass(1_000, stalled);
+    cluster.pass(3_000, nothing_begins_anew);
+    let own_groups = [1, 2, 3].map(|id| own_numbers(&mut cluster, id).len());
+    assert_eq!((own_groups, state(&mut cluster, 3)), ([1, 1, 0], GroupState::Alive));
+    // It is found also though it began after the replica was taken in again.
+    cluster.pass(5_000, arrives);
+    let own_groups = [1, 2, 3].map(|id| own_numbers(&mut cluster, id));
+    assert_eq!(own_groups, [[2], [2], [2]]);
+}
+
 #[test]
 fn a_birth_that_may_have_been_executed_before_is_not_executed_again() {
     let mut cluster = of_memory();
@@ -273,17 +308,6 @@ fn a_birth_that_may_have_been_executed_before_is_not_executed_again() {
     request.names = vec![b"key".to_vec()];
     cluster.node(1).host.submit_group_request(number, 0, request);
     // It is accepted and not decided while node 3 forgets, is testified to, and catches up with nothing.
-    let stalled = |_: NodeId, to: NodeId, message: &Message<'_>| match message {
-        Message::Replica { message: AnyMessage::Paxos(paxos::Message::Accepted { .. }), .. } => Fate::IsLost,
-        Message::Replica { message: AnyMessage::Paxos(paxos::Message::Learn { .. }), .. }
-        | Message::Snapshot { .. }
-            if to == NodeId(3) =>
-        {
-            Fate::IsLost
-        }
-        message if renews(message) => Fate::IsLost,
-        _ => Fate::Arrives,
-    };
     cluster.pass(5, stalled);
     cluster.restart(3);
     cluster.pass(1_000, stalled);
