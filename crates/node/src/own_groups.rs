@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quorate_object::{Command, Condition, Expiry, NAME_BYTES_MAX, Objects, Outcome, SCAN_COUNT_MAX, SetAnswer};
+use quorate_object::{Command, Condition, Expiry, NAME_BYTES_MAX, Objects, Outcome, SetAnswer};
 use quorate_protocol::Slot;
 use quorate_protocol::wire::Reader;
 
@@ -79,7 +79,7 @@ impl Machine {
                 Outcome::Keys(names)
             }
             (Some(VolumeCommand::ListOwnFrom { hash }), Some(objects)) => {
-                let (keys, next) = objects.page_away(hash, SCAN_COUNT_MAX as usize);
+                let (keys, next) = objects.page_away(hash);
                 Outcome::Scan { next, keys }
             }
             (Some(VolumeCommand::Tell { numbers }), Some(_)) => Outcome::Bulk(self.tell(&numbers)),

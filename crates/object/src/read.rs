@@ -97,18 +97,23 @@ impl Objects {
         Outcome::Scan { next, keys: wanted.map(|object| object.name().to_vec()).collect() }
     }
 
-    /// The names from hash `from` on whose objects have groups of their own: at least one, unless there is none, of `count` objects
-    /// or somewhat more. Beside them the hash from which others follow.
-    pub fn page_away(&self, mut from: u64, count: usize) -> (Vec<Vec<u8>>, Option<u64>) {
+    /// The names from hash `from` on whose objects have groups of their own: at least one, unless there is none, and as many as
+    /// make an answer. Beside them the hash from which others follow.
+    pub fn page_away(&self, mut from: u64) -> (Vec<Vec<u8>>, Option<u64>) {
         loop {
-            let (seen, next) = self.page(from, count);
-            let away = seen.iter().filter(|entry| matches!(entry.object, Object::Away(_)));
-            let names: Vec<Vec<u8>> = away.map(|entry| entry.object.name().to_vec()).collect();
+            let (names, next) = self.away_among(from, SCAN_COUNT_MAX as usize);
             match next.filter(|_| names.is_empty()) {
                 Some(next) => from = next,
                 None => return (names, next),
             }
         }
+    }
+
+    /// The names of those of the `count` objects from hash `from` on, or somewhat more, that have groups of their own.
+    pub fn away_among(&self, from: u64, count: usize) -> (Vec<Vec<u8>>, Option<u64>) {
+        let (seen, next) = self.page(from, count);
+        let away = seen.iter().filter(|entry| matches!(entry.object, Object::Away(_)));
+        (away.map(|entry| entry.object.name().to_vec()).collect(), next)
     }
 
     /// The first `count` objects from hash `from` on, more if the last shares its hash, or fewer if their names are long, and

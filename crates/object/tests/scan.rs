@@ -147,11 +147,11 @@ fn names_that_are_away_are_paged_through() {
     }
     let (mut met, mut from, mut pages) = (BTreeSet::new(), Some(0), 0);
     while let Some(hash) = from {
-        let (names, next) = objects.page_away(hash, SCAN_COUNT_MAX as usize);
+        let (names, next) = objects.page_away(hash);
         assert!(names.iter().map(Vec::len).sum::<usize>() <= NAMES_BYTES_MAX / 2);
         met.extend(names);
         (from, pages) = (next, pages + 1);
     }
     assert_eq!((met, pages), (names, 3));
-    assert_eq!(Objects::new(HASH_KEY).page_away(0, SCAN_COUNT_MAX as usize), (Vec::new(), None));
+    assert_eq!(Objects::new(HASH_KEY).page_away(0), (Vec::new(), None));
 }

@@ -18,8 +18,8 @@ use crate::quorum::Quorum;
 use crate::record::GroupRecord;
 use crate::volume::{Record, Renewed, VolumeCommand, own_group, volume_of};
 
-/// Names that are looked at with one heartbeat, and groups of these that may begin anew.
-const LOOKED_AT: usize = 2048;
+/// Objects that are looked at with one heartbeat, and groups of these that may begin anew.
+const LOOKED_AT: usize = 8192;
 const RENEWED: usize = 128;
 /// Heartbeats between two rounds: what could not begin anew, because others lack, is looked at again, ever more rarely as long as
 /// nothing can.
@@ -136,7 +136,7 @@ impl Host {
     fn look_for_unspeaking(&self, index: u32, from: u64) -> Option<Looked> {
         let volume = &self.groups[index as usize];
         let objects = volume.machine.objects()?;
-        let (names, next) = objects.page_away(from, LOOKED_AT);
+        let (names, next) = objects.away_among(from, LOOKED_AT);
         let mut looked = Looked { found: Vec::new(), has_more: false, next };
         for name in names {
             let Some(record) = objects.away(&name).and_then(|record| Record::decode(&record).ok()) else { continue };
