@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use quorate_object::Outcome;
-use quorate_protocol::{GroupId, NodeId, Slot};
+use quorate_protocol::{GroupId, NodeId};
 
 use super::Host;
 use crate::answer::Answer;
@@ -115,7 +115,8 @@ impl Host {
         let Some(Looked { found, has_more, next }) = self.look_for_unspeaking(index, from) else { return };
         // Births that an earlier start may have executed are found once they are executed, which a quiet volume does with its next
         // command: that comes from here then.
-        let awaits_births = self.own.from_before.get(&volume).is_some_and(|before| before.slots_below > Slot(0));
+        let next_slot = self.groups[index as usize].replica.next_slot();
+        let awaits_births = self.own.from_before.get(&volume).is_some_and(|before| before.slots_below > next_slot);
         let Some(round) = self.own.renewals.volumes.get_mut(&volume) else { return };
         round.is_asked = awaits_births || !found.is_empty();
         round.has_asked |= round.is_asked;

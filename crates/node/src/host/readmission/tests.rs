@@ -1,3 +1,5 @@
+use std::cell::Cell;
+
 use quorate_object::Outcome;
 
 use super::*;
@@ -295,6 +297,28 @@ fn a_write_that_may_have_given_an_object_a_group_before_does_not_do_so_again() {
     cluster.pass(5_000, arrives);
     let own_groups = [1, 2, 3].map(|id| own_numbers(&mut cluster, id));
     assert_eq!(own_groups, [[2], [2], [2]]);
+}
+
+#[test]
+fn a_volume_that_bore_nothing_is_asked_until_it_has_executed_what_might_have() {
+    let mut cluster = of_memory();
+    let number = cluster.next_number();
+    let request = GroupRequest { names: vec![b"nothing".to_vec()], ..GroupRequest::of(GroupAction::Promote) };
+    cluster.node(1).host.submit_group_request(number, 0, request);
+    cluster.pass(5, stalled);
+    cluster.restart(3);
+    cluster.pass(1_000, stalled);
+    let asked = Cell::new(0);
+    let count = |_: NodeId, _: NodeId, message: &Message<'_>| {
+        asked.set(asked.get() + u32::from(renews(message)));
+        Fate::Arrives
+    };
+    cluster.pass(5_000, count);
+    let slots = [1, 3].map(|id| slot_of(&mut cluster, id));
+    assert!(slots[0] == slots[1] && slots[0] >= 2, "that, and what had it decided: {slots:?}");
+    assert_ne!(asked.replace(0), 0);
+    cluster.pass(60_000, count);
+    assert_eq!((asked.get(), [1, 3].map(|id| slot_of(&mut cluster, id))), (0, slots));
 }
 
 #[test]
