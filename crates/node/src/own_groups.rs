@@ -341,15 +341,16 @@ impl Machine {
             children.led.remove(&number);
             children.named.as_mut().and_then(|named| named.remove(&number));
         }
-        self.changes.get_or_insert_default().deaths.push(Death { number, last });
+        let mut becomes_another = false;
         match becomes {
             Some(plan) => {
                 self.send_away(slot, &[&name], &plan);
-                self.changes.get_or_insert_default().become_others += u64::from(self.record_of(&name).is_some());
+                becomes_another = self.record_of(&name).is_some();
             }
             None if self.owns => self.give_own_group(slot, &name),
             None => {}
         }
+        self.changes.get_or_insert_default().deaths.push(Death { number, last, becomes_another });
         Outcome::Ok
     }
 
@@ -494,7 +495,7 @@ mod tests {
         volume.own(&VolumeCommand::Return { number, state: state.clone(), last: Vec::new() });
         assert_eq!(
             volume.machine.take_changes().map(|changes| changes.deaths),
-            Some(vec![Death { number, last: Vec::new() }])
+            Some(vec![Death { number, last: Vec::new(), becomes_another: false }])
         );
         assert!(matches!(volume.run_as(101, |out| INCR.encode(out)), Verdict::Again(Outcome::Int(2))));
         assert!(matches!(volume.run(&INCR), Verdict::Executed(Outcome::Int(3))));

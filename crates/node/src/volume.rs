@@ -371,8 +371,6 @@ pub struct Changes {
     /// Own groups whose last command is asked for from now on.
     pub stopping: Vec<u64>,
     pub deaths: Vec<Death>,
-    /// So many of them became others.
-    pub become_others: u64,
 }
 
 /// An own group that is over.
@@ -382,6 +380,8 @@ pub struct Death {
     /// Of a register, the encoded tag of the version that it ended with: of a write that was under way it says whether it
     /// happened.
     pub last: Vec<u8>,
+    /// Another one goes on with what it came to.
+    pub becomes_another: bool,
 }
 
 /// Replicated: what a volume keeps of its own groups besides their records.

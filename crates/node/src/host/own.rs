@@ -105,7 +105,6 @@ impl Host {
     /// Sees to what the slot that this volume has just executed means for own groups.
     pub(super) fn follow_changes(&mut self, volume: u32, slot: Slot) {
         let Some(changes) = self.groups[volume as usize].machine.take_changes() else { return };
-        self.counters.own_groups_changed += changes.become_others;
         let id = self.groups[volume as usize].id();
         self.note_last_birth(id, slot, changes.births.iter().map(|birth| birth.record.number).max());
         for birth in &changes.births {
@@ -119,8 +118,10 @@ impl Host {
         if self.groups[volume as usize].replica.is_coordinating() {
             changes.stopping.iter().for_each(|&number| self.ask_to_stop(volume, number));
         }
-        for Death { number, last } in changes.deaths {
+        for Death { number, last, becomes_another } in changes.deaths {
             let group = own_group(id, number);
+            self.counters.own_groups_changed += u64::from(becomes_another);
+            self.counters.own_groups_renewed += u64::from(becomes_another && self.cannot_speak(group));
             self.decide_undecided(group, &last);
             self.own.asked.remove(group);
             self.own.led.remove(&group);

@@ -7,11 +7,9 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use quorate_object::Outcome;
 use quorate_protocol::{GroupId, NodeId};
 
 use super::Host;
-use crate::answer::Answer;
 use crate::entry::Purpose;
 use crate::group_state::GroupState;
 use crate::quorum::Quorum;
@@ -177,7 +175,7 @@ impl Host {
     }
 
     /// Because it has forgotten what it said. What the store has of a damaged one may be more than it can delete.
-    fn cannot_speak(&self, group: GroupId) -> bool {
+    pub(super) fn cannot_speak(&self, group: GroupId) -> bool {
         match self.find(group) {
             Some(index) => self.groups[index as usize].state == GroupState::Forgetful,
             None => self.is_kept_for_good(group),
@@ -185,12 +183,9 @@ impl Host {
     }
 
     /// The volume has answered. What it refused is found again in the next round.
-    pub(super) fn take_renewed(&mut self, volume: GroupId, answer: &Answer) {
+    pub(super) fn take_renewed(&mut self, volume: GroupId) {
         if let Some(round) = self.own.renewals.volumes.get_mut(&volume) {
             round.is_asked = false;
-        }
-        if let Answer::Outcome(Outcome::Keys(lines)) = answer {
-            self.counters.own_groups_renewed += lines.iter().filter(|line| *line == b"OK").count() as u64;
         }
     }
 }
