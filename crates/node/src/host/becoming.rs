@@ -4,7 +4,7 @@ use quorate_object::{Command, Condition, Expiry, Outcome, SetAnswer, TtlUnit};
 use quorate_protocol::{GroupId, NodeId};
 
 use crate::Target;
-use crate::answer::{AdminReply, Answer};
+use crate::answer::{AdminReply, Answer, Failure};
 use crate::frame::Message;
 use crate::host::Submission;
 use crate::host::batches::{GroupAction, GroupRequest};
@@ -172,6 +172,32 @@ fn a_group_moves_off_a_node_that_is_down_and_not_onto_such_nodes() {
     assert_eq!(shown(&mut cluster, "members"), "n2,n1");
     let number = submit(&mut cluster, 1, None, &INCR);
     assert_eq!(wait(&mut cluster, 1, number, 1_000).0, Some(Answer::Outcome(Outcome::Int(6))));
+}
+
+#[test]
+fn a_node_without_the_volume_hears_that_a_group_has_moved_though_nobody_is_left_of_it() {
+    let mut cluster = Cluster::new(|settings| settings.defaults.replicas = 1);
+    cluster.write(1, b"value");
+    cluster.pass(100, arrives);
+    assert_eq!(told(&mut cluster, "GROUP PROMOTE key MEMBERS n1,n2"), AdminReply::Ok);
+    let before = cluster.write(3, b"before");
+    assert_eq!(wait(&mut cluster, 3, before, 1_000).0, Some(Answer::Outcome(Outcome::Ok)));
+    assert_eq!(told(&mut cluster, "GROUP MOVE key MEMBERS n1"), AdminReply::Ok);
+    cluster.node(2).is_down = true;
+    cluster.pass(2_000, arrives);
+    let after = cluster.write(3, b"after");
+    assert_eq!(wait(&mut cluster, 3, after, 1_000).0, Some(Answer::Outcome(Outcome::Ok)));
+    // Where it is, is told at once.
+    assert_eq!(told(&mut cluster, "GROUP MOVE key MEMBERS n1,n3"), AdminReply::Ok);
+    cluster.node(2).is_down = false;
+    cluster.pass(2_000, arrives);
+    let known = cluster.write(2, b"known");
+    assert_eq!(wait(&mut cluster, 2, known, 1_000).0, Some(Answer::Outcome(Outcome::Ok)));
+    cluster.node(3).is_down = true;
+    cluster.pass(2_000, arrives);
+    let refused = cluster.write(2, b"refused");
+    let (answer, waited_ms) = wait(&mut cluster, 2, refused, 1_000);
+    assert_eq!((answer, waited_ms < 100), (Some(Answer::Failed(Failure::NoQuorum)), true), "after {waited_ms} ms");
 }
 
 #[test]

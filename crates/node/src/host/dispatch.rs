@@ -199,6 +199,10 @@ impl Host {
                 self.retry_later(number);
             }
             Err(NoRoute::Lost) => self.complete(number, Answer::Failed(Failure::Timeout)),
+            Err(NoRoute::NoQuorum) if own.is_some_and(|own| self.may_have_left(number, target, own.group)) => {
+                self.go_by_volume(number);
+                self.retry_after(number, 0);
+            }
             Err(NoRoute::NoNamespace) => self.complete(number, Answer::Failed(Failure::NoNamespace)),
             Err(NoRoute::NoQuorum) if !at_large => self.complete(number, Answer::Failed(Failure::NoQuorum)),
             // Nobody can say that it was not executed: wait for a quorum, or for the deadline.

@@ -10,6 +10,7 @@ use quorate_protocol::{Epoch, GroupId, NodeId, Slot};
 
 use super::Host;
 use super::directory::{Missing, Place};
+use super::group::Group;
 use super::own::BIRTH_EPOCH;
 use crate::entry::{Purpose, Target};
 use crate::envelope::Envelope;
@@ -209,6 +210,20 @@ impl Host {
         {
             self.remembered.remove(&place);
         }
+    }
+
+    /// Whether an operation's object may have left its own group without this node having heard of it, and the volume can tell:
+    /// the replica here is behind, or there is none.
+    pub(super) fn may_have_left(&mut self, number: u64, target: Target, group: GroupId) -> bool {
+        let told = self.operations(number).find(number).and_then(|operation| operation.away_number);
+        let is_told = volume_of(group).is_some_and(|(_, own_number)| told >= Some(own_number));
+        let Ok(volume) = self.route(target, None, None) else { return false };
+        let is_up_to_date = |here: &Group| {
+            let is_led = here.replica.coordinator().is_some_and(|node| !self.peers.is_suspected(node));
+            is_led && here.replica.in_flight() == 0 && here.is_alive()
+        };
+        let here = self.find(volume.group).map(|index| &self.groups[index as usize]);
+        !is_told && !here.is_some_and(|here| is_up_to_date(here))
     }
 
     /// An own group that its volume leads may have other members by now: the operation is to know what this node knows.

@@ -480,6 +480,37 @@ fn groups_of_objects_begin_anew_where_a_directory_was_lost() {
 }
 
 #[test]
+fn whoever_has_not_heard_that_groups_began_anew_asks_their_volume() {
+    let mut cluster = Cluster::new(|_| {});
+    create_each_kind(&mut cluster);
+    let before = own_numbers(&mut cluster, 1);
+    cluster.replace_directory(3);
+    let nothing_is_decided = |from: NodeId, to: NodeId, message: &Message<'_>| {
+        let Message::Replica { message: AnyMessage::Paxos(message), .. } = message else { return Fate::Arrives };
+        let tells = matches!(message, paxos::Message::Decide { .. } | paxos::Message::Execute { .. });
+        if tells && (from, to) == (NodeId(1), NodeId(3)) { Fate::IsLost } else { Fate::Arrives }
+    };
+    let begun = |cluster: &mut Cluster, id: u32| {
+        own_numbers(cluster, id).iter().filter(|number| !before.contains(number)).count()
+    };
+    // The others end theirs, and node 3 hears of it, but not of what comes after.
+    while begun(&mut cluster, 1) < KINDS.len() - 1 {
+        cluster.pass(1, |from, to, message| nothing_is_decided(from, to, message));
+    }
+    assert!(begun(&mut cluster, 3) < KINDS.len() - 1, "it has not heard of the last");
+    cluster.node(1).is_down = true;
+    let mut written = Vec::new();
+    for _ in 0..300 {
+        written.extend(KINDS.map(|(name, ..)| cluster.set(3, name, b"z")));
+        cluster.pass(10, arrives);
+    }
+    cluster.pass(1_000, arrives);
+    let undone: Vec<u64> = written.into_iter().filter(|&number| !cluster.is_done(3, number)).collect();
+    let answers = cluster.node(3).answers.iter();
+    assert!(undone.is_empty(), "{:?}", answers.filter(|(number, _)| undone.contains(number)).collect::<Vec<_>>());
+}
+
+#[test]
 fn what_the_others_cannot_end_is_left_as_it_is() {
     let mut cluster = Cluster::new(|_| {});
     let create = |cluster: &mut Cluster, name: &[u8], quorum| {
