@@ -150,6 +150,7 @@ pub enum AdminReply {
     Double(f64),
     Boolean(bool),
     Text(String),
+    Bytes(Vec<u8>),
     Null,
     Array(Vec<AdminReply>),
     /// In order; a flat array in version 2.

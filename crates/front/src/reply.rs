@@ -49,6 +49,7 @@ fn write_admin(writer: &mut ReplyWriter<'_>, reply: &AdminReply) {
         AdminReply::Double(value) => writer.double(*value),
         AdminReply::Boolean(value) => writer.boolean(*value),
         AdminReply::Text(text) => writer.bulk(text.as_bytes()),
+        AdminReply::Bytes(bytes) => writer.bulk(bytes),
         AdminReply::Null => writer.null(),
         AdminReply::Array(elements) => {
             writer.array(elements.len());

@@ -37,6 +37,8 @@ pub enum Failure {
 pub enum AdminReply {
     Ok,
     Text(String),
+    /// What a client has given, such as a key.
+    Bytes(Vec<u8>),
     /// One of the lines of a text that people read.
     Line(String),
     Int(i64),

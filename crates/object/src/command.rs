@@ -198,6 +198,14 @@ impl<'a> Command<'a> {
         }
     }
 
+    /// What the whole object becomes.
+    pub fn value(&self) -> Option<&'a [u8]> {
+        match *self {
+            Command::Set { value, .. } | Command::GetSet { value, .. } => Some(value),
+            _ => None,
+        }
+    }
+
     /// The name of the one object concerned; `None` for a command on all objects of the group.
     pub fn key(&self) -> Option<&'a [u8]> {
         match *self {

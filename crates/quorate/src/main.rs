@@ -11,6 +11,7 @@ mod bench;
 mod cert;
 mod cli;
 mod client;
+mod demand;
 mod failure;
 mod group;
 mod inspect;
@@ -51,6 +52,7 @@ enum Command {
     Up(up::Options),
     Node(node::Options),
     Status(status::Options),
+    Demand(demand::Options),
     Namespace(namespace::Options),
     Group(group::Options),
     Quorum(quorum::Options),
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         Command::Up(options) => up::run(&options),
         Command::Node(options) => node::run(&options),
         Command::Status(options) => status::run(&options),
+        Command::Demand(options) => demand::run(&options),
         Command::Namespace(options) => namespace::run(&options),
         Command::Group(options) => group::run(&options),
         Command::Quorum(options) => quorum::run(&options),

@@ -24,6 +24,8 @@ use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use mio::Waker;
 use quorate_node::quorum::{QUORUM_USAGE, Quorum};
 use quorate_node::replica::Protocol;
@@ -190,6 +192,7 @@ fn router(admin: Admin) -> Router {
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .route("/status", get(status))
+        .route("/demand", get(demand))
         .route("/namespaces", get(namespaces))
         .route("/namespaces/{number}", post(create_namespace).patch(set_namespace).delete(drop_namespace))
         .route("/groups/{number}/{key}", get(groups::show_group))
@@ -255,6 +258,20 @@ async fn status(State(admin): State<Admin>) -> Response {
         // It is JSON already.
         Ok(AdminReply::Text(text)) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
         other => respond(other),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DemandOf {
+    count: Option<String>,
+}
+
+async fn demand(State(admin): State<Admin>, of: Result<Query<DemandOf>, QueryRejection>) -> Response {
+    match of {
+        Ok(Query(DemandOf { count: None })) => respond(admin.ask(&["DEMAND"]).await),
+        Ok(Query(DemandOf { count: Some(count) })) => respond(admin.ask(&["DEMAND", "COUNT", &count]).await),
+        Err(why) => refuse(StatusCode::BAD_REQUEST, why.body_text()),
     }
 }
 
@@ -510,8 +527,24 @@ fn to_json(reply: AdminReply) -> Value {
         AdminReply::Failed(failure) => words_of(&failure).1.into(),
         AdminReply::Int(number) => number.into(),
         AdminReply::List(list) => list.into_iter().map(to_json).collect(),
-        AdminReply::Map(fields) => fields.into_iter().map(|(name, value)| (name, to_json(value))).collect(),
+        AdminReply::Bytes(bytes) => bytes_to_json(bytes).unwrap_or_else(Value::from),
+        AdminReply::Map(fields) => fields.into_iter().map(field_to_json).collect(),
     }
+}
+
+fn field_to_json((name, value): (String, AdminReply)) -> (String, Value) {
+    match value {
+        AdminReply::Bytes(bytes) => match bytes_to_json(bytes) {
+            Ok(text) => (name, text),
+            Err(base64) => (name + "_base64", base64.into()),
+        },
+        value => (name, to_json(value)),
+    }
+}
+
+/// As text, or in base64.
+fn bytes_to_json(bytes: Vec<u8>) -> Result<Value, String> {
+    String::from_utf8(bytes).map(Value::from).map_err(|no_text| BASE64.encode(no_text.as_bytes()))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use quorate_protocol::{GroupId, NodeId};
 
 use super::batches::{BATCH_NAMES_MAX, GroupAction, GroupRequest};
 use super::directory::Missing;
-use super::{Host, help};
+use super::{Host, demand, help};
 use crate::answer::{AdminReply, Answer, Failure};
 use crate::entry::{Purpose, Target};
 use crate::members::Wanted;
@@ -22,8 +22,8 @@ pub(super) struct Waiting {
 }
 
 const USAGE: &str = "ERR the commands are QUORATE NAMESPACE CREATE|SET|MOVE|LIST|DROP, \
-                     QUORATE GROUP CREATE|PROMOTE|DEMOTE|MOVE|RETYPE|SHOW, QUORATE QUORUM SET|SHOW and QUORATE STATUS [JSON]: \
-                     QUORATE HELP tells what each does";
+                     QUORATE GROUP CREATE|PROMOTE|DEMOTE|MOVE|RETYPE|SHOW, QUORATE QUORUM SET|SHOW, QUORATE DEMAND [COUNT n] \
+                     and QUORATE STATUS [JSON]: QUORATE HELP tells what each does";
 const CREATE_USAGE: &str = "ERR QUORATE NAMESPACE CREATE number [PROTOCOL paxos|chain|register] [REPLICAS n] \
                             [VOLUMES n] [DURABILITY sync|interval|memory] [READS lease|quorum|local|apportioned] \
                             [GROUPS volumes|own] [QUORUM majority | threshold R W | grid | grid ROWSxCOLS] \
@@ -36,6 +36,7 @@ const MOVE_USAGE: &str = "ERR QUORATE GROUP MOVE key MEMBERS node,node,... \
                           [QUORUM majority | threshold R W | grid | grid ROWSxCOLS]";
 const QUORUM_USAGE: &str = "ERR QUORATE QUORUM SET key R W, or KEYS count key ... in place of key; \
                             QUORATE QUORUM SET NAMESPACE number R W; or QUORATE QUORUM SHOW key";
+const DEMAND_USAGE: &str = "ERR QUORATE DEMAND [COUNT n]";
 const GROUP_USAGE: &str = "ERR QUORATE GROUP CREATE|PROMOTE|RETYPE|DEMOTE|SHOW key, or KEYS count key ... in place of key; \
                            then, where it creates, promotes or retypes, [PROTOCOL paxos|chain|register] [MEMBERS node,node,...] \
                            [QUORUM majority | threshold R W | grid | grid ROWSxCOLS] and, where it creates, \
@@ -52,6 +53,7 @@ enum Request {
     Help,
     List,
     Status { json: bool },
+    Demand { count: usize },
     Group(GroupRequest),
     Move { name: Vec<u8>, members: Vec<String>, quorum: Option<Quorum> },
     MoveNamespace { number: u32, members: Vec<String>, quorum: Option<Quorum> },
@@ -74,6 +76,7 @@ impl Host {
             Ok(Request::Group(request)) => self.submit_group_request(number, namespace, request),
             Ok(Request::Move { name, members, quorum }) => self.submit_move(number, namespace, &name, &members, quorum),
             Ok(Request::Help) => self.answers.push((number, Answer::Admin(help::reply()))),
+            Ok(Request::Demand { count }) => self.answers.push((number, Answer::Admin(self.tell_demand(count)))),
             Ok(Request::Status { json }) => self.ask_for_status(number, json),
             Ok(Request::List) => {
                 let reply =
@@ -236,6 +239,14 @@ fn parse(words: &[Vec<u8>], defaults: Settings) -> Result<Request, String> {
             1 => Ok(Request::Status { json: false }),
             2 if is(1, "JSON") => Ok(Request::Status { json: true }),
             _ => Err(USAGE.into()),
+        };
+    }
+    if is(0, "DEMAND") {
+        let count = words.get(2).and_then(|word| word.parse().ok());
+        return match (words.len(), count) {
+            (1, _) => Ok(Request::Demand { count: demand::TOLD }),
+            (3, Some(count)) if is(1, "COUNT") => Ok(Request::Demand { count }),
+            _ => Err(DEMAND_USAGE.into()),
         };
     }
     if !is(0, "NAMESPACE") {
@@ -599,7 +610,8 @@ mod tests {
         }
         let commands =
             [("NAMESPACE", "CREATE|SET|MOVE|LIST|DROP"), ("GROUP", "CREATE|PROMOTE|DEMOTE|MOVE|RETYPE|SHOW")];
-        for (of, names) in commands.into_iter().chain([("QUORUM", "SET|SHOW"), ("", "STATUS"), ("", "HELP")]) {
+        let others = [("QUORUM", "SET|SHOW"), ("", "DEMAND"), ("", "STATUS"), ("", "HELP")];
+        for (of, names) in commands.into_iter().chain(others) {
             assert!(USAGE.contains(format!("QUORATE {of} {names}").replace("  ", " ").as_str()), "{of} {names}");
             for name in names.split('|') {
                 let command = format!("{of} {name}");
@@ -627,6 +639,9 @@ mod tests {
             assert!(parsed(line).is_err(), "{line}");
         }
         assert_eq!(parsed("NAMESPACE CREATE 1 REPLICAS"), Err(CREATE_USAGE.to_string()));
+        for line in ["DEMAND COUNT", "DEMAND COUNT x", "DEMAND 3"] {
+            assert_eq!(parsed(line), Err(DEMAND_USAGE.to_string()), "{line}");
+        }
         assert_eq!(parsed("NAMESPACE SET 1 VOLUMES 3"), Err(SET_USAGE.to_string()));
         assert_eq!(parsed("NAMESPACE CREATE 1 READS lease PROTOCOL register"), Err(NO_LEASE.to_string()));
         assert!(parsed("NAMESPACE CREATE 1 PROTOCOL register").is_ok(), "the default is not meant");

@@ -48,6 +48,7 @@ impl Host {
             };
             return self.answers.push((number, Answer::Outcome(Outcome::Error(refusal))));
         }
+        self.note_demand_of_client(&submission);
         if access != Access::Write && self.read_at_once(&submission, reads) {
             return;
         }
@@ -352,6 +353,7 @@ impl Host {
     pub(super) fn answer(&mut self, number: u64, answer: Answer) {
         if let Answer::Outcome(outcome) = &answer {
             self.answer_bytes += outcome.heap_bytes();
+            self.note_size(number, outcome);
         }
         self.answers.push((number, answer));
     }

@@ -3,8 +3,9 @@
 use crate::answer::AdminReply;
 
 /// The subcommands and what each does. Where options are left out here, the subcommand without any word tells them.
-const SUBCOMMANDS: [(&str, &str); 16] = [
+const SUBCOMMANDS: [(&str, &str); 17] = [
     ("STATUS [JSON]", "Nodes, namespaces and volumes, in short or with everything as JSON."),
+    ("DEMAND [COUNT n]", "What this node's clients ask for, and which objects most."),
     ("NAMESPACE LIST", "The namespaces and their settings."),
     ("NAMESPACE CREATE number [option value ...]", "Make a namespace, which SELECT number enters."),
     ("NAMESPACE SET number READS lease|quorum|local|apportioned", "Change how its reads are answered."),

@@ -29,6 +29,7 @@ pub(crate) mod checkpoints;
 mod coordination;
 mod copies;
 mod counters;
+mod demand;
 mod digests;
 mod directory;
 mod discarded;
@@ -295,6 +296,7 @@ pub struct Host {
     wal: Wal,
     scratch: Vec<u8>,
     answers: Vec<(u64, Answer)>,
+    demand: demand::DemandOfClients,
     /// What the answers keep, roughly.
     answer_bytes: usize,
     /// As the environment last said: writes that may take more are refused.

@@ -156,6 +156,7 @@ impl Host {
         Host {
             clock: HybridClock::new(moment),
             random: settings.seed,
+            demand: super::demand::DemandOfClients::new(moment.now, settings.seed),
             peers: Peers::new(settings.timing, moment.now, settings.start),
             started_at: moment.now,
             linked: Vec::new(),

@@ -123,6 +123,7 @@ impl Host {
         self.tend_successions();
         self.tend_readmissions();
         self.tend_renewals();
+        self.tend_demand();
         self.give_up_wishes();
         self.unlogged.drop_old(now);
         self.timers.set(now.after_us(self.settings.timing.heartbeat_us), Timer::Heartbeat);

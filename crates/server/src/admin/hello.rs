@@ -12,6 +12,7 @@ const LIST: &str = "This is the admin port of a Quorate node. Redis clients conn
                     GET    /readyz           does the node serve?\n\
                     GET    /metrics          for Prometheus\n\
                     GET    /status           nodes, namespaces and volumes, as JSON\n\
+                    GET    /demand           ?count=20 what this node's clients ask for most\n\
                     GET    /namespaces\n\
                     POST   /namespaces/N     ?protocol=paxos&replicas=3&volumes=64\n\
                     PATCH  /namespaces/N     ?reads=quorum\n\

@@ -320,6 +320,7 @@ fn admin_reply(reply: quorate_node::AdminReply) -> quorate_front::AdminReply {
         quorate_node::AdminReply::Ok => AdminReply::ok(),
         quorate_node::AdminReply::Failed(why) => AdminReply::Error(failure(why).text().to_owned()),
         quorate_node::AdminReply::Text(text) => AdminReply::Text(text),
+        quorate_node::AdminReply::Bytes(bytes) => AdminReply::Bytes(bytes),
         quorate_node::AdminReply::Line(text) => AdminReply::Simple(text),
         quorate_node::AdminReply::Int(number) => AdminReply::Integer(number),
         quorate_node::AdminReply::Error(text) => AdminReply::Error(text),

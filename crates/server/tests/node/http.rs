@@ -8,7 +8,7 @@ use crate::common::{Nodes, until};
 type Requests = [(&'static str, u16)];
 
 /// For each method and path of the description.
-const REQUESTS: [(&str, &str, &Requests); 14] = [
+const REQUESTS: [(&str, &str, &Requests); 15] = [
     ("get", "/", &[("/", 200)]),
     ("get", "/healthz", &[("/healthz", 200)]),
     ("get", "/readyz", &[("/readyz", 200)]),
@@ -97,6 +97,11 @@ const REQUESTS: [(&str, &str, &Requests); 14] = [
             ("/groups/77/c", 404),
             ("/groups/x/c", 400),
         ],
+    ),
+    (
+        "get",
+        "/demand",
+        &[("/demand", 200), ("/demand?count=1", 200), ("/demand?count=x", 400), ("/demand?most=1", 400)],
     ),
     ("get", "/log-level", &[("/log-level", 200)]),
     ("put", "/log-level", &[("/log-level", 400), ("/log-level?level=inf", 400), ("/log-level?level=", 400)]),
