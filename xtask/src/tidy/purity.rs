@@ -5,7 +5,7 @@ use super::Finding;
 use super::source::{Source, find_words, line_of};
 
 /// Folders of pure code.
-const PURE: [&str; 7] = [
+const PURE: [&str; 8] = [
     "crates/protocol/src/",
     "crates/object/src/",
     "crates/node/src/",
@@ -13,6 +13,7 @@ const PURE: [&str; 7] = [
     "crates/resp/src/",
     "crates/wal/src/",
     "crates/lab/src/",
+    "crates/control/src/",
 ];
 
 /// Where pure crates touch the world: the log's files.
@@ -36,7 +37,7 @@ const FORBIDDEN: [(&str, &str); 12] = [
 
 /// Crates whose first file must say so to the compiler.
 const NO_STD: [&str; 1] = ["crates/protocol/src/lib.rs"];
-const NO_UNSAFE: [&str; 7] = [
+const NO_UNSAFE: [&str; 8] = [
     "crates/protocol/src/lib.rs",
     "crates/node/src/lib.rs",
     "crates/front/src/lib.rs",
@@ -44,6 +45,7 @@ const NO_UNSAFE: [&str; 7] = [
     "crates/wal/src/lib.rs",
     "crates/checkpoint/src/lib.rs",
     "crates/lab/src/lib.rs",
+    "crates/control/src/lib.rs",
 ];
 
 pub(crate) fn check(source: &Source) -> Vec<Finding> {

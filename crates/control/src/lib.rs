@@ -1,0 +1,10 @@
+//! Which sizes quorums should have, from what is asked of them (Q-Opt, sections III-A and V).
+//!
+//! Promises: the same arguments give the same answer; an answer is within the sizes allowed, and `R + W = N + 1`. Knows no
+//! clock, no file and no node: whoever observes demand and makes changes calls it.
+#![forbid(unsafe_code)]
+
+pub mod boost;
+#[cfg(test)]
+mod random;
+pub mod tree;
