@@ -39,28 +39,20 @@ impl Boosted {
         Ok(Boosted { classes, trees })
     }
 
-    /// How much speaks for each class. Sums up to 1.
+    /// How much speaks for each class. Sums up to 1. A tree votes for all classes of the training cases that are like this one,
+    /// by their shares: its confidence counts, as in C5.0.
     pub fn votes(&self, features: &[f64]) -> Vec<f64> {
         let mut votes = vec![0.0; self.classes];
-        for (vote, tree) in &self.trees {
-            votes[tree.classify(features)] += vote;
-        }
-        let total: f64 = votes.iter().sum();
-        votes.iter().map(|vote| vote / total).collect()
-    }
-
-    pub fn classify(&self, features: &[f64]) -> usize {
-        heaviest(&self.votes(features))
-    }
-
-    /// The share of each class among the training cases that are like this one, averaged over trees as they vote.
-    pub fn shares(&self, features: &[f64]) -> Vec<f64> {
-        let mut shares = vec![0.0; self.classes];
         let total: f64 = self.trees.iter().map(|(vote, _)| vote).sum();
         for (vote, tree) in &self.trees {
-            shares.iter_mut().zip(tree.shares(features)).for_each(|(sum, share)| *sum += vote / total * share);
+            votes.iter_mut().zip(tree.shares(features)).for_each(|(sum, share)| *sum += vote / total * share);
         }
-        shares
+        votes
+    }
+
+    /// The lowest of those that most speaks for.
+    pub fn classify(&self, features: &[f64]) -> usize {
+        heaviest(&self.votes(features))
     }
 
     pub fn tree_count(&self) -> usize {
@@ -127,13 +119,12 @@ mod tests {
     }
 
     #[test]
-    fn votes_and_shares_are_shares() {
+    fn votes_are_shares() {
         let cases = diagonal(150, 10, &mut Random::new(7));
         let boosted = train(&cases, 10);
         for case in &cases {
-            for shares in [boosted.votes(&case.features), boosted.shares(&case.features)] {
-                assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{shares:?}");
-            }
+            let votes = boosted.votes(&case.features);
+            assert!((votes.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{votes:?}");
         }
     }
 

@@ -4,7 +4,12 @@
 //! clock, no file and no node: whoever observes demand and makes changes calls it.
 #![forbid(unsafe_code)]
 
+pub mod analytic;
 pub mod boost;
+pub mod data;
+pub mod oracle;
 #[cfg(test)]
 mod random;
 pub mod tree;
+
+pub use oracle::{Advice, Measured, Oracle, Workload};
