@@ -8,8 +8,12 @@ pub mod analytic;
 pub mod boost;
 pub mod data;
 pub mod oracle;
+pub mod policy;
 #[cfg(test)]
 mod random;
+pub mod rounds;
 pub mod tree;
 
 pub use oracle::{Advice, Measured, Oracle, Workload};
+pub use policy::{Change, Kind, Settings, Sizes, Tunable, plan};
+pub use rounds::{Phase, Rounds, Turn};
