@@ -1,5 +1,6 @@
 //! `quorate lab`: the papers' experiments.
 
+mod oracle;
 mod registers;
 
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ enum Experiment {
     ChainOutage(OutageOptions),
     RollupMessages(registers::MessagesOptions),
     QoptReconfiguration(registers::ReconfigurationOptions),
+    QoptOracle(oracle::OracleOptions),
 }
 
 /// Chain replication against primary/backup: requests a second by the share of updates (figure 4 of the paper)
@@ -70,6 +72,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
         Experiment::ChainOutage(options) => chain_outage(options),
         Experiment::RollupMessages(options) => registers::rollup_messages(options),
         Experiment::QoptReconfiguration(options) => registers::qopt_reconfiguration(options)?,
+        Experiment::QoptOracle(options) => oracle::qopt_oracle(options)?,
     }
     Ok(ExitCode::SUCCESS)
 }

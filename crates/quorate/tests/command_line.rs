@@ -272,4 +272,10 @@ fn the_lab_prints_and_draws_what_it_measured() {
     let printed: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(printed["figure_7"]["points"].as_array().map(Vec::len), Some(10));
     assert!(std::fs::read_to_string(&drawing).expect("drawn").contains("Write quorums of all objects grow"));
+    let output = run(&["lab", "qopt-oracle", "--built-in", "--json", "--svg", path]);
+    let printed: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(printed["trained"].as_array().map(Vec::len), Some(9));
+    assert!(std::fs::read_to_string(&drawing).expect("drawn").contains("Mistakes of the oracle"));
+    let output = run(&["lab", "qopt-oracle", "--built-in"]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("figure 4 and table I: 168 workloads"), "{output:?}");
 }

@@ -5,6 +5,7 @@
 //! What can be compared is the shape: that a change takes a few messages and writes whatever the load, and that throughput
 //! rises at once and then to what it would have been from the start.
 
+pub mod oracle;
 pub mod plot;
 mod world;
 
@@ -18,6 +19,12 @@ pub const MESSAGE_US: u64 = 100;
 pub const HANDLE_US: u64 = 15;
 /// Until what is written is on disk. What is written at the same time is on disk at the same time.
 pub const SYNC_US: u64 = 4_000;
+/// Of a node's processor for what it is sent: copied and checked, 1 GB a second.
+pub const HANDLE_NS_A_BYTE: u64 = 1;
+/// Of a node's link for what it sends: 10 Gbit a second, nearly.
+pub const LINK_NS_A_BYTE: u64 = 1;
+/// Of a node's disk for what it writes: 100 MB a second, a spinning disk as [`SYNC_US`] is.
+pub const DISK_NS_A_BYTE: u64 = 10;
 
 /// Of read quorums and of write quorums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +36,12 @@ pub struct Sizes {
 impl Sizes {
     /// Reads as small as writes of this size allow.
     pub fn of_write(write: u8) -> Sizes {
-        Sizes { read: MEMBERS as u8 + 1 - write, write }
+        Sizes::among(MEMBERS, write)
+    }
+
+    /// Likewise, among so many members.
+    pub fn among(members: usize, write: u8) -> Sizes {
+        Sizes { read: members as u8 + 1 - write, write }
     }
 }
 
@@ -53,7 +65,12 @@ pub struct Change {
 
 /// Half of the operations read, as in the paper's workload A; sizes go back and forth between 3 and 3, and 2 and 4.
 pub fn figure_7(objects: u64, seed: u64) -> Vec<Change> {
-    CLIENTS.into_iter().map(|clients| change(Workload { clients, read_percent: 50, objects, seed })).collect()
+    CLIENTS.into_iter().map(|clients| change(workload(clients, 50, objects, seed))).collect()
+}
+
+/// Of objects without size.
+fn workload(clients: usize, read_percent: u64, objects: u64, seed: u64) -> Workload {
+    Workload { members: MEMBERS, clients, read_percent, objects, bytes: 0, seed }
 }
 
 fn change(workload: Workload) -> Change {
@@ -100,7 +117,7 @@ pub struct Bulk {
 
 /// Writes go from one member to all five, and so reads from all to one, while clients go on.
 pub fn figure_8(clients: usize, objects: u64, seed: u64) -> Bulk {
-    let workload = Workload { clients, read_percent: READ_PERCENT, objects, seed };
+    let workload = workload(clients, READ_PERCENT, objects, seed);
     let (changed_at_us, ends_at_us) = (1_000_000, 6_000_000);
     let mut world = World::new(workload, Sizes::of_write(1));
     world.fill();

@@ -9,27 +9,34 @@ const WIDTH: f64 = 1140.0;
 const HEIGHT: f64 = 430.0;
 const PANEL_TOP: f64 = 60.0;
 const PANEL_HEIGHT: f64 = 280.0;
-const BLUE: &str = "#0072b2";
-const RED: &str = "#d55e00";
+pub(super) const BLUE: &str = "#0072b2";
+pub(super) const RED: &str = "#d55e00";
 
 /// One panel: where it is, and what its axes reach.
-struct Panel {
-    left: f64,
-    width: f64,
-    x_max: f64,
-    y_max: f64,
+pub(super) struct Panel {
+    pub(super) left: f64,
+    pub(super) width: f64,
+    pub(super) x_max: f64,
+    pub(super) y_max: f64,
 }
 
 impl Panel {
-    fn x(&self, value: f64) -> f64 {
+    pub(super) fn x(&self, value: f64) -> f64 {
         self.left + value / self.x_max * self.width
     }
 
-    fn y(&self, value: f64) -> f64 {
+    pub(super) fn y(&self, value: f64) -> f64 {
         PANEL_TOP + PANEL_HEIGHT * (1.0 - (value / self.y_max).clamp(0.0, 1.0))
     }
 
-    fn axes(&self, x_ticks: &[f64], y_ticks: &[f64], x_name: &str, y_name: &str, line: &mut impl FnMut(String)) {
+    pub(super) fn axes(
+        &self,
+        x_ticks: &[f64],
+        y_ticks: &[f64],
+        x_name: &str,
+        y_name: &str,
+        line: &mut impl FnMut(String),
+    ) {
         let (right, bottom) = (self.left + self.width, PANEL_TOP + PANEL_HEIGHT);
         let left = self.left;
         for &tick in y_ticks {
@@ -47,7 +54,7 @@ impl Panel {
         line(text(left - 30.0, PANEL_TOP - 14.0, "start", 12, y_name));
     }
 
-    fn curve(&self, points: impl Iterator<Item = (f64, f64)>, colour: &str, dashes: &str) -> String {
+    pub(super) fn curve(&self, points: impl Iterator<Item = (f64, f64)>, colour: &str, dashes: &str) -> String {
         let points: Vec<_> = points.map(|(x, y)| format!("{:.1},{:.1}", self.x(x), self.y(y))).collect();
         format!(
             "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" stroke-dasharray=\"{dashes}\"/>",

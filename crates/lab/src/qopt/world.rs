@@ -1,5 +1,5 @@
-//! Five registers, their processors, disks and network, the group's parent, and clients that ask again as soon as they are
-//! answered.
+//! Registers, their processors, disks and network, the group's parent, and clients that ask again as soon as they are
+//! answered. Contents take time of the receiver's processor, of the sender's link and of the disk; empty ones take none.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use quorate_protocol::effect::After;
 use quorate_protocol::id::{Configuration, GroupId};
 use quorate_protocol::peers::{Peers, Timing};
 use quorate_protocol::quorum::QuorumSystem;
-use quorate_protocol::register::{Answer, Content, Key, Message, Pace, Register, Request, Stage};
+use quorate_protocol::register::{Answer, Body, Content, Key, Message, Pace, Record, Register, Request, Stage};
 use quorate_protocol::{Cx, Effect, Effects, Epoch, Event, Instant, NodeId, Replica, Stamp};
 
-use super::{HANDLE_US, MEMBERS, MESSAGE_US, SYNC_US, Sizes};
+use super::{DISK_NS_A_BYTE, HANDLE_NS_A_BYTE, HANDLE_US, LINK_NS_A_BYTE, MESSAGE_US, SYNC_US, Sizes};
 use crate::queue::Queue;
 use crate::random::Random;
 
 /// Longer than anything takes here.
-const PACE: Pace = Pace { widen_us: 200_000, retry_us: 1_000_000 };
-const PATIENCE_MS: u64 = 2_000;
+const PACE: Pace = Pace { widen_us: 5_000_000, retry_us: 10_000_000 };
+const PATIENCE_MS: u64 = 60_000;
 /// Above the tokens of clients.
 const RETIREMENT: u64 = u64::MAX;
 
@@ -27,6 +27,7 @@ pub(super) struct World {
     peers: Peers,
     clients: Vec<Client>,
     workload: Workload,
+    value: Arc<[u8]>,
     parent: Parent,
     pub(super) answered: u64,
     /// Of the clients, by their latest operation.
@@ -36,9 +37,12 @@ pub(super) struct World {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Workload {
+    pub(super) members: usize,
     pub(super) clients: usize,
     pub(super) read_percent: u64,
     pub(super) objects: u64,
+    /// Of each object.
+    pub(super) bytes: usize,
     pub(super) seed: u64,
 }
 
@@ -46,8 +50,12 @@ struct Server {
     replica: Register,
     /// What its only processor works on, and what waits behind.
     jobs: VecDeque<Job>,
+    /// When its disk has taken the bytes of everything that was appended to its log.
+    written_at: u64,
     /// When everything that was appended to its log is on disk.
     durable_at: u64,
+    /// When its link has taken everything that was sent.
+    sent_at: u64,
     woken_at: Option<Instant>,
 }
 
@@ -90,23 +98,27 @@ enum Happening {
 
 impl World {
     pub(super) fn new(workload: Workload, sizes: Sizes) -> World {
-        let first = Stage::first(configuration(1, sizes));
+        let members = workload.members;
+        let first = Stage::first(configuration(members, 1, sizes));
         let server = |number| Server {
             replica: Register::new(vec![first.clone()], node(number), 1, PACE),
             jobs: VecDeque::new(),
+            written_at: 0,
             durable_at: 0,
+            sent_at: 0,
             woken_at: None,
         };
         let client = |number: usize| Client {
-            server: number % MEMBERS,
+            server: number % members,
             random: Random::new(workload.seed * 10_000 + number as u64),
         };
         World {
-            servers: (0..MEMBERS).map(server).collect(),
+            servers: (0..members).map(server).collect(),
             queue: Queue::new(),
             peers: Peers::new(Timing::default(), Instant(0), 1),
             clients: (0..workload.clients).map(client).collect(),
             workload,
+            value: vec![0; workload.bytes].into(),
             parent: Parent { stages: vec![first], began_at: 0, told: 0, durations_us: Vec::new() },
             answered: 0,
             waiting: BTreeMap::new(),
@@ -153,10 +165,24 @@ impl World {
         }
     }
 
+    /// Runs until so many more operations are answered, and tells how many that were in a second.
+    pub(super) fn rate_of_next(&mut self, count: u64) -> f64 {
+        let began_us = self.now();
+        let mut left = count;
+        while left > 0 {
+            if let Some(client) = self.next() {
+                left -= 1;
+                self.ask(client);
+            }
+        }
+        self.answered += count;
+        count as f64 * 1e6 / (self.now() - began_us) as f64
+    }
+
     /// The parent has decided these sizes; how long ago is told when all members know that nothing else is in use.
     pub(super) fn change(&mut self, sizes: Sizes) {
         let [stage] = &self.parent.stages[..] else { panic!("one change at a time") };
-        let next = stage.successor(configuration(stage.epoch().0 + 1, sizes));
+        let next = stage.successor(configuration(self.workload.members, stage.epoch().0 + 1, sizes));
         self.parent.stages.push(next);
         self.parent.began_at = self.now();
         let stages = self.parent.stages.clone();
@@ -170,8 +196,7 @@ impl World {
     }
 
     fn write(&mut self, client: usize, object: u64) {
-        let bytes = Arc::from(&b"value"[..]);
-        let content = Content::Value { bytes, expires: None };
+        let content = Content::Value { bytes: self.value.clone(), expires: None };
         let (token, deadline) = (self.next_token, self.deadline());
         self.request(client, Request::Write { token, key: key(object), content, deadline });
     }
@@ -204,15 +229,15 @@ impl World {
         match self.queue.pop().expect("clients always wait for something") {
             Happening::Arrives { server, job } => {
                 if self.servers[server].jobs.is_empty() {
-                    self.queue.plan(HANDLE_US, Happening::Done { server });
+                    self.queue.plan(handle_us(&job), Happening::Done { server });
                 }
                 self.servers[server].jobs.push_back(job);
             }
             Happening::Done { server } => {
                 let job = self.servers[server].jobs.pop_front().expect("it was being worked on");
                 self.step(server, job);
-                if !self.servers[server].jobs.is_empty() {
-                    self.queue.plan(HANDLE_US, Happening::Done { server });
+                if let Some(next) = self.servers[server].jobs.front() {
+                    self.queue.plan(handle_us(next), Happening::Done { server });
                 }
             }
             Happening::Answered { token } => return self.waiting.remove(&token),
@@ -226,7 +251,7 @@ impl World {
             Happening::Completed => self.complete(),
             Happening::Told => {
                 self.parent.told += 1;
-                if self.parent.told == MEMBERS {
+                if self.parent.told == self.servers.len() {
                     self.parent.durations_us.push(self.now() - self.parent.began_at);
                 }
             }
@@ -237,7 +262,7 @@ impl World {
     fn complete(&mut self) {
         self.parent.told = 0;
         self.parent.stages.remove(0);
-        for server in 0..MEMBERS {
+        for server in 0..self.servers.len() {
             let job = Event::Requested(Request::Know { stages: self.parent.stages.clone() });
             self.queue.plan(MESSAGE_US, Happening::Arrives { server, job });
         }
@@ -277,28 +302,83 @@ impl World {
 
     fn perform(&mut self, server: usize, now: u64, effect: Effect<Register>) {
         match effect {
-            Effect::Persist(_) => self.servers[server].durable_at = now + SYNC_US,
+            Effect::Persist(record) => {
+                let server = &mut self.servers[server];
+                server.written_at = server.written_at.max(now) + take_us(record_bytes(&record), DISK_NS_A_BYTE);
+                server.durable_at = server.written_at + SYNC_US;
+            }
             Effect::Send { to, message, after } => {
-                let wait = match after {
-                    After::Now => 0,
-                    After::Durable => self.servers[server].durable_at.saturating_sub(now),
+                let ready_at = match after {
+                    After::Now => now,
+                    After::Durable => self.servers[server].durable_at.max(now),
                 };
                 let to = to.0 as usize - 1;
+                let way = match to == server {
+                    true => ready_at - now,
+                    false => self.leave(server, now, ready_at, message_bytes(&message)),
+                };
                 let job = Event::Received { from: node(server), message };
-                let way = if to == server { 0 } else { MESSAGE_US };
-                self.queue.plan(wait + way, Happening::Arrives { server: to, job });
+                self.queue.plan(way, Happening::Arrives { server: to, job });
             }
-            Effect::Answered(Answer::Value { token, .. } | Answer::Written { token }) => {
-                self.queue.plan(MESSAGE_US, Happening::Answered { token });
+            Effect::Answered(Answer::Value { token, content, .. }) => {
+                let way = self.leave(server, now, now, content_bytes(&content));
+                self.queue.plan(way, Happening::Answered { token });
+            }
+            Effect::Answered(Answer::Written { token }) => {
+                let way = self.leave(server, now, now, 0);
+                self.queue.plan(way, Happening::Answered { token });
             }
             Effect::Answered(Answer::Retirable { .. }) => self.queue.plan(MESSAGE_US, Happening::Retirable),
             effect => unreachable!("without failures there is no {effect:?}"),
         }
     }
+
+    /// How long until a message is where it goes. Its bytes take the link when it is said, also if it waits for the disk.
+    fn leave(&mut self, server: usize, now: u64, ready_at: u64, bytes: usize) -> u64 {
+        let server = &mut self.servers[server];
+        server.sent_at = server.sent_at.max(now) + take_us(bytes, LINK_NS_A_BYTE);
+        server.sent_at.max(ready_at) - now + MESSAGE_US
+    }
 }
 
-fn configuration(epoch: u32, sizes: Sizes) -> Configuration {
-    let members = (0..MEMBERS).map(node).collect();
+fn take_us(bytes: usize, ns_a_byte: u64) -> u64 {
+    bytes as u64 * ns_a_byte / 1000
+}
+
+fn handle_us(job: &Job) -> u64 {
+    let bytes = match job {
+        Event::Received { message, .. } => message_bytes(message),
+        Event::Requested(Request::Write { content, .. }) => content_bytes(content),
+        _ => 0,
+    };
+    HANDLE_US + take_us(bytes, HANDLE_NS_A_BYTE)
+}
+
+fn message_bytes(message: &Message) -> usize {
+    match &message.body {
+        Body::Found { content: Some(content), .. } => content_bytes(content),
+        Body::Store { version, .. } => content_bytes(&version.content),
+        Body::Renew { versions, .. } => versions.iter().map(|(_, version)| content_bytes(&version.content)).sum(),
+        _ => 0,
+    }
+}
+
+fn record_bytes(record: &Record) -> usize {
+    match record {
+        Record::Held { version, .. } => content_bytes(&version.content),
+        _ => 0,
+    }
+}
+
+fn content_bytes(content: &Content) -> usize {
+    match content {
+        Content::Value { bytes, .. } => bytes.len(),
+        Content::Tombstone => 0,
+    }
+}
+
+fn configuration(members: usize, epoch: u32, sizes: Sizes) -> Configuration {
+    let members = (0..members).map(node).collect();
     let quorum = QuorumSystem::Threshold { read: sizes.read, write: sizes.write };
     Configuration { group: GroupId(1), epoch: Epoch(epoch), members, quorum }
 }
