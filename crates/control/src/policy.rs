@@ -123,16 +123,15 @@ pub(crate) fn plan_one(tunable: &Tunable, throughput: f64, settings: &Settings, 
     if to == from || from.write == 0 || from.write > members {
         return None;
     }
-    let is_allowed = (least..=most).contains(&from.write) && from.read + from.write == members + 1;
     let gain = analytic::gain(members, from.write, to.write, workload);
-    // Sizes that are not allowed are changed whatever it costs.
-    if is_allowed && (gain <= 0.0 || gain < settings.gain_min) {
-        return None;
-    }
-    let reason = match is_allowed {
-        true => format!("{}; {:.0}% more throughput expected under load", advice.why, 100.0 * gain),
-        false => format!("{}; what it has is not what {} failures allow", advice.why, tunable.tolerance),
+    let expected = match (from.read.max(from.write) <= most, from.read + from.write == members + 1) {
+        (true, true) if gain <= 0.0 || gain < settings.gain_min => return None,
+        (true, true) => format!("{:.0}% more throughput expected under load", 100.0 * gain),
+        // These are changed whatever is gained.
+        (true, false) => format!("quorums of {} and {} do not just meet", from.read, from.write),
+        (false, _) => format!("quorums of {} and {} do not bear {} failed", from.read, from.write, tunable.tolerance),
     };
+    let reason = format!("{}; {expected}", advice.why);
     Some(Change { id: tunable.id.clone(), kind: tunable.kind, from, to, reason })
 }
 
@@ -255,6 +254,10 @@ pub(crate) mod tests {
         let beyond = Tunable { sizes: Sizes { read: 1, write: 5 }, ..tunable("a", Kind::Bulk, 99_000, 1_000) };
         let changes = plan(&[beyond], &Settings::default(), &Oracle::built_in());
         assert_eq!(changes[0].to, Sizes { read: 2, write: 4 });
-        assert!(changes[0].reason.ends_with("what it has is not what 1 failures allow"), "{}", changes[0].reason);
+        assert!(changes[0].reason.ends_with("quorums of 1 and 5 do not bear 1 failed"), "{}", changes[0].reason);
+        let loose = Tunable { sizes: Sizes { read: 3, write: 4 }, ..tunable("a", Kind::Bulk, 99_000, 1_000) };
+        let changes = plan(&[loose], &Settings::default(), &Oracle::built_in());
+        assert_eq!(changes[0].to, Sizes { read: 2, write: 4 });
+        assert!(changes[0].reason.ends_with("quorums of 3 and 4 do not just meet"), "{}", changes[0].reason);
     }
 }
