@@ -90,7 +90,7 @@ fn both(values: [String; 2]) -> String {
 }
 
 fn say_trained(evaluation: &Evaluation) {
-    let far_off = format!("more than {} lost", 100.0 * FAR_OFF);
+    let far_off = format!("more than {} % lost", 100.0 * FAR_OFF);
     let names = ["trained on", &far_off, "misclassified", "paper", "lost", "paper", "lost if misclassified", "paper"];
     let mut rows = table(&names);
     for Point { trained_percent, unboosted, boosted } in &evaluation.points {
