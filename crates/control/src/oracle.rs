@@ -11,6 +11,8 @@ use crate::tree::{Case, Growth, TrainError, heaviest};
 
 /// C5.0's.
 pub const TRIALS: usize = 10;
+/// Parts of what can be served.
+const LOADS: [f64; 6] = [1.0, 0.5, 0.25, 0.1, 0.01, 0.001];
 /// Of a workload to which sizes are all the same.
 const WEIGHT_MIN: f64 = 0.01;
 
@@ -61,6 +63,12 @@ impl Measured {
         1.0 - self.at(write) / self.at(self.best())
     }
 
+    /// The same, while clients ask for this part of what can be served.
+    fn seen_under(&self, load: f64) -> Measured {
+        let workload = Workload { throughput: load * self.workload.throughput, ..self.workload };
+        Measured { workload, ..self.clone() }
+    }
+
     /// The same, as it looks while write quorums are of this size.
     pub fn seen_at(&self, write: usize) -> Measured {
         let workload = Workload { throughput: self.at(write), ..self.workload };
@@ -108,15 +116,22 @@ impl Oracle {
         Ok(Oracle { learnt })
     }
 
-    /// Trained with this crate's measurements, each as seen at every size: which one is in use when it is asked is not known.
-    /// They are simulated, of a spinning disk and a fast network; [`data::parse`] takes others. Keep it: training takes a while.
+    /// Trained with this crate's measurements; [`data::parse`] takes others. Keep it: training takes a while.
     pub fn built_in() -> Oracle {
         let measured = Oracle::measured_built_in().expect("a test parses it");
-        let seen: Vec<_> = measured.iter().flat_map(|one| (1..=one.members).map(|write| one.seen_at(write))).collect();
-        Oracle::train(&seen, TRIALS).expect("a test trains it")
+        Oracle::learnt_from(&measured).expect("a test trains it")
     }
 
-    /// What `quorate lab qopt-oracle --csv` has measured.
+    /// Each as seen at every size, since it is not known which one is in use when it is asked, and where less is asked for than can
+    /// be served: what is best is best then too.
+    pub fn learnt_from(measured: &[Measured]) -> Result<Oracle, TrainError> {
+        let at_every_size = |one: &Measured| (1..=one.members).map(|write| one.seen_at(write)).collect::<Vec<_>>();
+        let at_every_load = |one: Measured| LOADS.map(|load| one.seen_under(load));
+        let seen: Vec<_> = measured.iter().flat_map(at_every_size).flat_map(at_every_load).collect();
+        Oracle::train(&seen, TRIALS)
+    }
+
+    /// What `quorate bench quorums --csv` has measured, of nodes on one machine.
     pub fn measured_built_in() -> Result<Vec<Measured>, ParseError> {
         data::parse(include_str!("../data/workloads.csv"))
     }
@@ -230,8 +245,8 @@ mod tests {
 
     #[test]
     fn what_was_measured_is_learnt() {
-        let measured = Oracle::measured_built_in().expect("it parses");
-        let oracle = Oracle::built_in();
+        let measured = data::simulated().expect("it parses");
+        let oracle = Oracle::learnt_from(&measured).expect("it can be learnt");
         let fives: Vec<_> = measured.iter().filter(|one| one.members == 5).collect();
         assert!(fives.len() > 150);
         let loss = |write: &dyn Fn(&Measured) -> usize| {
@@ -247,8 +262,8 @@ mod tests {
 
     #[test]
     fn the_best_of_those_allowed_is_learnt_for_every_tolerance() {
-        let measured = Oracle::measured_built_in().expect("it parses");
-        let oracle = Oracle::built_in();
+        let measured = data::simulated().expect("it parses");
+        let oracle = Oracle::learnt_from(&measured).expect("it can be learnt");
         for (members, tolerance) in [(3, 0), (4, 0), (4, 1), (5, 1), (6, 1), (6, 2), (7, 0), (7, 1), (7, 2)] {
             let (least, most) = (tolerance + 1, members - tolerance);
             let lost = |one: &Measured| {
@@ -258,6 +273,29 @@ mod tests {
             let losses: Vec<_> = measured.iter().filter(|one| one.members == members).map(lost).collect();
             let mean = losses.iter().sum::<f64>() / losses.len() as f64;
             assert!(mean < 0.01, "{mean} of {members} members, {tolerance} of which may fail");
+        }
+    }
+
+    #[test]
+    fn what_is_built_in_serves_better_than_any_one_choice_however_little_is_asked_for() {
+        let (measured, oracle) = (Oracle::measured_built_in().expect("it parses"), Oracle::built_in());
+        for (members, tolerance) in [(3, 0), (4, 0), (4, 1), (5, 0), (5, 1)] {
+            let (least, most) = (tolerance + 1, members - tolerance);
+            let of_members: Vec<_> = measured.iter().filter(|one| one.members == members).collect();
+            let lost = |write: &dyn Fn(&Measured) -> usize| {
+                let loss = |one: &&Measured| 1.0 - one.at(write(one)) / one.at(one.best_among(least, most));
+                of_members.iter().map(loss).sum::<f64>() / of_members.len() as f64
+            };
+            let advised =
+                |load: f64| lost(&|one| oracle.write_quorum(members, least, most, one.seen_under(load).workload).write);
+            let one_choice = (least..=most).map(|write| lost(&|_| write)).fold(f64::MAX, f64::min);
+            for load in [1.0, 0.3, 0.05] {
+                let advised = advised(load);
+                assert!(
+                    advised < 0.03 && advised < 0.7 * one_choice,
+                    "{members}, {tolerance}: {advised}, {one_choice}"
+                );
+            }
         }
     }
 

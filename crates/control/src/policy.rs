@@ -223,7 +223,7 @@ pub(crate) mod tests {
         let [change] = &changes[..] else { panic!("{changes:?}") };
         assert_eq!((change.from, change.to), (Sizes { read: 3, write: 3 }, Sizes { read: 2, write: 4 }));
         let words = "99% reads of 1 KiB at 10,000 operations a second: small read quorums, as far as the tolerance allows; \
-                     49% more throughput expected under load";
+                     7% more throughput expected under load";
         assert_eq!(change.reason, words);
     }
 

@@ -4,14 +4,14 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use quorate_control::{Measured, Oracle, data};
+use quorate_control::{Measured, data};
 use quorate_lab::qopt::oracle::{
     Accuracy, Evaluation, OPERATIONS, Point, SPLITS, Setting, evaluate, grid, grid_of_others, measure, parted, plot,
     tested,
 };
 
 fn built_in() -> Vec<Measured> {
-    Oracle::measured_built_in().expect("it parses")
+    data::simulated().expect("it parses")
 }
 
 fn evaluation() -> &'static Evaluation {
@@ -134,7 +134,7 @@ fn print() {
 fn all_workloads_built_in_are_those_measured() {
     let settings = grid().into_iter().chain(grid_of_others());
     let measured: Vec<_> = settings.map(|setting| measure(setting, OPERATIONS, 1)).collect();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../control/data/workloads.csv");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../control/data/simulated.csv");
     let printed = data::print(&measured);
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&path, &printed).expect("it can be written");

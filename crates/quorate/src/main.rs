@@ -25,6 +25,7 @@ mod quorum;
 mod secrets;
 mod sim;
 mod status;
+mod tune;
 mod up;
 mod wire;
 
@@ -56,6 +57,7 @@ enum Command {
     Namespace(namespace::Options),
     Group(group::Options),
     Quorum(quorum::Options),
+    Tune(tune::Options),
     Password(secrets::PasswordOptions),
     Token(secrets::TokenOptions),
     Cert(cert::Options),
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         Command::Namespace(options) => namespace::run(&options),
         Command::Group(options) => group::run(&options),
         Command::Quorum(options) => quorum::run(&options),
+        Command::Tune(options) => tune::run(&options),
         Command::Password(options) => secrets::print_password_hash(&options),
         Command::Token(options) => secrets::print_token(&options),
         Command::Cert(options) => cert::run(&options),

@@ -21,6 +21,7 @@ mod load;
 mod pairs;
 mod peer;
 mod protocols;
+mod quorums;
 mod replies;
 
 use crate::client::{Client, Endpoint};
@@ -48,7 +49,8 @@ const EXAMPLES: &str = "Examples:
                                                            two namespaces in turns: what their settings cost
   quorate bench protocols --help                           volumes of each protocol in turns: CPU, messages, load of members
   quorate bench changes --help                             quorum sizes and members of registers change under load
-  quorate bench groups --help                              what very many groups of their own cost";
+  quorate bench groups --help                              what very many groups of their own cost
+  quorate bench quorums --help                             registers at every write quorum: what `quorate tune` learns from";
 
 /// Measure SET and GET: throughput, latency, and CPU per operation of the servers
 ///
@@ -121,6 +123,7 @@ enum Command {
     Changes(changes::Options),
     Groups(groups::Options),
     Protocols(protocols::Options),
+    Quorums(quorums::Options),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -157,6 +160,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         Some(Command::Changes(changes)) => Some(changes::run(&options.endpoint, changes)),
         Some(Command::Groups(groups)) => Some(groups::run(&options.endpoint, groups)),
         Some(Command::Protocols(protocols)) => Some(protocols::run(&options.endpoint, protocols)),
+        Some(Command::Quorums(quorums)) => Some(quorums::run(&options.endpoint, quorums)),
         None => None,
     };
     if let Some(done) = done {

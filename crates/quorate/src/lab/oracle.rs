@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use quorate_control::{Measured, Oracle, data};
+use quorate_control::{Measured, data};
 use quorate_lab::qopt::MEMBERS;
 use quorate_lab::qopt::oracle::{
     Accuracy, Evaluation, FAR_OFF, OPERATIONS, Point, SPLITS, Setting, TABLE_1, evaluate, grid, grid_of_others,
@@ -31,7 +31,7 @@ pub(super) struct OracleOptions {
     /// Also measure fewer workloads of 3, 4, 6 and 7 members, and write all that was measured into this file
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Measure nothing: take the workloads that the program's own oracle has learnt from
+    /// Measure nothing: take what was measured so for this release
     #[arg(long, conflicts_with_all = ["csv", "operations", "seed"])]
     built_in: bool,
     /// By how many operations each throughput is told
@@ -72,7 +72,7 @@ pub(super) fn qopt_oracle(options: &OracleOptions) -> Result<(), Failure> {
 
 /// Those of five members.
 fn built_in() -> Vec<Measured> {
-    let measured = Oracle::measured_built_in().expect("a test parses it");
+    let measured = data::simulated().expect("a test parses it");
     measured.into_iter().filter(|one| one.members == MEMBERS).collect()
 }
 

@@ -33,3 +33,4 @@ mod register_changes;
 mod register_load;
 mod registers;
 mod stranded;
+mod tune;

@@ -6,6 +6,7 @@
 //! used for training. All objects of a workload are alike, of one size and equally often asked for; the few that there are
 //! make operations meet more often than they would among many.
 
+mod costs;
 mod measure;
 pub mod plot;
 
@@ -92,7 +93,9 @@ pub fn evaluate(workloads: Vec<Measured>, splits: u64) -> Evaluation {
     let by = |choose: &dyn Fn(&Measured) -> usize| losses(workloads.iter(), choose);
     let ranks = (0..members).map(|rank| Accuracy::of(by(&|one| ranked(one)[rank]))).collect();
     let fixed = (1..=members).map(|write| Accuracy::of(by(&|_| write))).collect();
-    let analytic = Accuracy::of(by(&|one| analytic::cheapest(members, 1, members, one.workload)));
+    let analytic = Accuracy::of(by(&|one| {
+        analytic::cheapest_by(members, 1, members, |write| costs::cost(members, write, one.workload))
+    }));
     Evaluation { workloads, points, ranks, fixed, analytic }
 }
 
