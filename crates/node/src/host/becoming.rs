@@ -198,6 +198,15 @@ fn a_node_without_the_volume_hears_that_a_group_has_moved_though_nobody_is_left_
     let refused = cluster.write(2, b"refused");
     let (answer, waited_ms) = wait(&mut cluster, 2, refused, 1_000);
     assert_eq!((answer, waited_ms < 100), (Some(Answer::Failed(Failure::NoQuorum)), true), "after {waited_ms} ms");
+    // Those after it are not asked about one by one.
+    cluster.node(1).executed.clear();
+    for _ in 0..50 {
+        let refused = cluster.write(2, b"refused");
+        assert_eq!(wait(&mut cluster, 2, refused, 1), (Some(Answer::Failed(Failure::NoQuorum)), 1));
+        cluster.pass(10, arrives);
+    }
+    let volume = cluster.volume();
+    assert_eq!(cluster.node(1).executed.iter().filter(|(group, ..)| *group == volume).count(), 0);
 }
 
 #[test]

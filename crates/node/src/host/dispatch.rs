@@ -200,12 +200,19 @@ impl Host {
                 self.retry_later(number);
             }
             Err(NoRoute::Lost) => self.complete(number, Answer::Failed(Failure::Timeout)),
-            Err(NoRoute::NoQuorum) if own.is_some_and(|own| self.may_have_left(number, target, own.group)) => {
+            Err(NoRoute::NoQuorum)
+                if own.as_deref().is_some_and(|own| self.may_have_left(number, target, own.group)) =>
+            {
                 self.go_by_volume(number);
                 self.retry_after(number, 0);
             }
             Err(NoRoute::NoNamespace) => self.complete(number, Answer::Failed(Failure::NoNamespace)),
-            Err(NoRoute::NoQuorum) if !at_large => self.complete(number, Answer::Failed(Failure::NoQuorum)),
+            Err(NoRoute::NoQuorum) if !at_large => {
+                if let Some(own) = own {
+                    self.note_place_confirmed(number, own.group);
+                }
+                self.complete(number, Answer::Failed(Failure::NoQuorum));
+            }
             // Nobody can say that it was not executed: wait for a quorum, or for the deadline.
             Err(NoRoute::NoQuorum) => {
                 self.look_again(number);
@@ -353,8 +360,8 @@ impl Host {
     pub(super) fn answer(&mut self, number: u64, answer: Answer) {
         if let Answer::Outcome(outcome) = &answer {
             self.answer_bytes += outcome.heap_bytes();
-            self.note_size(number, outcome);
         }
+        self.note_size(number, &answer);
         self.answers.push((number, answer));
     }
 

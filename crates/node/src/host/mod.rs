@@ -246,6 +246,8 @@ pub struct Host {
     internals: Operations,
     /// Own groups of volumes that are not here.
     remembered: routes::Remembered,
+    /// When volumes have said last that these own groups, which lack a quorum, still are their objects'.
+    confirmed: HashMap<GroupId, Instant, FixedState>,
     unknown_group_asked_at: Instant,
     admins: Vec<admin::Waiting>,
     batches_open: batches::Batches,

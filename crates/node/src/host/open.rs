@@ -170,6 +170,7 @@ impl Host {
             index: HashMap::default(),
             directory,
             remembered: super::routes::Remembered::default(),
+            confirmed: HashMap::default(),
             unknown_group_asked_at: moment.now,
             clients: Operations::new(1),
             internals: Operations::new(INTERNAL | 1),

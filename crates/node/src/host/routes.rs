@@ -24,6 +24,10 @@ use crate::volume::{Record, own_group, volume_of};
 /// Own groups whose members are remembered, where this node is no member of their volume.
 const REMEMBERED_MAX: usize = 1 << 16;
 
+/// For how long it is believed that an object is in a group without a quorum, and of how many groups.
+const CONFIRMED_US: u64 = 1_000_000;
+const CONFIRMED_MAX: usize = 1 << 12;
+
 /// Where a command is to go.
 pub(super) struct Route {
     pub group: GroupId,
@@ -223,7 +227,24 @@ impl Host {
             is_led && here.replica.in_flight() == 0 && here.is_alive()
         };
         let here = self.find(volume.group).map(|index| &self.groups[index as usize]);
-        !is_told && !here.is_some_and(|here| is_up_to_date(here))
+        !is_told && !self.is_place_confirmed(group) && !here.is_some_and(|here| is_up_to_date(here))
+    }
+
+    /// An operation is refused, perhaps because its volume has said where its object is: for a while others need not ask.
+    pub(super) fn note_place_confirmed(&mut self, number: u64, group: GroupId) {
+        let told = self.operations(number).find(number).and_then(|operation| operation.away_number);
+        if told.is_none() || told != volume_of(group).map(|(_, own_number)| own_number) {
+            return;
+        }
+        if self.confirmed.len() >= CONFIRMED_MAX {
+            self.confirmed.clear();
+        }
+        self.confirmed.insert(group, self.clock.now());
+    }
+
+    fn is_place_confirmed(&self, group: GroupId) -> bool {
+        let until = self.confirmed.get(&group).map(|at| at.after_us(CONFIRMED_US));
+        until.is_some_and(|until| self.clock.now() < until)
     }
 
     /// An own group that its volume leads may have other members by now: the operation is to know what this node knows.
