@@ -4,6 +4,7 @@
 //! out: it hardly depends on sizes. So is what conflicting operations cost.
 
 use crate::oracle::Workload;
+use crate::policy::Sizes;
 
 // In µs of one of two processors that five nodes and their clients share: least squares by `data/workloads.csv`, of its
 // rows with 64 connections, from which they are 8 % away in the mean. Only quotients mean something.
@@ -18,10 +19,10 @@ const STORE_US: f64 = 2.7;
 const BYTE_STORED_US: f64 = 0.001_22;
 
 /// In µs, of a mean operation.
-pub fn cost(members: usize, write: usize, workload: Workload) -> f64 {
+pub fn cost(read: usize, write: usize, workload: Workload) -> f64 {
     let (writes, bytes) = (workload.write_share, workload.bytes);
     let reads = 1.0 - writes;
-    let (read, write) = ((members + 1 - write) as f64, write as f64);
+    let (read, write) = (read as f64, write as f64);
     let asked = read * (QUESTION_US + reads * bytes * BYTE_ASKED_US);
     let stored = writes * write * (STORE_US + bytes * BYTE_STORED_US);
     OPERATION_US + writes * WRITE_US + asked + stored
@@ -29,7 +30,7 @@ pub fn cost(members: usize, write: usize, workload: Workload) -> f64 {
 
 /// The cheapest write quorum from `least` to `most`; the middle is preferred among equals.
 pub fn cheapest(members: usize, least: usize, most: usize, workload: Workload) -> usize {
-    cheapest_by(members, least, most, |write| cost(members, write, workload))
+    cheapest_by(members, least, most, |write| cost(members + 1 - write, write, workload))
 }
 
 /// The same, by other costs.
@@ -40,8 +41,8 @@ pub fn cheapest_by(members: usize, least: usize, most: usize, cost: impl Fn(usiz
 }
 
 /// By how much more can be done once the write quorum is `to`: 0.5 is half as much again.
-pub fn gain(members: usize, from: usize, to: usize, workload: Workload) -> f64 {
-    cost(members, from, workload) / cost(members, to, workload) - 1.0
+pub fn gain(from: Sizes, to: Sizes, workload: Workload) -> f64 {
+    cost(from.read, from.write, workload) / cost(to.read, to.write, workload) - 1.0
 }
 
 #[cfg(test)]
@@ -62,9 +63,10 @@ mod tests {
     #[test]
     fn what_is_gained_one_way_is_lost_the_other() {
         let workload = workload(0.05, 1024.0);
-        assert!(gain(5, 3, 5, workload) > 0.05);
-        assert!(gain(5, 5, 3, workload) < 0.0);
-        assert_eq!(gain(5, 3, 3, workload), 0.0);
+        let (balanced, for_reads) = (Sizes { read: 3, write: 3 }, Sizes { read: 1, write: 5 });
+        assert!(gain(balanced, for_reads, workload) > 0.05);
+        assert!(gain(for_reads, balanced, workload) < 0.0);
+        assert_eq!(gain(balanced, balanced, workload), 0.0);
     }
 
     #[test]

@@ -146,12 +146,25 @@ impl Oracle {
         let least = least.clamp(1, members);
         let most = most.clamp(least, members);
         let tolerance = (least - 1).min(members - most);
-        let learnt = self.learnt.get(&(members, tolerance));
-        let write = match learnt {
-            Some(boosted) => best_allowed(boosted, least, most, workload),
-            None => analytic::cheapest(members, least, most, workload),
+        let Some(learnt) = self.learnt.get(&(members, tolerance)) else {
+            return self.cheapest(members, least, most, workload);
         };
-        let why = why(members, (least, most), write, workload, learnt.is_some());
+        let write = best_allowed(learnt, least, most, workload);
+        Advice { write, read: members + 1 - write, why: why(members, (least, most), write, workload) }
+    }
+
+    /// The same, by costs alone.
+    ///
+    /// # Panics
+    /// Without members.
+    pub fn cheapest(&self, members: usize, least: usize, most: usize, workload: Workload) -> Advice {
+        assert!(members > 0, "there is a member");
+        let least = least.clamp(1, members);
+        let most = most.clamp(least, members);
+        let write = analytic::cheapest(members, least, most, workload);
+        let is_learnt = self.learnt.keys().any(|&(learnt, _)| learnt == members);
+        let unknown = if is_learnt { String::new() } else { format!("; no {members} members were measured") };
+        let why = format!("{} (computed{unknown})", why(members, (least, most), write, workload));
         Advice { write, read: members + 1 - write, why }
     }
 }
@@ -172,7 +185,7 @@ fn best_allowed(boosted: &Boosted, least: usize, most: usize, workload: Workload
     (least..=most).max_by(order).unwrap_or(least)
 }
 
-fn why(members: usize, (least, most): (usize, usize), write: usize, workload: Workload, is_learnt: bool) -> String {
+fn why(members: usize, (least, most): (usize, usize), write: usize, workload: Workload) -> String {
     let Workload { write_share, bytes, throughput } = workload;
     let (share, what) = if write_share > 0.5 { (write_share, "writes") } else { (1.0 - write_share, "reads") };
     let sizes = match (2 * write).cmp(&(members + 1)) {
@@ -182,10 +195,9 @@ fn why(members: usize, (least, most): (usize, usize), write: usize, workload: Wo
     };
     let is_held_back = (write == least && least > 1) || (write == most && most < members);
     let bound = if is_held_back { ", as far as the tolerance allows" } else { "" };
-    let source = if is_learnt { String::new() } else { format!(" (computed; no {members} members were measured)") };
     let share = (100.0 * share).round();
     let (size, rate) = (size(bytes), thousands(throughput));
-    format!("{share}% {what} of {size} at {rate} operations a second: {sizes}{bound}{source}")
+    format!("{share}% {what} of {size} at {rate} operations a second: {sizes}{bound}")
 }
 
 /// `12,000`, rounded to three digits.

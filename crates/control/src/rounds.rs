@@ -17,16 +17,6 @@ pub enum Phase {
     Rest,
 }
 
-impl Phase {
-    pub fn word(self) -> &'static str {
-        match self {
-            Phase::Hot => "hot objects",
-            Phase::Bulk => "bulk",
-            Phase::Rest => "rest",
-        }
-    }
-}
-
 /// What to do after a round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Turn {

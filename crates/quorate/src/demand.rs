@@ -13,6 +13,8 @@ use crate::failure::{Context, Failure};
 use crate::output::{align_right, complain, say, size, table, trimmed};
 use crate::status;
 
+/// What was counted for less says little of a second.
+const WINDOW_S_MIN: f64 = 1.0;
 /// Objects that nodes are asked for: all that they tell apart.
 const ALL: &str = "100000";
 
@@ -53,9 +55,11 @@ impl Rates {
 
     /// Both together.
     fn add(&mut self, other: Rates) {
-        let all = self.commands() + other.commands();
-        if all > 0.0 {
-            self.value_bytes = (self.value_bytes * self.commands() + other.value_bytes * other.commands()) / all;
+        // Where no value was seen its size is not known.
+        let weight = |rates: &Rates| if rates.value_bytes > 0.0 { rates.commands() } else { 0.0 };
+        let (mine, others) = (weight(self), weight(&other));
+        if mine + others > 0.0 {
+            self.value_bytes = (self.value_bytes * mine + other.value_bytes * others) / (mine + others);
         }
         self.reads += other.reads;
         self.writes += other.writes;
@@ -113,7 +117,8 @@ impl Demand {
     fn add(&mut self, told: &Value) -> Result<(), Failure> {
         let strange = || Failure(format!("QUORATE DEMAND was answered with {told:?}; is the node of another release?"));
         let seconds = number(told, "window_ms").ok_or_else(strange)? / 1000.0;
-        if seconds == 0.0 {
+        // One that has just started.
+        if seconds < WINDOW_S_MIN {
             return Ok(());
         }
         for entry in list(told, "namespaces").ok_or_else(strange)? {
@@ -242,6 +247,7 @@ mod tests {
         let mut demand = Demand::default();
         demand.add(&told(10_000, 300, 100, 1000)).expect("understood");
         demand.add(&told(5_000, 0, 200, 3000)).expect("understood");
+        demand.add(&told(500, 9, 9, 9)).expect("it has just started");
         demand.add(&told(0, 0, 0, 0)).expect("it has just started");
         let both = Rates { reads: 30.0, writes: 50.0, value_bytes: 2000.0 };
         assert_eq!(demand.namespaces, [(3, both)].into());

@@ -9,7 +9,7 @@ use clap::Args;
 use quorate_control::data;
 use quorate_control::oracle::Oracle;
 use quorate_control::policy::{self, Change, Kind, Settings, Sizes, Tunable};
-use quorate_control::rounds::{Phase, Rounds};
+use quorate_control::rounds::Rounds;
 use quorate_node::quorum::Quorum;
 use quorate_resp::Value;
 
@@ -19,7 +19,7 @@ use crate::failure::{Context, Failure};
 use crate::output::{complain, fields, say};
 
 /// Nodes count for ten seconds at a time.
-const SECONDS_MIN: u64 = 10;
+const WINDOW_S: u64 = 10;
 /// Objects that are looked at, the most wanted first, for those that have registers of their own.
 const LOOKED_AT: usize = 512;
 
@@ -42,7 +42,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     endpoint: Endpoint,
     /// Seconds between two rounds
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(SECONDS_MIN..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(2 * WINDOW_S..=86_400))]
     every: u64,
     /// One round, which does not wait for gains: objects and namespaces at once
     #[arg(long)]
@@ -60,7 +60,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     workloads: Option<PathBuf>,
     /// Change nothing that is expected to gain less
-    #[arg(long, value_name = "PERCENT", default_value_t = 5, value_parser = clap::value_parser!(u8).range(0..=100))]
+    #[arg(long, value_name = "PERCENT", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=100))]
     gain: u8,
 }
 
@@ -74,8 +74,8 @@ enum Place {
 impl Place {
     fn name(&self) -> String {
         match self {
-            Place::Object { namespace: 0, key } => key.escape_ascii().to_string(),
-            Place::Object { namespace, key } => format!("{} in namespace {namespace}", key.escape_ascii()),
+            Place::Object { namespace: 0, key } => format!("\"{}\"", key.escape_ascii()),
+            Place::Object { namespace, key } => format!("\"{}\" in namespace {namespace}", key.escape_ascii()),
             Place::Namespace(number) => format!("namespace {number}"),
         }
     }
@@ -107,14 +107,16 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         ..Settings::default()
     };
     if options.once {
-        let (_, tunables) = look(options)?;
-        let changes = policy::plan(&tunables.tunables, &settings, &oracle);
+        let (throughput, mut tunables) = look(options)?;
+        tunables.keep_hottest(usize::from(options.top));
+        let changes = policy::plan_under(throughput, &tunables.tunables, &settings, &oracle);
         if changes.is_empty() {
-            say(tunables.why_nothing());
+            say(tunables.why_nothing(&settings));
         }
         let failed = changes.iter().filter(|change| !carry_out(options, &tunables, change)).count();
         return Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
+    say(format_args!("looking at what clients ask for every {} s; changes are told here", options.every));
     let mut rounds = Rounds::new(settings);
     loop {
         // Nodes come and go: the next round asks again.
@@ -130,15 +132,17 @@ fn oracle(options: &Options) -> Result<Oracle, Failure> {
     let Some(path) = &options.workloads else { return Ok(Oracle::built_in()) };
     let text = std::fs::read_to_string(path).context(format!("cannot read {}", path.display()))?;
     let measured = data::parse(&text).context(format!("{} is not understood", path.display()))?;
+    if measured.is_empty() {
+        return Err(Failure(format!(
+            "{} holds no workloads: `quorate bench quorums --csv` measures some",
+            path.display()
+        )));
+    }
     Oracle::learnt_from(&measured).context(format!("nothing can be learnt from {}", path.display()))
 }
 
 fn turn(options: &Options, rounds: &mut Rounds, throughput: f64, tunables: &Tunables, oracle: &Oracle) {
     let turn = rounds.end_round(throughput, &tunables.tunables, oracle);
-    if turn.phase != Phase::Rest {
-        let word = turn.phase.word();
-        say(format_args!("{word}: {throughput:.0} operations/s, {} sizes to change", turn.changes.len()));
-    }
     for change in &turn.changes {
         if !carry_out(options, tunables, change) {
             rounds.forget(&change.id);
@@ -179,7 +183,9 @@ fn look(options: &Options) -> Result<(f64, Tunables), Failure> {
     let namespaces: BTreeMap<u32, Fields> = listed.iter().map(Fields::of).filter_map(Fields::numbered).collect();
     let mut tunables = Tunables::default();
     for (number, rates) in &demand.namespaces {
-        if let Some(fields) = namespaces.get(number).filter(|fields| fields.word("protocol") == "register")
+        if let Some(fields) = namespaces
+            .get(number)
+            .filter(|fields| fields.word("protocol") == "register" && fields.word("authority") == "parent")
             && let Some(members) = fields.number("replicas")
         {
             let tolerance = fields.tolerance(options.tolerance);
@@ -235,7 +241,7 @@ impl Tunables {
             Some(Quorum::Threshold { read, write }) => Sizes { read: read.into(), write: write.into() },
             Some(Quorum::Square | Quorum::Grid { .. }) | None => return,
         };
-        let seconds = SECONDS_MIN as f64;
+        let seconds = WINDOW_S as f64;
         let operations = |rate: f64| (rate * seconds).round() as u64;
         let (reads, writes, bytes) = (operations(rates.reads), operations(rates.writes), rates.value_bytes);
         let id = place.name();
@@ -243,13 +249,28 @@ impl Tunables {
         self.tunables.push(Tunable { id, kind, members, tolerance, sizes, reads, writes, bytes, seconds });
     }
 
-    fn why_nothing(&self) -> String {
+    /// They come with the hottest first.
+    fn keep_hottest(&mut self, count: usize) {
+        let mut left = count;
+        self.tunables.retain(|tunable| {
+            let is_kept = tunable.kind == Kind::Bulk || left > 0;
+            left -= usize::from(tunable.kind == Kind::Hot && is_kept);
+            is_kept
+        });
+    }
+
+    fn why_nothing(&self, settings: &Settings) -> String {
         if self.tunables.is_empty() {
-            return "no client has asked for registers in the last ten seconds: there is nothing to tune".into();
+            return "no client has asked for registers with sizes in the last ten seconds: there is nothing to tune"
+                .into();
+        }
+        let least = settings.operations_min;
+        if self.tunables.iter().all(|tunable| tunable.operations() < least) {
+            return format!("too little is asked for to tell: fewer than {least} operations in ten seconds");
         }
         let is_fixed = |tunable: &&Tunable| tunable.members <= 2 * tunable.tolerance + 1;
         match self.tunables.iter().filter(is_fixed).count() {
-            0 => "all sizes are as they should be".into(),
+            0 => format!("nothing to change: no other sizes promise {:.0}% more", 100.0 * settings.gain_min),
             fixed => format!(
                 "nothing to change; {fixed} of {} leave no choice with so few members: --tolerance says how many crashes \
                  they are to survive",

@@ -60,6 +60,8 @@ pub(super) fn run(endpoint: &Endpoint, options: &Options) -> Result<(), Failure>
     let cluster = Cluster::find(endpoint, &[])?;
     cluster::drop_when_told_to_end(&[&cluster])?;
     let mut measured = Vec::new();
+    // Whether it can be written is known before minutes have gone by.
+    write(options, &measured)?;
     for &members in &options.members {
         if members as usize > cluster.nodes.len() {
             complain(format_args!("{members} members are left out: the cluster has {} nodes", cluster.nodes.len()));
@@ -67,14 +69,16 @@ pub(super) fn run(endpoint: &Endpoint, options: &Options) -> Result<(), Failure>
         }
         let loads = measure_all(&cluster, options, members as usize, &mut measured);
         let dropped = cluster.made().into_iter().try_for_each(|number| cluster.drop_namespace(number));
+        write(options, &measured)?;
         loads.and(dropped)?;
     }
     print(&measured);
-    if let Some(path) = &options.csv {
-        std::fs::write(path, data::print(&measured)).context(format!("cannot write {}", path.display()))?;
-        say(format_args!("written into {}", path.display()));
-    }
     Ok(())
+}
+
+fn write(options: &Options, measured: &[Measured]) -> Result<(), Failure> {
+    let Some(path) = &options.csv else { return Ok(()) };
+    std::fs::write(path, data::print(measured)).context(format!("cannot write {}", path.display()))
 }
 
 fn measure_all(
