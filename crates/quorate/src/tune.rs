@@ -1,5 +1,6 @@
 //! `quorate tune`: quorum sizes by what clients ask for, of registers of their own one by one, and of namespaces of registers in bulk.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -249,14 +250,11 @@ impl Tunables {
         self.tunables.push(Tunable { id, kind, members, tolerance, sizes, reads, writes, bytes, seconds });
     }
 
-    /// They come with the hottest first.
+    /// Of objects, so many.
     fn keep_hottest(&mut self, count: usize) {
-        let mut left = count;
-        self.tunables.retain(|tunable| {
-            let is_kept = tunable.kind == Kind::Bulk || left > 0;
-            left -= usize::from(tunable.kind == Kind::Hot && is_kept);
-            is_kept
-        });
+        self.tunables.sort_by_key(|tunable| (tunable.kind == Kind::Bulk, Reverse(tunable.operations())));
+        let objects = self.tunables.partition_point(|tunable| tunable.kind == Kind::Hot);
+        self.tunables.drain(count.min(objects)..objects);
     }
 
     fn why_nothing(&self, settings: &Settings) -> String {
