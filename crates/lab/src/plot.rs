@@ -41,39 +41,38 @@ fn y(per_second: f64) -> f64 {
 
 /// The curves of [`figure_4`](crate::throughput::figure_4) as an SVG document.
 pub fn svg(curves: &[Curve]) -> String {
-    let mut out = String::new();
-    let mut line = |text: String| writeln!(out, "{text}").expect("strings take everything");
-    line(format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
-         font-size=\"12\">"
-    ));
-    line(format!("<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"white\"/>"));
-    line(text(WIDTH / 2.0, 24.0, "middle", 16, "Request throughput by the share of updates, one chain, no failures"));
-    for (panel, servers) in REPLICATION_FACTORS.into_iter().enumerate() {
-        axes(panel, servers, &mut line);
-        for curve in curves.iter().filter(|curve| curve.servers == servers) {
-            let points: Vec<_> =
-                curve.points.iter().map(|&(percent, rate)| point(panel, f64::from(percent), rate)).collect();
-            line(polyline(curve.system, &points.join(" ")));
+    document(WIDTH, HEIGHT, |mut line| {
+        line(text(
+            WIDTH / 2.0,
+            24.0,
+            "middle",
+            16,
+            "Request throughput by the share of updates, one chain, no failures",
+        ));
+        for (panel, servers) in REPLICATION_FACTORS.into_iter().enumerate() {
+            axes(panel, servers, &mut line);
+            for curve in curves.iter().filter(|curve| curve.servers == servers) {
+                let points: Vec<_> =
+                    curve.points.iter().map(|&(percent, rate)| point(panel, f64::from(percent), rate)).collect();
+                line(polyline(curve.system, &points.join(" ")));
+            }
         }
-    }
-    legend(&mut line);
-    line(text(
-        WIDTH / 2.0,
-        HEIGHT - 12.0,
-        "middle",
-        11,
-        &format!(
-            "Simulated by quorate lab chain-throughput, after van Renesse and Schneider (2004), figure 4: {CLIENTS} clients, \
+        legend(&mut line);
+        line(text(
+            WIDTH / 2.0,
+            HEIGHT - 12.0,
+            "middle",
+            11,
+            &format!(
+                "Simulated by quorate lab chain-throughput, after van Renesse and Schneider (2004), figure 4: {CLIENTS} clients, \
              message {} ms, query {} ms, update {} ms, change {} ms. Vertical axis logarithmic.",
-            MESSAGE_US / 1000,
-            QUERY_US / 1000,
-            UPDATE_US / 1000,
-            CHANGE_US / 1000
-        ),
-    ));
-    line(String::from("</svg>"));
-    out
+                MESSAGE_US / 1000,
+                QUERY_US / 1000,
+                UPDATE_US / 1000,
+                CHANGE_US / 1000
+            ),
+        ));
+    })
 }
 
 fn axes(panel: usize, servers: usize, line: &mut impl FnMut(String)) {
@@ -116,6 +115,20 @@ fn polyline(system: System, points: &str) -> String {
     format!(
         "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" stroke-dasharray=\"{dashes}\"/>"
     )
+}
+
+/// An SVG document, given what draws it line by line.
+pub(crate) fn document(width: f64, height: f64, draw: impl FnOnce(&mut dyn FnMut(String))) -> String {
+    let mut out = String::new();
+    let mut line = |text: String| writeln!(out, "{text}").expect("strings take everything");
+    line(format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" \
+         font-size=\"12\">"
+    ));
+    line(format!("<rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>"));
+    draw(&mut line);
+    line(String::from("</svg>"));
+    out
 }
 
 pub(crate) fn text(x: f64, y: f64, anchor: &str, size: u32, words: &str) -> String {

@@ -1,5 +1,5 @@
-//! What section V of the Q-Opt paper says of its figures 3 to 5 and its table I, of the workloads that are built in; and that
-//! they are what is measured.
+//! What section V of the Q-Opt paper says of its figures 3 to 5 and its table I, of the workloads in `crates/control/data/simulated.csv`;
+//! and that they are what is measured: `quorate lab qopt-oracle --csv` writes them anew, and prints the figures.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -10,13 +10,13 @@ use quorate_lab::qopt::oracle::{
     tested,
 };
 
-fn built_in() -> Vec<Measured> {
+fn simulated() -> Vec<Measured> {
     data::simulated().expect("it parses")
 }
 
 fn evaluation() -> &'static Evaluation {
     static EVALUATION: OnceLock<Evaluation> = OnceLock::new();
-    EVALUATION.get_or_init(|| evaluate(built_in().into_iter().filter(|one| one.members == 5).collect(), SPLITS))
+    EVALUATION.get_or_init(|| evaluate(simulated().into_iter().filter(|one| one.members == 5).collect(), SPLITS))
 }
 
 /// Few workloads, measured for a short time.
@@ -53,13 +53,13 @@ fn reads_want_large_write_quorums_and_writes_small_ones() {
 }
 
 #[test]
-fn the_workloads_built_in_are_those_measured() {
+fn the_workloads_that_are_written_down_are_those_measured() {
     let settings: Vec<_> = grid().into_iter().chain(grid_of_others()).collect();
-    let built_in = built_in();
-    assert_eq!(settings.len(), built_in.len());
-    for (setting, built_in) in settings.into_iter().zip(built_in).step_by(41) {
+    let simulated = simulated();
+    assert_eq!(settings.len(), simulated.len());
+    for (setting, written) in settings.into_iter().zip(simulated).step_by(41) {
         let measured = measure(setting, OPERATIONS, 1);
-        assert_eq!(data::print(&[measured]), data::print(&[built_in]), "{setting:?}");
+        assert_eq!(data::print(&[measured]), data::print(&[written]), "{setting:?}");
     }
 }
 
@@ -107,37 +107,4 @@ fn the_drawing_in_the_documents_is_of_these_figures() {
         std::fs::write(&path, &drawn).expect("the drawing can be written");
     }
     assert!(std::fs::read_to_string(&path).expect("there is a drawing") == drawn, "UPDATE=1 draws it anew");
-}
-
-#[test]
-#[ignore = "prints the figures"]
-fn print() {
-    let Evaluation { points, ranks, fixed, analytic, .. } = evaluation();
-    let say = |name: String, one: &Accuracy| {
-        let worst = one.losses.last().copied().unwrap_or(0.0);
-        let Accuracy { misclassified, loss, loss_if_wrong, .. } = one;
-        let far_off = one.far_off(0.05);
-        println!("{name:20} {misclassified:.3} {loss:.4} {loss_if_wrong:.4} far off {far_off:.3} worst {worst:.3}");
-    };
-    for point in points {
-        say(format!("{} unboosted", point.trained_percent), &point.unboosted);
-        say(format!("{} boosted", point.trained_percent), &point.boosted);
-    }
-    ranks.iter().enumerate().for_each(|(rank, one)| say(format!("rank {}", rank + 1), one));
-    fixed.iter().enumerate().for_each(|(write, one)| say(format!("fixed {}", write + 1), one));
-    say(String::from("analytic"), analytic);
-}
-
-/// `UPDATE=1 cargo test --release` writes what is built in anew.
-#[test]
-#[ignore = "takes a minute"]
-fn all_workloads_built_in_are_those_measured() {
-    let settings = grid().into_iter().chain(grid_of_others());
-    let measured: Vec<_> = settings.map(|setting| measure(setting, OPERATIONS, 1)).collect();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../control/data/simulated.csv");
-    let printed = data::print(&measured);
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(&path, &printed).expect("it can be written");
-    }
-    assert!(std::fs::read_to_string(&path).expect("there are workloads") == printed);
 }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use clap::Args;
 use quorate_node::status::NodeState;
 use quorate_resp::Value;
@@ -172,7 +174,7 @@ impl Demand {
             entry["namespace"] = json!(namespace);
             match str::from_utf8(key) {
                 Ok(text) => entry["key"] = json!(text),
-                Err(_) => entry["key_escaped"] = json!(key.escape_ascii().to_string()),
+                Err(_) => entry["key_base64"] = json!(BASE64.encode(key)),
             }
             objects.push(entry);
         }
@@ -256,6 +258,7 @@ mod tests {
         let lines: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[1], ["3", "30", "50", "2.0", "KiB"], "{shown}");
         assert_eq!(lines[4], ["k\\xff", "3", "30", "50", "2.0", "KiB"], "{shown}");
+        assert_eq!(demand.json(1)["objects"][0]["key_base64"], "a/8=", "as over HTTP");
         assert!(demand.add(&Value::Null).is_err());
     }
 }

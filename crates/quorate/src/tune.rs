@@ -29,7 +29,7 @@ const EXAMPLES: &str = "Examples:
   quorate tune --once --dry-run  what it would change now, and why
   quorate tune --tolerance 2     quorums that survive two crashes, whichever they hit
 
-Reads of a register ask R members, writes ask R and then tell W, and R + W is one more than there are. Where most operations read, small
+Reads of a register ask R members, writes ask R and then tell W, and R + W is more than there are. Where most operations read, small
 read quorums are cheaper, and where most write, small write quorums are. Which are best is told by decision trees that were trained
 with measured workloads (`quorate bench quorums`). Clients go on reading and writing while sizes change.
 

@@ -264,13 +264,15 @@ async fn status(State(admin): State<Admin>) -> Response {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DemandOf {
-    count: Option<String>,
+    count: Option<usize>,
 }
 
 async fn demand(State(admin): State<Admin>, of: Result<Query<DemandOf>, QueryRejection>) -> Response {
     match of {
         Ok(Query(DemandOf { count: None })) => respond(admin.ask(&["DEMAND"]).await),
-        Ok(Query(DemandOf { count: Some(count) })) => respond(admin.ask(&["DEMAND", "COUNT", &count]).await),
+        Ok(Query(DemandOf { count: Some(count) })) => {
+            respond(admin.ask(&["DEMAND", "COUNT", &count.to_string()]).await)
+        }
         Err(why) => refuse(StatusCode::BAD_REQUEST, why.body_text()),
     }
 }

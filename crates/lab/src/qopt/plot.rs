@@ -1,9 +1,7 @@
 //! Figures 7 and 8 side by side, as an SVG document.
 
-use std::fmt::Write;
-
 use super::{BUCKET_US, Bulk, Change, PAPER_MAX_US};
-use crate::plot::text;
+use crate::plot::{document, text};
 
 const WIDTH: f64 = 1140.0;
 const HEIGHT: f64 = 430.0;
@@ -64,25 +62,18 @@ impl Panel {
 }
 
 pub fn svg(changes: &[Change], bulk: &Bulk) -> String {
-    let mut out = String::new();
-    let mut line = |text: String| writeln!(out, "{text}").expect("strings take everything");
-    line(format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
-         font-size=\"12\">"
-    ));
-    line(format!("<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"white\"/>"));
-    figure_7(changes, &mut line);
-    figure_8(bulk, &mut line);
-    line(text(
-        WIDTH / 2.0,
-        HEIGHT - 10.0,
-        "middle",
-        11,
-        "Simulated by quorate lab qopt-reconfiguration, after Couceiro and others (2015), figures 7 and 8, with latencies of \
+    document(WIDTH, HEIGHT, |mut line| {
+        figure_7(changes, &mut line);
+        figure_8(bulk, &mut line);
+        line(text(
+            WIDTH / 2.0,
+            HEIGHT - 10.0,
+            "middle",
+            11,
+            "Simulated by quorate lab qopt-reconfiguration, after Couceiro and others (2015), figures 7 and 8, with latencies of \
          our own.",
-    ));
-    line(String::from("</svg>"));
-    out
+        ));
+    })
 }
 
 fn figure_7(changes: &[Change], line: &mut impl FnMut(String)) {

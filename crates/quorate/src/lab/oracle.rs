@@ -46,7 +46,7 @@ pub(super) fn qopt_oracle(options: &OracleOptions) -> Result<(), Failure> {
     let all = |settings: Vec<Setting>| -> Vec<Measured> {
         settings.into_iter().map(|setting| measure(setting, options.operations, options.seed)).collect()
     };
-    let workloads = if options.built_in { built_in() } else { all(grid()) };
+    let workloads = if options.built_in { simulated() } else { all(grid()) };
     if let Some(path) = &options.csv {
         draw(path, &data::print(&[workloads.clone(), all(grid_of_others())].concat()))?;
     }
@@ -71,7 +71,7 @@ pub(super) fn qopt_oracle(options: &OracleOptions) -> Result<(), Failure> {
 }
 
 /// Those of five members.
-fn built_in() -> Vec<Measured> {
+fn simulated() -> Vec<Measured> {
     let measured = data::simulated().expect("a test parses it");
     measured.into_iter().filter(|one| one.members == MEMBERS).collect()
 }

@@ -1,9 +1,7 @@
 //! Figures 3, 4 and 5 side by side, as an SVG document.
 
-use std::fmt::Write;
-
 use super::{Accuracy, Evaluation, Point};
-use crate::plot::text;
+use crate::plot::{document, text};
 use crate::qopt::plot::{BLUE, Panel, RED};
 
 const WIDTH: f64 = 1340.0;
@@ -12,25 +10,18 @@ const GREY: &str = "#999";
 const GREEN: &str = "#009e73";
 
 pub fn svg(evaluation: &Evaluation) -> String {
-    let mut out = String::new();
-    let mut line = |text: String| writeln!(out, "{text}").expect("strings take everything");
-    line(format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
-         font-size=\"12\">"
-    ));
-    line(format!("<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"white\"/>"));
-    figure_3(evaluation, &mut line);
-    figure_4(evaluation, &mut line);
-    figure_5(evaluation, &mut line);
-    line(text(
-        WIDTH / 2.0,
-        HEIGHT - 10.0,
-        "middle",
-        11,
-        "Simulated by quorate lab qopt-oracle, after Couceiro and others (2015), figures 3 to 5, with latencies of our own.",
-    ));
-    line(String::from("</svg>"));
-    out
+    document(WIDTH, HEIGHT, |mut line| {
+        figure_3(evaluation, &mut line);
+        figure_4(evaluation, &mut line);
+        figure_5(evaluation, &mut line);
+        line(text(
+            WIDTH / 2.0,
+            HEIGHT - 10.0,
+            "middle",
+            11,
+            "Simulated by quorate lab qopt-oracle, after Couceiro and others (2015), figures 3 to 5, with latencies of our own.",
+        ));
+    })
 }
 
 /// As many workloads as a circle is large.
