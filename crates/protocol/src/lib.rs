@@ -15,6 +15,7 @@ pub mod peers;
 pub mod planted;
 pub mod quorum;
 pub mod register;
+pub mod router;
 pub mod wire;
 
 pub use effect::{After, Cx, Effect, Effects, Event, Proposal, Refusal, Replica};

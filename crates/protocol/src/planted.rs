@@ -92,6 +92,12 @@ pub enum Planted {
     RegisterConfirmedForOthers = 213,
     /// What was confirmed at the sizes of one configuration is read at those of the next without a look back.
     RegisterConfirmedForEver = 214,
+    /// A router goes on reading at members once its lease is over.
+    RouterLeaseIgnored = 301,
+    /// A router confirms a recall and takes no notice of it.
+    RouterIgnoresRecall = 302,
+    /// A router takes a kgroup for stable while it waits for a write of its own.
+    RouterWritesUncounted = 303,
 }
 
 impl Planted {

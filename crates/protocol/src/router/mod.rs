@@ -1,0 +1,31 @@
+//! Consistency-aware routing of reads, after FLAIR: linearizable reads of an ordered group at any member that is known to be
+//! consistent.
+//!
+//! A *router* is a node at which clients enter. From the group's coordinator it has a *session*: a lease that lies within the
+//! coordinator's own. The group's keys are hashed into *kgroups*, and of each the router knows whether it is *stable*: no write
+//! on it is under way, or will be, without the router having been told. A read of a stable kgroup goes to any member that has
+//! executed the slot of its last write; every other read goes to the coordinator.
+//!
+//! FLAIR's router is a switch that all traffic passes. Here several nodes may be routers of one group, and writes come by all
+//! of them and past them, so stability is handed out and taken back: the coordinator *shares* a kgroup with a router when it
+//! answers a read of it with no write on it in hand, and before it proposes a write it *recalls* the kgroup from every
+//! other router that it shares it with. The router by which the write comes needs no recall: it counts its own writes.
+//!
+//! [`Router`] is what a router knows of one group, [`Sessions`] what the group's coordinator knows of its routers. Why this is
+//! safe, and where it differs from the paper, is told in docs/protocols/router.md.
+
+mod kgroups;
+mod sessions;
+mod state;
+
+pub use kgroups::{KGROUP_COUNT, Kgroup, Scope};
+pub use sessions::{Recall, ROUTERS_MAX, Sessions};
+pub use state::{Place, Router};
+
+/// The number of a session, from its coordinator. Never given twice by one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
+
+/// Counts the recalls of a session. A kgroup that was shared before it was recalled is not shared, whichever of the two the
+/// router is told first.
+pub type RecallNumber = u64;

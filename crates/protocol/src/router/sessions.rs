@@ -1,0 +1,220 @@
+//! What the coordinator of a group knows of its routers.
+
+use alloc::vec::Vec;
+
+use super::kgroups::KgroupSet;
+use super::{Kgroup, RecallNumber, Scope, SessionId};
+use crate::id::{Instant, NodeId};
+
+/// Routers of one group. Other nodes send what they read to the coordinator.
+pub const ROUTERS_MAX: usize = 16;
+
+/// The sessions that this node has granted in one group. They outlast its coordination: each until its lease is over.
+#[derive(Clone, Debug)]
+pub struct Sessions {
+    list: Vec<Session>,
+    /// Given last, as the number of a session or of a recall.
+    number: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Session {
+    router: NodeId,
+    id: SessionId,
+    /// At the giver.
+    until: Instant,
+    /// What the router may know to be stable. It may know less.
+    shared: KgroupSet,
+    recalls: RecallNumber,
+    /// Recalls that it has not confirmed.
+    open: Vec<(RecallNumber, Scope)>,
+}
+
+/// To be told to a router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recall {
+    pub router: NodeId,
+    pub number: RecallNumber,
+    pub scope: Scope,
+}
+
+impl Sessions {
+    /// `start` is the node's durable count of its starts: no number is given twice.
+    pub fn new(start: u32) -> Sessions {
+        Sessions { list: Vec::new(), number: u64::from(start) << 32 }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// A router asks for a session, or for the renewal of the one that it holds. `None` if there are too many.
+    ///
+    /// One that holds another than was granted last gets a new one, in which a write of the old one is like anybody's. Which
+    /// of the two it will go by is not known, so that what was shared stays to be recalled.
+    pub fn grant(&mut self, router: NodeId, held: Option<SessionId>, now: Instant, until: Instant) -> Option<SessionId> {
+        self.forget_lapsed(now);
+        if let Some(session) = self.list.iter_mut().find(|session| session.router == router) {
+            session.until = session.until.max(until);
+            if held != Some(session.id) {
+                self.number += 1;
+                session.id = SessionId(self.number);
+            }
+            return Some(session.id);
+        }
+        if self.list.len() >= ROUTERS_MAX {
+            return None;
+        }
+        self.number += 1;
+        let (id, recalls) = (SessionId(self.number), self.number);
+        self.list.push(Session { router, id, until, shared: KgroupSet::default(), recalls, open: Vec::new() });
+        Some(id)
+    }
+
+    /// Sessions whose leases are over are no more. Were one of them renewed, it would miss the writes that did not wait for it.
+    pub fn forget_lapsed(&mut self, now: Instant) {
+        self.list.retain(|session| now < session.until);
+    }
+
+    /// When the first one lapses that has not confirmed a recall.
+    pub fn lapse_at(&self) -> Option<Instant> {
+        let is_open = |session: &&Session| !session.open.is_empty();
+        self.list.iter().filter(is_open).map(|session| session.until).min()
+    }
+
+    /// A write is to be proposed that came by this router in this session, or by none. Appends what has to be recalled first. True if
+    /// nothing is to be waited for.
+    pub fn admit(&mut self, scope: Scope, by: Option<(NodeId, SessionId)>, now: Instant, recalls: &mut Vec<Recall>) -> bool {
+        self.forget_lapsed(now);
+        let mut is_admitted = true;
+        for session in &mut self.list {
+            if by == Some((session.router, session.id)) {
+                continue;
+            }
+            if session.shared.holds_any_of(scope) {
+                session.shared.remove(scope);
+                self.number += 1;
+                session.recalls = self.number;
+                session.open.push((self.number, scope));
+                recalls.push(Recall { router: session.router, number: self.number, scope });
+            }
+            is_admitted &= !session.open.iter().any(|(_, open)| open.overlaps(scope));
+        }
+        is_admitted
+    }
+
+    /// Everything that is not confirmed, to be told again.
+    pub fn open_recalls(&self) -> impl Iterator<Item = Recall> + '_ {
+        self.list.iter().flat_map(|session| {
+            let of_router = |&(number, scope): &(RecallNumber, Scope)| Recall { router: session.router, number, scope };
+            session.open.iter().map(of_router)
+        })
+    }
+
+    pub fn handle_recalled(&mut self, router: NodeId, number: RecallNumber) {
+        if let Some(session) = self.list.iter_mut().find(|session| session.router == router) {
+            session.open.retain(|(open, _)| *open != number);
+        }
+    }
+
+    /// Shares a kgroup on which nothing is in hand, if that is the router's session. How many recalls there were before.
+    pub fn share(&mut self, router: NodeId, id: SessionId, kgroup: Kgroup, now: Instant) -> Option<RecallNumber> {
+        let session = self.list.iter_mut().find(|session| session.router == router && session.id == id)?;
+        if session.until <= now {
+            return None;
+        }
+        session.shared.insert(kgroup);
+        Some(session.recalls)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant(1_000);
+    const UNTIL: Instant = Instant(1_400);
+    const ONE: NodeId = NodeId(2);
+    const OTHER: NodeId = NodeId(3);
+
+    fn kgroup(hash_slot: u16) -> Kgroup {
+        Kgroup::of_hash_slot(hash_slot)
+    }
+
+    fn scope() -> Scope {
+        Scope::One(kgroup(5))
+    }
+
+    fn admit(sessions: &mut Sessions, by: Option<(NodeId, SessionId)>, now: Instant) -> (bool, Vec<Recall>) {
+        let mut recalls = Vec::new();
+        let is_admitted = sessions.admit(scope(), by, now, &mut recalls);
+        (is_admitted, recalls)
+    }
+
+    fn shared_with_both() -> (Sessions, [SessionId; 2]) {
+        let mut sessions = Sessions::new(1);
+        let ids = [ONE, OTHER].map(|router| {
+            let id = sessions.grant(router, None, NOW, UNTIL).expect("there are few");
+            sessions.share(router, id, kgroup(5), NOW).expect("it is its session");
+            id
+        });
+        (sessions, ids)
+    }
+
+    #[test]
+    fn a_write_waits_for_all_others_that_share_its_kgroup() {
+        let (mut sessions, [one, _]) = shared_with_both();
+        let (is_admitted, recalls) = admit(&mut sessions, Some((ONE, one)), NOW);
+        assert_eq!((is_admitted, recalls.len(), recalls[0].router), (false, 1, OTHER));
+        assert_eq!(admit(&mut sessions, Some((ONE, one)), NOW), (false, Vec::new()), "told once");
+        assert_eq!(sessions.open_recalls().collect::<Vec<_>>(), recalls);
+        sessions.handle_recalled(ONE, recalls[0].number);
+        assert!(!admit(&mut sessions, Some((ONE, one)), NOW).0, "another has confirmed");
+        sessions.handle_recalled(OTHER, recalls[0].number);
+        assert_eq!(admit(&mut sessions, Some((ONE, one)), NOW), (true, Vec::new()));
+        let (is_admitted, recalls) = admit(&mut sessions, None, NOW);
+        assert_eq!((is_admitted, recalls.len(), recalls[0].router), (false, 1, ONE), "it is anybody's now");
+    }
+
+    #[test]
+    fn other_kgroups_are_not_concerned() {
+        let (mut sessions, _) = shared_with_both();
+        let mut recalls = Vec::new();
+        assert!(sessions.admit(Scope::One(kgroup(6)), None, NOW, &mut recalls) && recalls.is_empty());
+        assert!(!sessions.admit(Scope::All, None, NOW, &mut recalls));
+        assert_eq!(recalls.len(), 2);
+        assert!(!sessions.admit(Scope::One(kgroup(6)), None, NOW, &mut recalls), "all are recalled");
+    }
+
+    #[test]
+    fn nobody_is_waited_for_beyond_its_lease_and_what_it_missed_is_never_renewed() {
+        let (mut sessions, [one, _]) = shared_with_both();
+        assert!(!admit(&mut sessions, None, Instant(1_399)).0);
+        assert_eq!(sessions.lapse_at(), Some(UNTIL));
+        assert!(admit(&mut sessions, None, UNTIL).0);
+        let anew = sessions.grant(ONE, Some(one), UNTIL, Instant(1_800));
+        assert!(anew.is_some_and(|anew| anew != one));
+        assert_eq!(sessions.share(ONE, one, kgroup(5), UNTIL), None);
+    }
+
+    #[test]
+    fn a_session_is_renewed_for_whoever_holds_it_and_begins_anew_for_whoever_does_not() {
+        let (mut sessions, [one, _]) = shared_with_both();
+        assert_eq!(sessions.grant(ONE, Some(one), NOW, UNTIL), Some(one));
+        let anew = sessions.grant(ONE, None, NOW, UNTIL).expect("it has one");
+        assert_ne!(anew, one);
+        let (is_admitted, recalls) = admit(&mut sessions, Some((ONE, one)), NOW);
+        assert!(!is_admitted && recalls.len() == 2, "what was shared with the session before is recalled: {recalls:?}");
+    }
+
+    #[test]
+    fn there_are_so_many_routers_and_no_more() {
+        let mut sessions = Sessions::new(1);
+        for router in 0..ROUTERS_MAX as u32 {
+            assert!(sessions.grant(NodeId(router), None, NOW, UNTIL).is_some());
+        }
+        assert_eq!(sessions.grant(NodeId(99), None, NOW, UNTIL), None);
+        assert!(sessions.grant(NodeId(0), None, NOW, UNTIL).is_some());
+        assert!(sessions.grant(NodeId(99), None, UNTIL, Instant(1_800)).is_some(), "the others have lapsed");
+    }
+}
