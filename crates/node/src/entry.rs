@@ -10,6 +10,7 @@ use quorate_protocol::{GroupId, Instant, NodeId, Slot, Stamp};
 
 use crate::envelope::Envelope;
 use crate::frame::Access;
+use crate::host::{RoutedRead, RoutedWrite};
 use crate::own_place::OwnPlace;
 use crate::volume::volume_of;
 
@@ -78,6 +79,10 @@ pub struct Operation {
     pub copies_at_large: u32,
     /// How often it was sent, or since [`Operation::count_anew`].
     pub attempts: u32,
+    /// Of a write that this node's router counts until it is answered.
+    pub(crate) routed_write: Option<RoutedWrite>,
+    /// Of a read that was sent to another member than the coordinator.
+    pub(crate) routed_read: Option<RoutedRead>,
     /// Answers other than the plain one that somebody waits for.
     pub purpose: Purpose,
 }
@@ -152,6 +157,7 @@ pub struct Taken {
     pub successor: Option<u64>,
     /// A member of a register may have carried it out: nothing orders it with what follows.
     pub was_bound: bool,
+    pub(crate) routed_write: Option<RoutedWrite>,
     pub purpose: Purpose,
 }
 
@@ -229,7 +235,7 @@ impl Operations {
         let at = usize::try_from(number.checked_sub(self.base)?).ok()?;
         let place = self.ring.get_mut(at)?;
         let operation = place.as_mut()?;
-        let Operation { predecessor, successor, purpose, bound_to, .. } = *operation;
+        let Operation { predecessor, successor, purpose, bound_to, routed_write, .. } = *operation;
         let envelope = std::mem::take(&mut operation.envelope);
         self.count -= 1;
         self.bytes -= operation.envelope_length;
@@ -239,7 +245,7 @@ impl Operations {
             self.ring.pop_front();
             self.base += 1;
         }
-        Some(Taken { predecessor, successor, was_bound: bound_to.is_some(), purpose })
+        Some(Taken { predecessor, successor, was_bound: bound_to.is_some(), routed_write, purpose })
     }
 
     /// The oldest operation, if it is to be given up.
@@ -313,6 +319,8 @@ impl Operation {
             sent_at: Instant(0),
             copies_at_large: 0,
             attempts: 0,
+            routed_write: None,
+            routed_read: None,
             purpose,
         }
     }
@@ -356,7 +364,8 @@ mod tests {
             operations.insert(operation(number));
         }
         assert!(!operations.contains(3));
-        let taken = Taken { predecessor: 0, successor: None, was_bound: false, purpose: Purpose::Client };
+        let taken =
+            Taken { predecessor: 0, successor: None, was_bound: false, routed_write: None, purpose: Purpose::Client };
         assert_eq!(operations.take(2), Some(taken));
         assert!(operations.take(2).is_none());
         assert!(operations.contains(6));

@@ -10,6 +10,7 @@
 mod bounce;
 mod digests;
 mod replica;
+mod routing;
 
 use quorate_object::Outcome;
 use quorate_protocol::paxos::Testimony;
@@ -20,6 +21,7 @@ use xxhash_rust::xxh3::xxh3_64;
 pub use bounce::Bounce;
 pub use digests::DigestMessage;
 pub use replica::{Place, encode_replica, places};
+pub use routing::RouterMessage;
 
 use crate::chain_view::ChainView;
 use crate::members::{Reconfigured, Told, Wanted};
@@ -202,6 +204,7 @@ pub enum Message<'a> {
         bytes: &'a [u8],
     },
     Digest(DigestMessage<'a>),
+    Router(RouterMessage<'a>),
 }
 
 fn put_epochs(list: &[(GroupId, Epoch)], out: &mut Vec<u8>) {
@@ -247,6 +250,17 @@ pub enum Access {
     ReadQuorum,
 }
 
+impl Access {
+    fn decode(r: &mut Reader<'_>) -> Result<Access, Malformed> {
+        match r.u8()? {
+            0 => Ok(Access::Write),
+            1 => Ok(Access::ReadLease),
+            2 => Ok(Access::ReadQuorum),
+            tag => Err(Malformed::UnknownTag { of: "access", tag }),
+        }
+    }
+}
+
 mod kind {
     pub(super) const HEARTBEAT: u8 = 1;
     pub(super) const GRANT: u8 = 2;
@@ -279,6 +293,7 @@ mod kind {
     pub(super) const UNABLE: u8 = 29;
     pub(super) const READMIT: u8 = 30;
     pub(super) const TESTIMONY: u8 = 31;
+    pub(super) const ROUTER: u8 = 32;
 }
 
 /// Why bytes are not a frame. The link they came by is of no use any more.
@@ -436,6 +451,10 @@ impl Message<'_> {
                 message.encode(out);
                 kind::DIGEST
             }
+            Message::Router(message) => {
+                message.encode(out);
+                kind::ROUTER
+            }
             Message::Silent { group, epoch } => {
                 head(group, epoch, out);
                 kind::SILENT
@@ -559,13 +578,7 @@ fn decode_body(kind: u8, body: &[u8]) -> Result<Option<Message<'_>>, Malformed> 
         kind::GRANT => Message::Peers(peers::Message::Grant { sent_at: Instant(r.u64()?), number: r.u64()? }),
         kind::REQUEST => {
             let (group, epoch) = (GroupId(r.u64()?), Epoch(r.u32()?));
-            let access = match r.u8()? {
-                0 => Access::Write,
-                1 => Access::ReadLease,
-                2 => Access::ReadQuorum,
-                tag => return Err(Malformed::UnknownTag { of: "access", tag }),
-            };
-            Message::Request { group, epoch, access, envelope: r.bytes(r.remaining())? }
+            Message::Request { group, epoch, access: Access::decode(r)?, envelope: r.bytes(r.remaining())? }
         }
         kind::REPLY => {
             let (start, number) = (r.u32()?, r.u64()?);
@@ -662,6 +675,7 @@ fn decode_body(kind: u8, body: &[u8]) -> Result<Option<Message<'_>>, Malformed> 
             Message::ViewAnswer { nonce, views: (0..count).map(|_| ChainView::decode(r)).collect::<Result<_, _>>()? }
         }
         kind::DIGEST => Message::Digest(DigestMessage::decode(r)?),
+        kind::ROUTER => Message::Router(RouterMessage::decode(r)?),
         kind::STATUS_QUESTION => Message::StatusQuestion { nonce: r.u64()? },
         kind::STATUS_ANSWER => Message::StatusAnswer { nonce: r.u64()?, bytes: r.bytes(r.remaining())? },
         _ => return Ok(None),

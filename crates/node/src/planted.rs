@@ -85,6 +85,14 @@ pub enum Planted {
     ForgottenBirthsExecuted,
     /// What was on its way from a volume when an own group ended at a node bears that group there once more.
     OutsideBornAgain,
+    /// A member answers a router before it has executed what it would have to.
+    RoutedReadTooEarly,
+    /// A member answers a router for an object that expires.
+    RoutedReadExpires,
+    /// Whoever comes to coordinate does not wait until sessions that others have granted are over.
+    RoutedWriteTooEarly,
+    /// A kgroup is shared while a write on it is in hand.
+    SharedWhileWritten,
 }
 
 impl Planted {
@@ -124,6 +132,14 @@ impl Planted {
 
     /// In own groups with members that have no replica of the volume.
     pub const IN_OUTSIDE: [Planted; 2] = [Planted::CompletedWithoutOutside, Planted::OutsideBornAgain];
+
+    /// In reads through routers.
+    pub const IN_ROUTING: [Planted; 4] = [
+        Planted::RoutedReadTooEarly,
+        Planted::RoutedReadExpires,
+        Planted::RoutedWriteTooEarly,
+        Planted::SharedWhileWritten,
+    ];
 
     /// In commands that come when nobody waits for them any more.
     pub const IN_LATENESS: [Planted; 1] = [Planted::SettledRunsAgain];

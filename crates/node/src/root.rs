@@ -122,6 +122,9 @@ pub enum Reads {
     Local,
     /// Of a chain: any member answers for an object without updates in flight, and otherwise asks the tail.
     Apportioned,
+    /// Of paxos: any member that is known to be consistent answers, as [`quorate_protocol::router`] tells. For ever: how leases
+    /// end depends on it.
+    Routed,
 }
 
 /// What groups a namespace's objects are in.
@@ -204,18 +207,20 @@ impl Durability {
 }
 
 impl Reads {
+    pub const ALL: [Reads; 5] = [Reads::Lease, Reads::Quorum, Reads::Local, Reads::Apportioned, Reads::Routed];
+
     pub fn word(self) -> &'static str {
         match self {
             Reads::Lease => "lease",
             Reads::Quorum => "quorum",
             Reads::Local => "local",
             Reads::Apportioned => "apportioned",
+            Reads::Routed => "routed",
         }
     }
 
     pub fn parse(word: &str) -> Option<Reads> {
-        let all = [Reads::Lease, Reads::Quorum, Reads::Local, Reads::Apportioned];
-        all.into_iter().find(|reads| reads.word().eq_ignore_ascii_case(word))
+        Reads::ALL.into_iter().find(|reads| reads.word().eq_ignore_ascii_case(word))
     }
 }
 
@@ -336,6 +341,9 @@ impl RootState {
                 if let Some(refusal) = refused_reads(protocol, *reads) {
                     return refusal;
                 }
+                if (*reads == Reads::Routed) != (namespace.settings.reads == Reads::Routed) {
+                    return error(ROUTED_FOR_EVER);
+                }
                 namespace.settings.reads = *reads;
                 self.version += 1;
                 Outcome::Ok
@@ -437,6 +445,9 @@ impl RootState {
         if settings.protocol != Protocol::Paxos && settings.groups == Groups::Own {
             return error("GROUPS own goes with PROTOCOL paxos");
         }
+        if settings.groups == Groups::Own && settings.reads == Reads::Routed {
+            return error("READS routed goes with GROUPS volumes: reads of own groups are not routed");
+        }
         if let Err(refusal) = self.check_authority(&settings, members).and_then(|()| check_quorum(&settings)) {
             return Outcome::Error(refusal);
         }
@@ -505,7 +516,14 @@ pub fn replicas_max(protocol: Protocol) -> u8 {
 pub(crate) const NO_LEASE: &str =
     "ERR READS lease is not for PROTOCOL register: nobody has a lease on a register. Say READS quorum";
 
+const ROUTED_FOR_EVER: &str = "READS routed is chosen when a namespace is made, and stays: make another one";
+
 fn refused_reads(protocol: Protocol, reads: Reads) -> Option<Outcome> {
+    if reads == Reads::Routed && protocol != Protocol::Paxos {
+        return Some(error(
+            "READS routed goes with PROTOCOL paxos: any member of a chain is read with READS apportioned",
+        ));
+    }
     if protocol.is_register() && reads == Reads::Local {
         return Some(error("READS local is not for PROTOCOL register: no member knows what it has not been told"));
     }

@@ -200,6 +200,12 @@ impl Objects {
         self.live(Some(self.place(key)), time_ms).is_some_and(|object| matches!(object, Object::String(_)))
     }
 
+    /// Whether an object of this name is here that will expire, or has.
+    pub fn expires(&self, key: &[u8]) -> bool {
+        self.expiries.next_ms().is_some()
+            && self.object(self.place(key)).is_some_and(|object| object.expires_ms().is_some())
+    }
+
     fn place_of_live(&mut self, key: &[u8], time_ms: u64) -> Place {
         let place = self.place(key);
         match place.slot {

@@ -154,6 +154,10 @@ impl Planted {
         Planted::RegisterConfirmedForEver,
     ];
 
+    /// In reads through routers.
+    pub const IN_ROUTING: [Planted; 3] =
+        [Planted::RouterLeaseIgnored, Planted::RouterIgnoresRecall, Planted::RouterWritesUncounted];
+
     /// In registers whose members decide their successors.
     pub const IN_SUCCESSION: [Planted; 2] = [Planted::RegisterVoteUntold, Planted::RegisterDecidesByReadQuorum];
 }

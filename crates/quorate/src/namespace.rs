@@ -128,8 +128,8 @@ fn durabilities() -> [&'static str; 3] {
     [Durability::Sync, Durability::Interval, Durability::Memory].map(Durability::word)
 }
 
-fn reads() -> [&'static str; 4] {
-    [Reads::Lease, Reads::Quorum, Reads::Local, Reads::Apportioned].map(Reads::word)
+fn reads() -> [&'static str; 5] {
+    Reads::ALL.map(Reads::word)
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {

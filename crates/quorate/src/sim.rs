@@ -51,6 +51,9 @@ pub struct Options {
     /// Few objects come and go several times within milliseconds, frames are late by seconds, nodes die between two checkpoints
     #[arg(long, conflicts_with_all = ["protocol", "authority", "outside", "forgetful"])]
     hasty: bool,
+    /// Volumes are read through routers, at whatever member is known to be consistent
+    #[arg(long, conflicts_with_all = ["protocol", "authority", "outside", "forgetful", "hasty"])]
+    routed: bool,
     /// Run each seed twice and compare the traces
     #[arg(long)]
     twice: bool,
@@ -143,6 +146,7 @@ fn world(options: &Options, seed: u64) -> Settings {
         Authority::Parent if options.forgetful && options.protocol.is_chain() => Settings::of_forgetful_chains(seed),
         Authority::Parent if options.forgetful => Settings::of_forgetful(seed),
         Authority::Parent if options.hasty => Settings::of_hasty(seed),
+        Authority::Parent if options.routed => Settings::of_routed(seed),
         Authority::Parent => Settings::of(options.protocol, seed),
         Authority::Members => Settings::of_members(seed),
     }
@@ -153,6 +157,7 @@ fn words_of(options: &Options) -> String {
         Authority::Parent if options.outside => "--outside".into(),
         Authority::Parent if options.forgetful => format!("--forgetful --protocol {}", options.protocol.word()),
         Authority::Parent if options.hasty => "--hasty".into(),
+        Authority::Parent if options.routed => "--routed".into(),
         Authority::Parent => format!("--protocol {}", options.protocol.word()),
         Authority::Members => "--authority members".into(),
     }

@@ -66,6 +66,8 @@ fn mutations() -> Vec<Mutation> {
         in_the_protocol(&Core::IN_CHAIN, Settings::of_chains),
         in_the_protocol(&Core::IN_REGISTER, Settings::of_registers),
         in_the_protocol(&Core::IN_READMISSION, Settings::of_forgetful),
+        in_the_protocol(&Core::IN_ROUTING, Settings::of_routed),
+        in_the_host(&Host::IN_ROUTING, Settings::of_routed),
         in_the_host(&Host::ALL, Settings::of_seed),
         in_the_host(&Host::IN_CHAIN, Settings::of_chains),
         in_the_host(&Host::IN_REGISTER, Settings::of_registers),
@@ -207,6 +209,7 @@ fn healthy_worlds_show_nothing() {
     let of_volumes = HEALTHY
         .map(Settings::of_panics)
         .chain(HEALTHY.map(Settings::of_late))
+        .chain(HEALTHY.map(Settings::of_routed))
         .chain(HEALTHY.map(Settings::of_forgetful))
         .chain(HEALTHY.map(Settings::of_forgetful_chains));
     let worlds = of_protocols.chain(of_led).chain(of_volumes).chain(HEALTHY.map(Settings::of_members));

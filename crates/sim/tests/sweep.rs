@@ -92,6 +92,10 @@ fn seeds_pass_and_reach_the_rare_paths() {
         "a log had lost something",
         "a node came back with a new directory",
         "an own group began anew because a member had forgotten what it said",
+        "a member answered a read that a router sent it",
+        "a router read its own replica",
+        "a member turned back a router's read",
+        "a kgroup was recalled from a router",
     ];
     for (name, count) in reached.counts() {
         assert!(count > 0 || elsewhere.contains(&name), "no seed reached: {name}");
@@ -110,6 +114,16 @@ fn objects_that_come_and_go_in_haste_pass() {
     let reached = sweep_worlds("--hasty", Settings::of_hasty, 1..=20);
     let Sometimes { outside_born, outside_ended, own_changed, registers_ended, chains_changed, .. } = reached;
     let counts = [outside_born, outside_ended, own_changed, registers_ended, chains_changed, reached.woken_from_store];
+    assert!(counts.iter().all(|&count| count > 0), "{reached:?}");
+}
+
+#[test]
+fn reads_through_routers_pass_at_whatever_member() {
+    let reached = sweep_worlds("--routed", Settings::of_routed, 1..=20);
+    let Sometimes {
+        read_through_router, read_at_router, routed_read_turned_back, recalled, snapshot_installed, ..
+    } = reached;
+    let counts = [read_through_router, read_at_router, routed_read_turned_back, recalled, snapshot_installed];
     assert!(counts.iter().all(|&count| count > 0), "{reached:?}");
 }
 

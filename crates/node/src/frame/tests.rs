@@ -1,5 +1,6 @@
 use quorate_protocol::id::Content;
 use quorate_protocol::quorum::QuorumSystem;
+use quorate_protocol::router::{Kgroup, Scope, SessionId};
 use quorate_protocol::{Ballot, Configuration, Value};
 
 use super::*;
@@ -29,6 +30,7 @@ fn every_message() -> Vec<Message<'static>> {
     let accepted = vec![paxos::AcceptedValue { slot: Slot(5), ballot, value: value.clone() }];
     let testimony = paxos::Testimony { promised: ballot, next_slot: Slot(4), accepted };
     let accept = paxos::Message::Accept { ballot, slot: Slot(5), frontier: Slot(4), frontier_majority: Slot(3), value };
+    let (session, kgroup, router) = (SessionId(6), Kgroup::of_hash_slot(7), Message::Router);
     vec![
         Message::Peers(peers::Message::Heartbeat { sent_at: quorate_protocol::Instant(1) }),
         Message::Peers(peers::Message::Grant { sent_at: quorate_protocol::Instant(1), number: 2 }),
@@ -72,6 +74,15 @@ fn every_message() -> Vec<Message<'static>> {
         Message::Digest(DigestMessage::Spread { start: 2, number: 3 }),
         Message::Digest(DigestMessage::Referring { group, epoch, accept }),
         Message::Digest(DigestMessage::InFull { group, epoch, ballot, slot: Slot(5) }),
+        router(RouterMessage::Ask { group, epoch, start: 1, asked_at: Instant(2), held: None }),
+        router(RouterMessage::Ask { group, epoch, start: 1, asked_at: Instant(2), held: Some(session) }),
+        router(RouterMessage::Grant { group, start: 1, asked_at: Instant(2), session, left_us: 3 }),
+        router(RouterMessage::Recall { group, number: 4, scope: Scope::All }),
+        router(RouterMessage::Recall { group, number: 4, scope: Scope::One(kgroup) }),
+        router(RouterMessage::Recalled { group, number: 4 }),
+        router(RouterMessage::Share { group, session, recalls: 4, kgroup, next_slot: Slot(5) }),
+        router(RouterMessage::Request { group, epoch, access: Access::Write, session, envelope: b"envelope" }),
+        router(RouterMessage::Read { group, epoch, slot: Slot(5), envelope: b"envelope" }),
     ]
 }
 

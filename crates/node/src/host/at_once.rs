@@ -24,6 +24,9 @@ impl Host {
         }
         let Ok(place) = self.directory.resolve(submission.target) else { return false };
         let Some(volume) = self.find(place.group) else { return false };
+        if reads == Reads::Routed && !self.is_leased(volume) {
+            return self.read_routed_here(submission, volume);
+        }
         let answer = match self.read_alone(volume, submission.command, reads) {
             Some(ReadAnswer::Away(_)) if reads == Reads::Local => {
                 let own = self.find_own(submission.target, submission.command.key());
@@ -41,11 +44,22 @@ impl Host {
         true
     }
 
+    /// A read of a stable kgroup of which this node has a consistent replica.
+    fn read_routed_here(&mut self, submission: &Submission<'_>, volume: u32) -> bool {
+        if !self.is_stable_here(submission.target, volume) {
+            return false;
+        }
+        let Some(outcome) = self.read_stable(volume, submission.command) else { return false };
+        self.counters.reads_routed_here += 1;
+        self.answer(submission.number, Answer::Outcome(outcome));
+        true
+    }
+
     fn read_alone(&mut self, index: u32, command: &Command<'_>, reads: Reads) -> Option<ReadAnswer> {
         let may_read = self.groups[index as usize].is_alive()
             && match reads {
                 Reads::Local => self.has_executed_what_was_told(index),
-                Reads::Lease | Reads::Apportioned => self.is_leased(index),
+                Reads::Lease | Reads::Apportioned | Reads::Routed => self.is_leased(index),
                 Reads::Quorum => false,
             };
         if !may_read {

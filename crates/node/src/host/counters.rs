@@ -86,6 +86,14 @@ pub struct Counters {
     pub register_reads_one_round: u64,
     pub register_reads_more_rounds: u64,
     pub register_messages: crate::register::RegisterMessages,
+    /// Reads that members answered for routers, those of them that the router's own replica answered, and those that were
+    /// turned back.
+    pub reads_routed: u64,
+    pub reads_routed_here: u64,
+    pub reads_turned_back: u64,
+    /// Kgroups that were shared with routers, and recalled.
+    pub shared: u64,
+    pub recalls_sent: u64,
     /// Reads that members of chains answered without asking.
     pub reads_clean: u64,
     pub digests: DigestCounts,

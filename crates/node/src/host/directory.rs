@@ -68,6 +68,7 @@ pub(super) struct Directory {
     state: Option<RootState>,
     root: Place,
     places: BTreeMap<u32, Vec<Place>>,
+    has_routed: bool,
     /// Questions to the root so far, and whether the last one is under way.
     question: u64,
     asking: bool,
@@ -108,6 +109,7 @@ impl Directory {
         };
         Directory {
             state: None,
+            has_routed: false,
             root,
             places: BTreeMap::new(),
             question: 0,
@@ -131,12 +133,18 @@ impl Directory {
         self.answered >= question
     }
 
+    /// Whether a namespace is read through routers, or one may be.
+    pub(super) fn has_routed(&self) -> bool {
+        self.state.is_none() || self.has_routed
+    }
+
     pub(super) fn namespace(&self, number: u32) -> Option<&Namespace> {
         self.state.as_ref()?.namespaces.get(&number)
     }
 
     pub(super) fn set(&mut self, state: RootState) {
         self.root.members = root_members(&state.nodes);
+        self.has_routed = state.namespaces.values().any(|namespace| namespace.settings.reads == Reads::Routed);
         self.places = state
             .namespaces
             .iter()

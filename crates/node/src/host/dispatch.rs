@@ -1,7 +1,8 @@
 //! The entry node's part: finding the group, sending the command to its coordinator, and again until it is answered.
 
 use quorate_object::{Command, NAME_BYTES_MAX, Outcome};
-use quorate_protocol::{Epoch, NodeId, Slot, Stamp};
+use quorate_protocol::router::SessionId;
+use quorate_protocol::{Epoch, NodeId, Stamp};
 
 use super::flush::holds_registers;
 use super::retries::RETRY_US;
@@ -10,7 +11,7 @@ use super::{Host, Submission, access_of};
 use crate::answer::{Answer, Failure};
 use crate::entry::{Operation, Operations, Purpose, Target};
 use crate::envelope::{ENVELOPE_BYTES_MAX, Envelope, NOTHING_SETTLED, Ticket};
-use crate::frame::{Access, Bounce, Message, Position};
+use crate::frame::{Access, Bounce, Message, Position, RouterMessage};
 use crate::own_place::OwnPlace;
 use crate::planted::{self, Planted};
 use crate::register::{NOT_IN_ONE_STEP, is_for_registers};
@@ -167,9 +168,15 @@ impl Host {
                     (operation.in_turn, operation.parked) = (true, true);
                     return;
                 }
+                let is_first = operation.attempts == 0;
+                let may_be_routed = is_first && own.is_none() && access == Access::ReadLease;
+                let reader = if may_be_routed { self.reader(number, target, &route) } else { None };
+                let session = if own.is_none() { self.session_of(number, target, &route) } else { None };
+                let Some(operation) = self.operations(number).find_mut(number) else { return };
                 operation.set_predecessor(unanswered);
                 operation.set_deadline_once(now, stamp);
-                operation.sent_to = Some(route.coordinator);
+                operation.sent_to = Some(reader.map_or(route.coordinator, |reader| reader.node));
+                operation.routed_read = reader;
                 operation.bound_to = route.binds.then_some((route.coordinator, route.epoch.0));
                 operation.has_moved |= operation.was_sent_to.is_some_and(|group| group != route.group);
                 operation.was_sent_to = Some(route.group);
@@ -177,12 +184,14 @@ impl Host {
                 operation.copies_at_large += 1;
                 operation.attempts = operation.attempts.saturating_add(1);
                 let was_asked_anew = operation.is_asked_anew;
-                let is_first = operation.attempts == 1;
                 let envelope = std::mem::take(&mut operation.envelope);
                 if is_first {
                     self.spread_body(target, own.as_deref(), &route, access, &envelope);
                 }
-                self.send_request(&route, access, &envelope);
+                match reader {
+                    Some(reader) => self.send_routed_read(&route, reader, &envelope),
+                    None => self.send_request(&route, access, session, &envelope),
+                }
                 let operations = self.operations(number);
                 match operations.find_mut(number) {
                     Some(operation) => {
@@ -221,13 +230,17 @@ impl Host {
         }
     }
 
-    fn send_request(&mut self, route: &Route, access: Access, envelope: &[u8]) {
-        if route.coordinator == self.settings.node {
-            self.handle_request(route.coordinator, route.group, route.epoch, access, envelope);
+    fn send_request(&mut self, route: &Route, access: Access, session: Option<SessionId>, envelope: &[u8]) {
+        let &Route { group, epoch, coordinator, .. } = route;
+        if coordinator == self.settings.node {
+            self.handle_request(coordinator, group, epoch, access, None, envelope);
             self.run();
         } else {
-            let message = Message::Request { group: route.group, epoch: route.epoch, access, envelope };
-            self.outbox.send(route.coordinator, &message);
+            let message = match session {
+                Some(session) => Message::Router(RouterMessage::Request { group, epoch, access, session, envelope }),
+                None => Message::Request { group, epoch, access, envelope },
+            };
+            self.outbox.send(coordinator, &message);
         }
     }
 
@@ -236,7 +249,7 @@ impl Host {
             return;
         }
         match Outcome::decode(outcome) {
-            Ok(outcome) => self.complete_at(number, position.slot, outcome),
+            Ok(outcome) => self.complete_at(number, position, outcome),
             Err(_) => self.counters.nonsense += 1,
         }
     }
@@ -254,6 +267,9 @@ impl Host {
             if operation.copies_at_large == 0 {
                 operation.bound_to = None;
             }
+        }
+        if operation.routed_read.is_some_and(|read| read.node == from) {
+            return self.handle_read_refused(from, number);
         }
         operation.is_overload = why == Bounce::Overloaded;
         let at_large = operation.copies_at_large > 0;
@@ -347,10 +363,12 @@ impl Host {
     }
 
     /// An operation was executed, or a read answered, at this slot.
-    pub(super) fn complete_at(&mut self, number: u64, slot: Slot, outcome: Outcome) {
+    pub(super) fn complete_at(&mut self, number: u64, position: Position, outcome: Outcome) {
+        let slot = position.slot;
         if self.is_out_of_order(number, slot) {
             return;
         }
+        self.end_routed_write(number, position);
         self.bind_successor(number, slot);
         self.note_told(number, slot);
         self.complete(number, Answer::Outcome(outcome));
@@ -372,6 +390,9 @@ impl Host {
             self.terms.settle(number);
             return;
         };
+        if let Some(write) = operation.routed_write {
+            self.lose_routed_write(write);
+        }
         let may_come_later = operation.was_bound && answer == Answer::Failed(Failure::Timeout);
         if may_come_later {
             self.refuse_behind(operation.successor);
@@ -412,65 +433,6 @@ impl Host {
     }
 }
 
-impl Host {
-    /// Whether a read's answer cannot be used: it came before that of the read before it, and may be older than what
-    /// that one will see, or it is older. The read is sent again, once the one before it is answered.
-    fn is_out_of_order(&mut self, number: u64, slot: Slot) -> bool {
-        let Some(operation) = self.operations(number).find_mut(number) else { return false };
-        let (access, predecessor, too_old) = (operation.access, operation.predecessor, slot < operation.not_before);
-        if operation.is_asked_anew {
-            return true;
-        }
-        if access == Access::Write || predecessor == 0 {
-            return false;
-        }
-        let doubtful = operation.is_doubtful || operation.has_moved && operation.not_before > Slot(0);
-        let overtaken = self.operations(number).contains(predecessor);
-        if overtaken && let Some(operation) = self.operations(number).find_mut(number) {
-            operation.parked = true;
-        } else if doubtful {
-            self.ask_anew(number);
-            return true;
-        } else if too_old {
-            // In a later turn: within this one, this node would give the same answer.
-            self.retry_after(number, 1);
-        }
-        overtaken || too_old
-    }
-
-    /// A register may show a write of unknown outcome after whatever is done now. What waits behind that write was not sent,
-    /// and is not: so a pipeline takes effect in its order, or its end does not.
-    fn refuse_behind(&mut self, mut next: Option<u64>) {
-        while let Some(number) = next
-            && let Some(operation) = self.operations(number).find_mut(number)
-            && operation.parked
-        {
-            next = operation.successor.take();
-            self.complete(number, Answer::Failed(Failure::BehindUnknown));
-        }
-    }
-
-    /// What stood between these two is gone: the second now waits for the first.
-    fn close_gap(&mut self, predecessor: u64, number: u64) {
-        let Some(before) = self.operations(predecessor).find_mut(predecessor) else { return };
-        before.successor = Some(number);
-        let (parked, access) = (before.parked, before.access);
-        let Some(operation) = self.operations(number).find_mut(number) else { return };
-        operation.predecessor = predecessor;
-        if !parked && !operation.in_turn && !operation.access.waits_for(access) {
-            self.unpark(number);
-        }
-    }
-
-    /// The operation before this one is answered.
-    fn unpark(&mut self, number: u64) {
-        let Some(operation) = self.operations(number).find_mut(number) else { return };
-        if std::mem::take(&mut operation.parked) {
-            self.retry_after(number, 0);
-        }
-    }
-}
-
 /// The epoch that the root is born with; it changes by its own commands only.
 pub(super) const ROOT_EPOCH: Epoch = Epoch(0);
 
@@ -478,7 +440,7 @@ pub(super) const ROOT_EPOCH: Epoch = Epoch(0);
 pub(super) mod tests {
     use quorate_checkpoint::MemoryStore;
     use quorate_object::{Command, Condition, Expiry, SetAnswer};
-    use quorate_protocol::{GroupId, Instant};
+    use quorate_protocol::{GroupId, Instant, Slot};
     use quorate_wal::memory::MemoryStorage;
 
     use super::*;

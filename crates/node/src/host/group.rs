@@ -13,6 +13,7 @@ use quorate_wal::Lsn;
 
 use super::coordination::Demand;
 use super::quarantine::isolate;
+use super::routed::Routed;
 use super::transfer::empty_content;
 use crate::ahead::Ahead;
 use crate::envelope::Envelope;
@@ -62,6 +63,8 @@ pub struct Group {
     pub(super) is_displaced: bool,
     /// Of a volume that this node coordinates.
     pub(super) demand: Option<Box<Demand>>,
+    /// Of a volume that is read through routers.
+    pub(super) routed: Option<Box<Routed>>,
     /// Of a volume: it is in the list of those that have executed more than the store holds.
     pub(super) is_unstored: bool,
     /// Of an own group.
@@ -212,6 +215,7 @@ impl Group {
             is_set_aside: false,
             is_displaced: false,
             demand: None,
+            routed: None,
             is_unstored: false,
             own: None,
             births_lsn: Lsn(0),

@@ -47,6 +47,7 @@ mod look_ahead;
 mod lookups;
 mod losses;
 mod open;
+mod order;
 mod orphans;
 mod outside;
 mod own;
@@ -62,6 +63,8 @@ mod replay;
 mod requests;
 mod resting;
 mod retries;
+mod routed;
+mod router;
 mod routes;
 mod saving;
 mod shown;
@@ -103,6 +106,7 @@ pub use lookups::{Found, Lookup};
 pub use open::{OpenError, OpenReport};
 pub use quarantine::{Fault, PanicIn};
 pub use resting::OwnCounts;
+pub(crate) use router::{RoutedRead, RoutedWrite};
 pub use transfer::check_snapshot;
 
 use crate::answer::Answer;
@@ -205,6 +209,7 @@ enum Timer {
     Views { batch: u64 },
     Part { batch: u64, part: u32 },
     Change { operation: u64 },
+    Routed { index: u32, group: GroupId },
     Settle,
     Late,
     Outside,
@@ -246,6 +251,7 @@ pub struct Host {
     internals: Operations,
     /// Own groups of volumes that are not here.
     remembered: routes::Remembered,
+    routers: router::Routers,
     /// When volumes have said last that these own groups, which lack a quorum, still are their objects'.
     confirmed: HashMap<GroupId, Instant, FixedState>,
     unknown_group_asked_at: Instant,
@@ -537,12 +543,13 @@ impl Host {
         match message {
             Message::Peers(message) => self.handle_peers(header, message),
             Message::Request { group, epoch, access, envelope } => {
-                self.handle_request(from, group, epoch, access, envelope)
+                self.handle_request(from, group, epoch, access, None, envelope)
             }
             Message::Reply { start, number, position, outcome } => self.handle_reply(start, number, position, outcome),
             Message::Bounced { start, number, why } => self.handle_bounced(from, start, number, why),
             Message::Replica { group, epoch, message } => self.handle_replica_message(from, group, epoch, message),
             Message::Digest(message) => self.handle_digest(from, message),
+            Message::Router(message) => self.handle_router_message(from, message),
             Message::Snapshot { group, epoch, next_slot, part, last, bytes } => {
                 self.handle_snapshot(from, group, epoch, transfer::Part { next_slot, part, last, bytes })
             }

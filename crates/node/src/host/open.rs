@@ -21,6 +21,7 @@ use super::quarantine::{self, decode_given_up, isolate};
 use super::readmission::{FROM_BEFORE, FromBefore, decode_from_before, may_be_readmitted, may_join_anew};
 use super::replay::{Replay, Rest};
 use super::resting::read_paused;
+use super::router::Routers;
 use super::succession::{MEMBERS, Successions};
 use super::transfer::{empty_content, restore_object};
 use super::{Counters, Fault, Forgotten, Host, HostSettings};
@@ -221,6 +222,7 @@ impl Host {
             out_of_memory: false,
             out_of_space: false,
             is_leaving: false,
+            routers: Routers::new(),
             batches: Vec::new(),
             storing: super::checkpoints::Storing::default(),
             behind: super::behind::Behind::default(),

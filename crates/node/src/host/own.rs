@@ -251,7 +251,7 @@ impl Host {
     pub(super) fn deliver_requests(&mut self, id: GroupId) {
         for mail in self.take_mail(id) {
             if let MailContent::Request { access, envelope } = mail.content {
-                self.handle_request(mail.from, id, mail.epoch, access, &envelope);
+                self.handle_request(mail.from, id, mail.epoch, access, None, &envelope);
             }
         }
     }
@@ -261,7 +261,7 @@ impl Host {
         for mail in self.take_mail(id) {
             match mail.content {
                 MailContent::Request { access, envelope } => {
-                    self.handle_request(mail.from, id, mail.epoch, access, &envelope);
+                    self.handle_request(mail.from, id, mail.epoch, access, None, &envelope);
                 }
                 MailContent::Replica(message) => {
                     if self.groups[index as usize].configuration.epoch == mail.epoch {

@@ -215,6 +215,7 @@ impl Host {
             self.counters.commands_applied += 1;
             self.counters.answered_from_window += u64::from(matches!(verdict, Verdict::Again(_)));
             self.counters.out_of_order += u64::from(matches!(verdict, Verdict::OutOfOrder));
+            self.forget_in_hand(index, ticket);
             // Of a command that was not executed, the coordinator tells: one that overtook is counted once.
             if coordinating || ticket.node == self.settings.node && verdict.is_executed() {
                 self.tell_verdict(group_id, position, ticket, verdict, is_object_gone);
@@ -266,7 +267,7 @@ impl Host {
                 encode_reply(start, number, position, &outcome, lane);
             }
         } else if start == self.settings.start {
-            self.complete_at(number, position.slot, outcome);
+            self.complete_at(number, position, outcome);
         }
     }
 
@@ -294,6 +295,7 @@ impl Host {
                 let mut bytes: &[u8] = payload;
                 while let Some(envelope) = Envelope::take(&mut bytes) {
                     let ticket = envelope.ticket;
+                    self.forget_in_hand(index, ticket);
                     self.bounce(ticket.node, ticket.start, ticket.number, bounce);
                 }
             }

@@ -2,6 +2,7 @@
 
 use quorate_object::Command;
 use quorate_protocol::effect::ReadMode;
+use quorate_protocol::router::SessionId;
 use quorate_protocol::{Epoch, Event, GroupId, NodeId, Payload, Proposal, Stamp};
 
 use super::Host;
@@ -30,6 +31,8 @@ pub struct Read {
     ticket: Ticket,
     access: Access,
     command: Vec<u8>,
+    /// Of the router that it has come by.
+    session: Option<SessionId>,
     /// No update in flight in its chain concerns it: what is here is as new as all that has passed here.
     is_clean: bool,
     /// The time of the read: whatever expires by then must have expired here first.
@@ -37,8 +40,16 @@ pub struct Read {
 }
 
 impl Host {
-    /// Takes a command that its entry node, perhaps this one, believes this node coordinates.
-    pub(super) fn handle_request(&mut self, from: NodeId, group: GroupId, epoch: Epoch, access: Access, bytes: &[u8]) {
+    /// Takes a command that its entry node, perhaps this one, believes this node coordinates. A router sends it in a session.
+    pub(super) fn handle_request(
+        &mut self,
+        from: NodeId,
+        group: GroupId,
+        epoch: Epoch,
+        access: Access,
+        session: Option<SessionId>,
+        bytes: &[u8],
+    ) {
         let mut rest = bytes;
         let envelope = match Envelope::take(&mut rest) {
             Some(envelope) if rest.is_empty() && envelope.ticket.node == from => envelope,
@@ -100,6 +111,7 @@ impl Host {
             Access::Write if self.is_too_early_for_births(index, &envelope) => {
                 self.bounce(from, start, number, Bounce::Overloaded);
             }
+            Access::Write if self.hold_write(index, from, session, &envelope, bytes) => {}
             Access::Write => self.gather(index, bytes),
             Access::ReadLease | Access::ReadQuorum => {
                 let read = Read {
@@ -107,6 +119,7 @@ impl Host {
                     ticket: envelope.ticket,
                     access,
                     command: self.read_buffer(envelope.command),
+                    session,
                     is_clean: false,
                     at: self.clock.stamp(),
                 };
@@ -219,6 +232,7 @@ impl Host {
             return true;
         }
         let (command, at) = (std::mem::take(&mut read.command), read.at);
+        let (router, session) = (read.ticket.node, read.session);
         let outcome = self.read_machine(index, |machine| machine.read(&command, at));
         let Some(outcome) = outcome else {
             self.reads[token as usize].command = command;
@@ -229,6 +243,9 @@ impl Host {
             self.want_names(index);
             self.bounce_read(token, Bounce::Overloaded);
             return true;
+        }
+        if let (Some(session), ReadAnswer::Outcome(_)) = (session, &outcome) {
+            self.share(index, router, session, &command);
         }
         if self.read_buffers.len() < READ_BUFFERS_MAX && command.capacity() <= READ_BUFFER_BYTES_MAX {
             self.read_buffers.push(command);

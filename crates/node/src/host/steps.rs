@@ -39,6 +39,11 @@ impl Host {
     }
 
     fn step(&mut self, index: u32, event: AnyEvent) {
+        if let Event::Proposed(Proposal::Commands(commands)) = &event
+            && self.must_not_propose(index)
+        {
+            return self.turn_back_commands(index, commands);
+        }
         let mut left = None;
         self.step_with(index, |group, cx, effects| {
             left = group.step(cx, event, effects).map(|commands| (group.id(), commands));
@@ -115,6 +120,7 @@ impl Host {
                 self.perform(index);
                 self.note_waking(index);
                 self.note_role(index);
+                self.note_routed_role(index);
                 self.note_quiet(index);
             }
             Err(words) => {

@@ -69,6 +69,7 @@ impl Host {
                 Timer::Views { batch } => self.views_timer_fired(batch),
                 Timer::Part { batch, part } => self.submit_part(batch, part),
                 Timer::Change { operation } => self.change_again(operation),
+                Timer::Routed { index, group } => self.routed_timer_fired(index, group),
                 Timer::Resend => {
                     self.resend_silent();
                     self.return_old_mail();
@@ -124,6 +125,7 @@ impl Host {
         self.tend_readmissions();
         self.tend_renewals();
         self.tend_demand();
+        self.tend_routers();
         self.give_up_wishes();
         self.unlogged.drop_old(now);
         self.timers.set(now.after_us(self.settings.timing.heartbeat_us), Timer::Heartbeat);

@@ -19,7 +19,7 @@ mod sessions;
 mod state;
 
 pub use kgroups::{KGROUP_COUNT, Kgroup, Scope};
-pub use sessions::{Recall, ROUTERS_MAX, Sessions};
+pub use sessions::{ROUTERS_MAX, Recall, Sessions};
 pub use state::{Place, Router};
 
 /// The number of a session, from its coordinator. Never given twice by one node.

@@ -52,7 +52,13 @@ impl Sessions {
     ///
     /// One that holds another than was granted last gets a new one, in which a write of the old one is like anybody's. Which
     /// of the two it will go by is not known, so that what was shared stays to be recalled.
-    pub fn grant(&mut self, router: NodeId, held: Option<SessionId>, now: Instant, until: Instant) -> Option<SessionId> {
+    pub fn grant(
+        &mut self,
+        router: NodeId,
+        held: Option<SessionId>,
+        now: Instant,
+        until: Instant,
+    ) -> Option<SessionId> {
         self.forget_lapsed(now);
         if let Some(session) = self.list.iter_mut().find(|session| session.router == router) {
             session.until = session.until.max(until);
@@ -84,7 +90,13 @@ impl Sessions {
 
     /// A write is to be proposed that came by this router in this session, or by none. Appends what has to be recalled first. True if
     /// nothing is to be waited for.
-    pub fn admit(&mut self, scope: Scope, by: Option<(NodeId, SessionId)>, now: Instant, recalls: &mut Vec<Recall>) -> bool {
+    pub fn admit(
+        &mut self,
+        scope: Scope,
+        by: Option<(NodeId, SessionId)>,
+        now: Instant,
+        recalls: &mut Vec<Recall>,
+    ) -> bool {
         self.forget_lapsed(now);
         let mut is_admitted = true;
         for session in &mut self.list {

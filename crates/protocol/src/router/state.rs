@@ -11,7 +11,10 @@ use crate::planted::{self, Planted};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// To any of these members, by their positions, that has executed this slot.
-    Members { slot: Slot, members: u64 },
+    Members {
+        slot: Slot,
+        members: u64,
+    },
     Coordinator,
 }
 

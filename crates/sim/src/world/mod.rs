@@ -128,6 +128,10 @@ pub struct Sometimes {
     pub chains_changed: u64,
     pub chains_turned: u64,
     pub read_by_member: u64,
+    pub read_through_router: u64,
+    pub read_at_router: u64,
+    pub routed_read_turned_back: u64,
+    pub recalled: u64,
     pub register_read_in_one_round: u64,
     pub register_read_in_more_rounds: u64,
     pub registers_retired: u64,
@@ -144,7 +148,7 @@ pub struct Sometimes {
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 49] {
+    pub fn counts(&self) -> [(&'static str, u64); 53] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -183,6 +187,10 @@ impl Sometimes {
             ("a chain was changed", self.chains_changed),
             ("a member of a chain was moved behind the tail", self.chains_turned),
             ("a member of a chain answered a read by itself", self.read_by_member),
+            ("a member answered a read that a router sent it", self.read_through_router),
+            ("a router read its own replica", self.read_at_router),
+            ("a member turned back a router's read", self.routed_read_turned_back),
+            ("a kgroup was recalled from a router", self.recalled),
             ("a register was read in one round", self.register_read_in_one_round),
             ("a register was read in more than one round", self.register_read_in_more_rounds),
             ("a configuration of registers was made ready to be retired", self.registers_retired),
@@ -236,6 +244,10 @@ impl Sometimes {
         self.chains_changed += more.chains_changed;
         self.chains_turned += more.chains_turned;
         self.read_by_member += more.read_by_member;
+        self.read_through_router += more.read_through_router;
+        self.read_at_router += more.read_at_router;
+        self.routed_read_turned_back += more.routed_read_turned_back;
+        self.recalled += more.recalled;
         self.register_read_in_one_round += more.register_read_in_one_round;
         self.register_read_in_more_rounds += more.register_read_in_more_rounds;
         self.registers_retired += more.registers_retired;

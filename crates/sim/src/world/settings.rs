@@ -238,6 +238,19 @@ impl Settings {
         }
     }
 
+    /// As [`Settings::of_volumes`], read through routers, sometimes with nodes that are no members of a volume, and with objects that
+    /// come and go to groups of their own.
+    pub fn of_routed(seed: u64) -> Settings {
+        let random = &mut Random::new(seed ^ 0x2047);
+        Settings {
+            nodes: *random.pick(&[3, 3, 4, 5]),
+            reads: Reads::Routed,
+            moves_mean_ms: *random.pick(&[None, None, Some(500)]),
+            readers: *random.pick(&[0, CLIENTS / 2]),
+            ..Settings::of_volumes(seed)
+        }
+    }
+
     /// As [`Settings::of_volumes`], with a group that has lost a replica to a panic most of the time.
     pub fn of_panics(seed: u64) -> Settings {
         Settings { panics: 700, ..Settings::of_volumes(seed) }

@@ -43,9 +43,9 @@ impl Host {
     }
 
     /// At which ballot this replica coordinates.
-    pub(super) fn ballot_coordinated(&self, index: u32) -> Option<Ballot> {
+    pub(in crate::host) fn ballot_coordinated(&self, index: u32) -> Option<Ballot> {
         let replica = self.groups[index as usize].replica.paxos()?;
-        replica.is_coordinating().then(|| replica.status().ballot)
+        replica.is_coordinating().then(|| replica.position().promised)
     }
 
     /// Not as a client's command, which another coordinator might execute without knowing of the terms that were given here.

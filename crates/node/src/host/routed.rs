@@ -1,0 +1,350 @@
+//! This node as the coordinator of groups that are read through routers: who has a session, and which writes wait until what
+//! they change is recalled. The rules are [`quorate_protocol::router`]'s.
+//!
+//! A node that comes to coordinate holds writes back until every session has lapsed that another may have granted before, or
+//! this node itself before it was started: coordination is handed over, or taken from whoever falls silent, without waiting for
+//! its leases.
+
+use std::collections::VecDeque;
+
+use hashbrown::HashMap;
+use quorate_object::Command;
+use quorate_protocol::router::{Kgroup, Recall, RecallNumber, Scope, SessionId, Sessions};
+use quorate_protocol::{Ballot, Epoch, Event, GroupId, Instant, NodeId, Payload, Proposal};
+
+use super::router::kgroup_of;
+use super::{Host, Timer};
+use crate::envelope::{Envelope, Ticket};
+use crate::frame::{Bounce, Message, RouterMessage};
+use crate::hash::FixedState;
+use crate::planted::{self, Planted};
+use crate::root::{ROOT, Reads};
+use crate::volume::VolumeCommand;
+
+/// Recalls that are not confirmed are told again after this, and whoever waits is looked at.
+const AGAIN_US: u64 = 20_000;
+/// What waits in one group.
+const HELD_BYTES_MAX: usize = 16 << 20;
+
+/// What a member knows of its group's routers.
+pub(super) struct Routed {
+    sessions: Sessions,
+    /// At which this node coordinates, and since when.
+    ballot: Option<Ballot>,
+    since: Instant,
+    in_hand: InHand,
+    held: VecDeque<Held>,
+    held_bytes: usize,
+    timer_at: Option<Instant>,
+}
+
+struct Held {
+    ticket: Ticket,
+    scope: Scope,
+    by: Option<(NodeId, SessionId)>,
+    envelope: Vec<u8>,
+}
+
+/// Writes that wait, or are proposed and not executed.
+#[derive(Default)]
+struct InHand {
+    by_ticket: HashMap<Ticket, (Scope, u32), FixedState>,
+    by_scope: HashMap<Scope, u32, FixedState>,
+}
+
+impl InHand {
+    /// Of a command that comes twice, both copies.
+    fn add(&mut self, ticket: Ticket, scope: Scope) {
+        self.by_ticket.entry(ticket).or_insert((scope, 0)).1 += 1;
+        *self.by_scope.entry(scope).or_default() += 1;
+    }
+
+    fn remove(&mut self, ticket: Ticket) {
+        let Some((scope, copies)) = self.by_ticket.get_mut(&ticket) else { return };
+        let scope = *scope;
+        *copies -= 1;
+        if *copies == 0 {
+            self.by_ticket.remove(&ticket);
+        }
+        if let Some(count) = self.by_scope.get_mut(&scope) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_scope.remove(&scope);
+            }
+        }
+    }
+
+    fn has(&self, kgroup: Kgroup) -> bool {
+        self.by_scope.contains_key(&Scope::One(kgroup)) || self.by_scope.contains_key(&Scope::All)
+    }
+}
+
+impl Host {
+    /// Whether a group's writes wait for routers. Where that is not known yet, they wait until it is.
+    fn is_routed(&self, index: u32) -> bool {
+        let group = &self.groups[index as usize];
+        if group.own.is_some() || group.id() == ROOT || group.replica.paxos().is_none() {
+            return false;
+        }
+        if !self.directory.has_routed() {
+            return false;
+        }
+        self.directory.namespace(group.namespace).is_none_or(|namespace| namespace.settings.reads == Reads::Routed)
+    }
+
+    fn routed_mut(&mut self, index: u32) -> &mut Routed {
+        let (start, now) = (self.settings.start, self.clock.now());
+        self.groups[index as usize].routed.get_or_insert_with(|| {
+            Box::new(Routed {
+                sessions: Sessions::new(start),
+                ballot: None,
+                since: now,
+                in_hand: InHand::default(),
+                held: VecDeque::new(),
+                held_bytes: 0,
+                timer_at: None,
+            })
+        })
+    }
+
+    /// After a step: this node may have come to coordinate a group.
+    pub(super) fn note_routed_role(&mut self, index: u32) {
+        if !self.groups.contains(index as usize) || !self.is_routed(index) {
+            return;
+        }
+        let Some(ballot) = self.ballot_coordinated(index) else { return };
+        let now = self.clock.now();
+        let routed = self.routed_mut(index);
+        if routed.ballot == Some(ballot) {
+            return;
+        }
+        (routed.ballot, routed.since) = (Some(ballot), now);
+        // What was proposed at another ballot is executed before anything is read at this one, or never.
+        routed.in_hand = InHand::default();
+        let held: Vec<(Ticket, Scope)> = routed.held.iter().map(|held| (held.ticket, held.scope)).collect();
+        held.into_iter().for_each(|(ticket, scope)| routed.in_hand.add(ticket, scope));
+        if !routed.held.is_empty() {
+            self.look_at_held(index);
+        }
+    }
+
+    /// A write for this group has come, by a router in this session or by nobody. False if it is to be proposed as any.
+    pub(super) fn hold_write(
+        &mut self,
+        index: u32,
+        from: NodeId,
+        session: Option<SessionId>,
+        envelope: &Envelope<'_>,
+        bytes: &[u8],
+    ) -> bool {
+        if !self.is_routed(index) {
+            return false;
+        }
+        let Some(scope) = scope_of(envelope.command) else { return false };
+        let ticket = envelope.ticket;
+        if let Some(coordinator) = self.other_coordinator(index) {
+            let why = Bounce::NotCoordinator { coordinator: Some(coordinator) };
+            self.bounce(ticket.node, ticket.start, ticket.number, why);
+            return true;
+        }
+        // A router counts the writes of one kgroup only.
+        let by = session.map(|session| (from, session)).filter(|_| scope != Scope::All);
+        let routed = self.routed_mut(index);
+        if routed.held_bytes + bytes.len() > HELD_BYTES_MAX {
+            self.bounce(ticket.node, ticket.start, ticket.number, Bounce::Overloaded);
+            return true;
+        }
+        routed.in_hand.add(ticket, scope);
+        routed.held_bytes += bytes.len();
+        routed.held.push_back(Held { ticket, scope, by, envelope: bytes.to_vec() });
+        self.look_at_held(index);
+        true
+    }
+
+    /// Another member that is believed to coordinate, and alive.
+    fn other_coordinator(&self, index: u32) -> Option<NodeId> {
+        let replica = &self.groups[index as usize].replica;
+        let believed = replica.coordinator().filter(|&node| node != self.settings.node)?;
+        let is_absent = self.peers.is_suspected(believed) || replica.is_silent(believed);
+        (!is_absent && !replica.is_coordinating()).then_some(believed)
+    }
+
+    /// Proposes what need not wait any more, in the order in which it came.
+    fn look_at_held(&mut self, index: u32) {
+        let now = self.clock.now();
+        if !self.groups[index as usize].replica.is_coordinating() {
+            match self.other_coordinator(index) {
+                Some(_) => self.turn_back_held(index),
+                // It would not be elected.
+                None if self.peers.is_excused_itself() => self.turn_back_held(index),
+                None => {
+                    // Nothing is changed by a mark: whoever is elected holds back what is.
+                    self.plan(index, Event::Proposed(Proposal::Mark));
+                    self.look_again_at_held(index, now.after_us(AGAIN_US));
+                }
+            }
+            return;
+        }
+        let is_known = self.directory.state().is_some();
+        let is_routed = self.is_routed(index);
+        let given_us = self.settings.timing.lease_given_us;
+        let routed = self.routed_mut(index);
+        let until = routed.since.after_us(given_us);
+        let must_wait = !is_known || is_routed && now < until && !planted::is(Planted::RoutedWriteTooEarly);
+        if routed.ballot.is_none() || must_wait {
+            let at = if is_known { until.max(now) } else { now.after_us(AGAIN_US) };
+            return self.look_again_at_held(index, at);
+        }
+        let (mut recalls, mut ready, mut blocked) = (Vec::new(), Vec::new(), Vec::new());
+        routed.held.retain(|held| {
+            let is_behind = blocked.iter().any(|blocked: &Scope| blocked.overlaps(held.scope));
+            if !is_behind && routed.sessions.admit(held.scope, held.by, now, &mut recalls) {
+                ready.push(held.envelope.clone());
+                return false;
+            }
+            if !blocked.contains(&held.scope) {
+                blocked.push(held.scope);
+            }
+            true
+        });
+        routed.held_bytes -= ready.iter().map(Vec::len).sum::<usize>();
+        let lapse_at = routed.sessions.lapse_at();
+        let waits = !routed.held.is_empty();
+        self.tell_recalls(index, &recalls);
+        ready.iter().for_each(|envelope| self.gather(index, envelope));
+        if waits {
+            let again = now.after_us(AGAIN_US);
+            self.look_again_at_held(index, lapse_at.map_or(again, |at| at.min(again)));
+        }
+    }
+
+    fn tell_recalls(&mut self, index: u32, recalls: &[Recall]) {
+        let group = self.groups[index as usize].id();
+        for &Recall { router, number, scope } in recalls {
+            self.counters.recalls_sent += 1;
+            self.outbox.send(router, &Message::Router(RouterMessage::Recall { group, number, scope }));
+        }
+    }
+
+    fn look_again_at_held(&mut self, index: u32, at: Instant) {
+        let group = self.groups[index as usize].id();
+        let routed = self.routed_mut(index);
+        if routed.timer_at.is_none_or(|earlier| at < earlier) {
+            routed.timer_at = Some(at);
+            self.timers.set(at, Timer::Routed { index, group });
+        }
+    }
+
+    pub(super) fn routed_timer_fired(&mut self, index: u32, group: GroupId) {
+        let Some(found) = self.groups.get_mut(index as usize).filter(|found| found.id() == group) else { return };
+        let Some(routed) = &mut found.routed else { return };
+        routed.timer_at = None;
+        if routed.held.is_empty() {
+            return;
+        }
+        let recalls: Vec<Recall> = routed.sessions.open_recalls().collect();
+        self.tell_recalls(index, &recalls);
+        self.look_at_held(index);
+    }
+
+    fn turn_back_held(&mut self, index: u32) {
+        let coordinator = self.other_coordinator(index);
+        let routed = self.routed_mut(index);
+        routed.held_bytes = 0;
+        for Held { ticket, .. } in std::mem::take(&mut routed.held) {
+            self.forget_in_hand(index, ticket);
+            self.bounce(ticket.node, ticket.start, ticket.number, Bounce::NotCoordinator { coordinator });
+        }
+    }
+
+    /// A group that is read through routers is proposed nothing where it is not coordinated: an election would be followed by the
+    /// commands before what had been granted is over.
+    pub(super) fn must_not_propose(&self, index: u32) -> bool {
+        let group = &self.groups[index as usize];
+        group.routed.is_some() && !group.replica.is_coordinating() && self.is_routed(index)
+    }
+
+    pub(super) fn turn_back_commands(&mut self, index: u32, payload: &Payload) {
+        let mut bytes: &[u8] = payload;
+        while let Some(Envelope { ticket, .. }) = Envelope::take(&mut bytes) {
+            self.forget_in_hand(index, ticket);
+            let coordinator = self.other_coordinator(index);
+            self.bounce(ticket.node, ticket.start, ticket.number, Bounce::NotCoordinator { coordinator });
+        }
+    }
+
+    /// A command was executed or refused.
+    pub(super) fn forget_in_hand(&mut self, index: u32, ticket: Ticket) {
+        if let Some(routed) = &mut self.groups[index as usize].routed {
+            routed.in_hand.remove(ticket);
+        }
+    }
+
+    pub(super) fn handle_router_ask(
+        &mut self,
+        from: NodeId,
+        group: GroupId,
+        epoch: Epoch,
+        (start, asked_at): (u32, Instant),
+        held: Option<SessionId>,
+    ) {
+        let Some(index) = self.find(group) else { return };
+        let found = &self.groups[index as usize];
+        if !found.is_alive() || found.configuration.epoch != epoch || !self.is_routed(index) || self.clock_off {
+            return;
+        }
+        self.note_routed_role(index);
+        let (now, timing) = (self.clock.now(), self.settings.timing);
+        let replica = self.groups[index as usize].replica.paxos();
+        let Some(lease_until) = replica.and_then(|replica| replica.lease_until(now, &self.peers)) else { return };
+        let left_us = timing.lease_held_us.min(lease_until.0.saturating_sub(now.0));
+        let until = now.after_us(left_us + timing.lease_given_us - timing.lease_held_us);
+        let Some(session) = self.routed_mut(index).sessions.grant(from, held, now, until) else { return };
+        let message = RouterMessage::Grant { group, start, asked_at, session, left_us };
+        self.outbox.send(from, &Message::Router(message));
+    }
+
+    pub(super) fn handle_recalled(&mut self, from: NodeId, group: GroupId, number: RecallNumber) {
+        let Some(index) = self.find(group) else { return };
+        let Some(routed) = &mut self.groups[index as usize].routed else { return };
+        routed.sessions.handle_recalled(from, number);
+        if !routed.held.is_empty() {
+            self.look_at_held(index);
+        }
+    }
+
+    /// A router's read is about to be answered from what has been executed here: the kgroup is shared with it if no write is in hand,
+    /// and time does not change the object.
+    pub(super) fn share(&mut self, index: u32, router: NodeId, session: SessionId, command: &[u8]) {
+        let now = self.clock.now();
+        let found = &mut self.groups[index as usize];
+        let next_slot = found.replica.next_slot();
+        let group = found.id();
+        let (Some(key), Some(kgroup)) = (Command::key_of(command), kgroup_of(command)) else { return };
+        let expires = found.machine.objects().is_none_or(|objects| objects.expires(key));
+        let Some(routed) = found.routed.as_mut().filter(|_| found.replica.is_coordinating()) else { return };
+        let is_quiet = !routed.in_hand.has(kgroup) || planted::is(Planted::SharedWhileWritten);
+        if expires || !is_quiet {
+            return;
+        }
+        if let Some(recalls) = routed.sessions.share(router, session, kgroup, now) {
+            self.counters.shared += 1;
+            let message = RouterMessage::Share { group, session, recalls, kgroup, next_slot };
+            self.outbox.send(router, &Message::Router(message));
+        }
+    }
+}
+
+/// What a command may change of objects; `None` if nothing.
+fn scope_of(command: &[u8]) -> Option<Scope> {
+    match VolumeCommand::decode(command) {
+        Some(
+            VolumeCommand::Complete { .. }
+            | VolumeCommand::Reconfigure { .. }
+            | VolumeCommand::RetireBefore { .. }
+            | VolumeCommand::TakeOffice { .. },
+        ) => None,
+        Some(_) => Some(Scope::All),
+        None => Some(kgroup_of(command).map_or(Scope::All, Scope::One)),
+    }
+}
