@@ -181,6 +181,11 @@ impl Machine {
         Some(ReadAnswer::Outcome(objects.read(command, self.time.max(now).0)))
     }
 
+    /// Whether time changes the object of this name, for all that is known here.
+    pub fn expires(&self, key: &[u8]) -> bool {
+        self.objects().is_none_or(|objects| objects.expires(key))
+    }
+
     /// Whether names of own groups are in the checkpoint store only.
     pub fn has_swapped(&self) -> bool {
         self.objects().is_some_and(|objects| objects.swapped_count() > 0)

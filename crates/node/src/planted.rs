@@ -87,8 +87,6 @@ pub enum Planted {
     OutsideBornAgain,
     /// A member answers a router before it has executed what it would have to.
     RoutedReadTooEarly,
-    /// A member answers a router for an object that expires.
-    RoutedReadExpires,
     /// Whoever comes to coordinate does not wait until sessions that others have granted are over.
     RoutedWriteTooEarly,
     /// A kgroup is shared while a write on it is in hand.
@@ -134,12 +132,8 @@ impl Planted {
     pub const IN_OUTSIDE: [Planted; 2] = [Planted::CompletedWithoutOutside, Planted::OutsideBornAgain];
 
     /// In reads through routers.
-    pub const IN_ROUTING: [Planted; 4] = [
-        Planted::RoutedReadTooEarly,
-        Planted::RoutedReadExpires,
-        Planted::RoutedWriteTooEarly,
-        Planted::SharedWhileWritten,
-    ];
+    pub const IN_ROUTING: [Planted; 3] =
+        [Planted::RoutedReadTooEarly, Planted::RoutedWriteTooEarly, Planted::SharedWhileWritten];
 
     /// In commands that come when nobody waits for them any more.
     pub const IN_LATENESS: [Planted; 1] = [Planted::SettledRunsAgain];

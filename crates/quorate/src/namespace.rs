@@ -56,8 +56,8 @@ enum Command {
         /// When writes are acknowledged: on disk at a majority, or in memory, synced every 50 ms or never
         #[arg(long, value_name = "WHEN", value_parser = PossibleValuesParser::new(durabilities()))]
         durability: Option<String>,
-        /// Linearizable by a lease or by a quorum round, or from any member: linearizable from a chain's (apportioned), or
-        /// sequentially consistent (local)
+        /// Linearizable by a lease or by a quorum round, or from any member: linearizable from a chain's (apportioned) or from
+        /// those that are known to be consistent (routed; stays as it is), or sequentially consistent (local)
         #[arg(long, value_name = "HOW", value_parser = PossibleValuesParser::new(reads()))]
         reads: Option<String>,
         /// Whether every key has a group of its own from its first write on [default: volumes]

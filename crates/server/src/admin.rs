@@ -343,7 +343,7 @@ impl Settings {
             ("replicas", &self.replicas, |word| word.parse::<u8>().is_ok(), NUMBER),
             ("volumes", &self.volumes, |word| word.parse::<u32>().is_ok(), NUMBER),
             ("durability", &self.durability, |word| Durability::parse(word).is_some(), "sync, interval or memory"),
-            ("reads", &self.reads, |word| Reads::parse(word).is_some(), "lease, quorum, local or apportioned"),
+            ("reads", &self.reads, |word| Reads::parse(word).is_some(), "lease, quorum, local, apportioned or routed"),
             ("groups", &self.groups, |word| Groups::parse(word).is_some(), "volumes or own"),
             ("quorum", &self.quorum, |words| Quorum::parse(words).is_some(), QUORUM_USAGE),
             ("tolerance", &self.tolerance, |word| word.parse::<u8>().is_ok(), NUMBER),

@@ -382,6 +382,13 @@ impl Config {
                 reads.word()
             ));
         }
+        if self.defaults.reads == Some(Reads::Routed) && self.defaults.protocol != Protocol::Paxos {
+            let protocol = self.defaults.protocol.word();
+            return Err(format!(
+                "defaults.reads is \"routed\", which goes with \"paxos\", and defaults.protocol is {protocol:?}: of chains, any member \
+                 is read with \"apportioned\""
+            ));
+        }
         Ok(())
     }
 }

@@ -25,7 +25,7 @@ const USAGE: &str = "ERR the commands are QUORATE NAMESPACE CREATE|SET|MOVE|LIST
                      QUORATE GROUP CREATE|PROMOTE|DEMOTE|MOVE|RETYPE|SHOW, QUORATE QUORUM SET|SHOW, QUORATE DEMAND [COUNT n] \
                      and QUORATE STATUS [JSON]: QUORATE HELP tells what each does";
 const CREATE_USAGE: &str = "ERR QUORATE NAMESPACE CREATE number [PROTOCOL paxos|chain|register] [REPLICAS n] \
-                            [VOLUMES n] [DURABILITY sync|interval|memory] [READS lease|quorum|local|apportioned] \
+                            [VOLUMES n] [DURABILITY sync|interval|memory] [READS lease|quorum|local|apportioned|routed] \
                             [GROUPS volumes|own] [QUORUM majority | threshold R W | grid | grid ROWSxCOLS] \
                             [TOLERANCE crashes] [AUTHORITY parent|members] [MEMBERS node,node,...]";
 const MOVE_NAMESPACE_USAGE: &str = "ERR QUORATE NAMESPACE MOVE number MEMBERS node,node,... \

@@ -321,7 +321,7 @@ impl Host {
         let next_slot = found.replica.next_slot();
         let group = found.id();
         let (Some(key), Some(kgroup)) = (Command::key_of(command), kgroup_of(command)) else { return };
-        let expires = found.machine.objects().is_none_or(|objects| objects.expires(key));
+        let expires = found.machine.expires(key);
         let Some(routed) = found.routed.as_mut().filter(|_| found.replica.is_coordinating()) else { return };
         let is_quiet = !routed.in_hand.has(kgroup) || planted::is(Planted::SharedWhileWritten);
         if expires || !is_quiet {

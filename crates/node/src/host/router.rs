@@ -277,8 +277,8 @@ impl Host {
     pub(super) fn read_stable(&mut self, index: u32, command: &Command<'_>) -> Option<quorate_object::Outcome> {
         let key = command.key()?;
         let now = self.clock.stamp();
-        let expires = self.groups[index as usize].machine.objects().is_none_or(|objects| objects.expires(key));
-        if expires && !planted::is(Planted::RoutedReadExpires) || command.access() != quorate_object::Access::Read {
+        let machine = &self.groups[index as usize].machine;
+        if machine.expires(key) || command.access() != quorate_object::Access::Read {
             return None;
         }
         match self.read_machine(index, |machine| machine.read_objects(command, now)) {
@@ -306,3 +306,6 @@ impl Host {
 pub(super) fn kgroup_of(command: &[u8]) -> Option<Kgroup> {
     Command::key_of(command).map(|key| Kgroup::of_hash_slot(slot_of_key(key)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,5 +32,6 @@ mod random;
 mod register_changes;
 mod register_load;
 mod registers;
+mod routed;
 mod stranded;
 mod tune;

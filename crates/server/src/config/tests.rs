@@ -148,6 +148,10 @@ fn limits_and_counts_are_kept() {
     for reads in ["reads = \"quorum\"", ""] {
         assert!(parse(&registers.replacen("reads = \"lease\"", reads, 1)).is_ok(), "{reads}");
     }
+    let routed = Config::EXAMPLE.replacen("reads = \"lease\"", "reads = \"routed\"", 1);
+    assert!(parse(&routed).is_ok());
+    let of_chains = parse(&routed.replacen("protocol = \"paxos\"", "protocol = \"chain\"", 1));
+    assert!(of_chains.expect_err("reads of chains are not routed").to_string().contains("\"apportioned\""));
     assert!(refusal("clients = 10000", "clients = 0").contains("allow at least one"));
     assert!(refusal("query_buffer_bytes = 33554432", "query_buffer_bytes = 1024").contains("largest value"));
     assert!(refusal("slow_commands_max = 128", "slow_commands_max = 10001").contains("it can be 0 to 10000"));

@@ -219,6 +219,19 @@ impl Figures {
             ("quorate_slots_applied_total", "Slots that replicas have executed.", host.slots_applied),
             ("quorate_commands_applied_total", "Commands that replicas have executed.", host.commands_applied),
             ("quorate_reads_leased_total", "Reads answered under a lease.", host.reads_leased),
+            ("quorate_reads_routed_total", "Reads that this node's replicas answered for routers.", host.reads_routed),
+            (
+                "quorate_reads_routed_here_total",
+                "Reads that this node, as a router, answered from its own replicas.",
+                host.reads_routed_here,
+            ),
+            (
+                "quorate_reads_turned_back_total",
+                "Reads that this node, as a router, sent to a member that was not consistent.",
+                host.reads_turned_back,
+            ),
+            ("quorate_kgroups_shared_total", "Kgroups shared with routers.", host.shared),
+            ("quorate_recalls_sent_total", "Recalls of kgroups sent to routers.", host.recalls_sent),
             ("quorate_read_rounds_total", "Messages of quorum rounds for reads.", host.confirm_rounds),
             ("quorate_snapshots_sent_total", "Snapshots sent to members that were behind.", host.snapshots_sent),
             (

@@ -1,0 +1,123 @@
+use quorate_object::{Condition, Expiry, Outcome, SetAnswer, slot_of_key};
+use quorate_protocol::NodeId;
+
+use super::*;
+use crate::answer::Answer;
+use crate::host::Submission;
+use crate::host::three_nodes::{Cluster, Fate, arrives};
+
+const KEY: &[u8] = b"key";
+
+/// Node 1 coordinates the only volume, which is read through routers.
+fn routed() -> Cluster {
+    let mut cluster = Cluster::new(|settings| settings.defaults.reads = Reads::Routed);
+    set(&mut cluster, 1, b"first", Expiry::Unset);
+    cluster.pass(1_000, arrives);
+    cluster
+}
+
+fn submit(cluster: &mut Cluster, at: u32, command: &Command<'_>) -> u64 {
+    let number = cluster.next_number();
+    let target = Target::Slot { namespace: 0, slot: slot_of_key(KEY) };
+    cluster.node(at).host.submit(Submission { number, predecessor: None, target, command });
+    number
+}
+
+fn set(cluster: &mut Cluster, at: u32, value: &[u8], expiry: Expiry) -> u64 {
+    let (condition, answer) = (Condition::Always, SetAnswer::Ok);
+    submit(cluster, at, &Command::Set { key: KEY, value, condition, expiry, answer })
+}
+
+fn read(cluster: &mut Cluster, at: u32) -> u64 {
+    submit(cluster, at, &Command::Get { key: KEY })
+}
+
+fn assert_reads(cluster: &mut Cluster, at: u32, number: u64, value: &[u8]) {
+    let expected = (number, Answer::Outcome(Outcome::Bulk(value.to_vec())));
+    assert!(cluster.node(at).answers.contains(&expected), "node {at} reads {value:?}");
+}
+
+/// Node 3 has a session, and the key's kgroup is shared with it.
+fn share_with_3(cluster: &mut Cluster) {
+    for _ in 0..3 {
+        read(cluster, 3);
+        cluster.pass(100, arrives);
+    }
+    let before = cluster.node(3).host.counters.reads_routed_here;
+    read(cluster, 3);
+    assert_eq!(cluster.node(3).host.counters.reads_routed_here, before + 1, "without a message");
+}
+
+#[test]
+fn a_member_reads_alone_what_is_shared_with_it_and_no_more_once_it_is_recalled() {
+    let mut cluster = routed();
+    share_with_3(&mut cluster);
+    let written = set(&mut cluster, 2, b"second", Expiry::Unset);
+    cluster.pass(10, arrives);
+    assert!(cluster.is_done(2, written));
+    let here = cluster.node(3).host.counters.reads_routed_here;
+    let number = read(&mut cluster, 3);
+    cluster.pass(10, arrives);
+    assert_reads(&mut cluster, 3, number, b"second");
+    assert_eq!(cluster.node(3).host.counters.reads_routed_here, here, "the coordinator was asked");
+    let number = read(&mut cluster, 3);
+    assert_eq!(cluster.node(3).host.counters.reads_routed_here, here + 1, "which shared it again");
+    cluster.pass(1, arrives);
+    assert_reads(&mut cluster, 3, number, b"second");
+}
+
+#[test]
+fn a_write_waits_for_the_lease_of_a_router_that_does_not_hear_of_it() {
+    let mut cluster = routed();
+    share_with_3(&mut cluster);
+    let lost = |from: NodeId, to: NodeId, _: &Message<'_>| {
+        if from == NodeId(3) || to == NodeId(3) { Fate::IsLost } else { Fate::Arrives }
+    };
+    let written = set(&mut cluster, 2, b"second", Expiry::Unset);
+    let mut waited_ms = 0;
+    while !cluster.is_done(2, written) {
+        let (here, number) = (cluster.node(3).host.counters.reads_routed_here, read(&mut cluster, 3));
+        let reads_alone = cluster.node(3).host.counters.reads_routed_here > here;
+        cluster.pass(1, lost);
+        waited_ms += 1;
+        if reads_alone {
+            assert_reads(&mut cluster, 3, number, b"first");
+        }
+    }
+    assert!((100..=460).contains(&waited_ms), "{waited_ms} ms");
+    let here = cluster.node(3).host.counters.reads_routed_here;
+    read(&mut cluster, 3);
+    assert_eq!(cluster.node(3).host.counters.reads_routed_here, here, "its lease has ended before");
+}
+
+#[test]
+fn an_object_that_expires_is_read_at_the_coordinator() {
+    let mut cluster = routed();
+    share_with_3(&mut cluster);
+    let expires_ms = cluster.node(1).host.stamp().0 as i64 + 60_000;
+    set(&mut cluster, 3, b"for a while", Expiry::AtMs(expires_ms));
+    cluster.pass(100, arrives);
+    let counts = |cluster: &mut Cluster| [1, 2, 3].map(|id| cluster.node(id).host.counters.reads_routed);
+    let (here, answered) = (cluster.node(3).host.counters.reads_routed_here, counts(&mut cluster));
+    for _ in 0..5 {
+        let number = read(&mut cluster, 3);
+        cluster.pass(20, arrives);
+        assert_reads(&mut cluster, 3, number, b"for a while");
+    }
+    assert_eq!((cluster.node(3).host.counters.reads_routed_here, counts(&mut cluster)), (here, answered));
+}
+
+#[test]
+fn whoever_comes_to_coordinate_holds_writes_back_until_what_others_granted_is_over() {
+    let mut cluster = routed();
+    cluster.node(1).host.hand_over_all(|_| true);
+    cluster.pass(20, arrives);
+    let written = set(&mut cluster, 3, b"second", Expiry::Unset);
+    cluster.pass(400, arrives);
+    assert!(!cluster.is_done(3, written));
+    let number = read(&mut cluster, 3);
+    cluster.pass(5, arrives);
+    assert_reads(&mut cluster, 3, number, b"first");
+    cluster.pass(100, arrives);
+    assert!(cluster.is_done(3, written));
+}
