@@ -75,8 +75,15 @@ mod tag {
 
 /// In the place of a kgroup's number.
 const ALL_KGROUPS: u16 = u16::MAX;
-/// In the place of a session's: none is held.
-const NO_SESSION: u64 = u64::MAX;
+
+fn put_session(session: SessionId, out: &mut Vec<u8>) {
+    session.coordinator.encode(out);
+    out.extend_from_slice(&session.number.to_le_bytes());
+}
+
+fn take_session(r: &mut Reader<'_>) -> Result<SessionId, Malformed> {
+    Ok(SessionId { coordinator: Wire::decode(r)?, number: r.u64()? })
+}
 
 impl<'a> RouterMessage<'a> {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
@@ -90,13 +97,14 @@ impl<'a> RouterMessage<'a> {
                 epoch.encode(out);
                 out.extend_from_slice(&start.to_le_bytes());
                 out.extend_from_slice(&asked_at.0.to_le_bytes());
-                out.extend_from_slice(&held.map_or(NO_SESSION, |session| session.0).to_le_bytes());
+                out.push(u8::from(held.is_some()));
+                held.iter().for_each(|session| put_session(*session, out));
             }
             RouterMessage::Grant { group, start, asked_at, session, left_us } => {
                 head(tag::GRANT, group);
                 out.extend_from_slice(&start.to_le_bytes());
                 out.extend_from_slice(&asked_at.0.to_le_bytes());
-                out.extend_from_slice(&session.0.to_le_bytes());
+                put_session(session, out);
                 out.extend_from_slice(&left_us.to_le_bytes());
             }
             RouterMessage::Recall { group, number, scope } => {
@@ -114,7 +122,7 @@ impl<'a> RouterMessage<'a> {
             }
             RouterMessage::Share { group, session, recalls, kgroup, next_slot } => {
                 head(tag::SHARE, group);
-                out.extend_from_slice(&session.0.to_le_bytes());
+                put_session(session, out);
                 out.extend_from_slice(&recalls.to_le_bytes());
                 out.extend_from_slice(&kgroup.number().to_le_bytes());
                 next_slot.encode(out);
@@ -123,7 +131,7 @@ impl<'a> RouterMessage<'a> {
                 head(tag::REQUEST, group);
                 epoch.encode(out);
                 out.push(access as u8);
-                out.extend_from_slice(&session.0.to_le_bytes());
+                put_session(session, out);
                 out.extend_from_slice(envelope);
             }
             RouterMessage::Read { group, epoch, slot, envelope } => {
@@ -143,13 +151,13 @@ impl<'a> RouterMessage<'a> {
                 epoch: Wire::decode(r)?,
                 start: r.u32()?,
                 asked_at: Instant(r.u64()?),
-                held: Some(r.u64()?).filter(|&held| held != NO_SESSION).map(SessionId),
+                held: if r.u8()? == 0 { None } else { Some(take_session(r)?) },
             },
             tag::GRANT => RouterMessage::Grant {
                 group,
                 start: r.u32()?,
                 asked_at: Instant(r.u64()?),
-                session: SessionId(r.u64()?),
+                session: take_session(r)?,
                 left_us: r.u64()?,
             },
             tag::RECALL => RouterMessage::Recall {
@@ -163,7 +171,7 @@ impl<'a> RouterMessage<'a> {
             tag::RECALLED => RouterMessage::Recalled { group, number: r.u64()? },
             tag::SHARE => RouterMessage::Share {
                 group,
-                session: SessionId(r.u64()?),
+                session: take_session(r)?,
                 recalls: r.u64()?,
                 kgroup: Kgroup::of_hash_slot(r.u16()?),
                 next_slot: Wire::decode(r)?,
@@ -172,7 +180,7 @@ impl<'a> RouterMessage<'a> {
                 group,
                 epoch: Wire::decode(r)?,
                 access: Access::decode(r)?,
-                session: SessionId(r.u64()?),
+                session: take_session(r)?,
                 envelope: r.bytes(r.remaining())?,
             },
             tag::READ => RouterMessage::Read {

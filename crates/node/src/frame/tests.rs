@@ -30,7 +30,8 @@ fn every_message() -> Vec<Message<'static>> {
     let accepted = vec![paxos::AcceptedValue { slot: Slot(5), ballot, value: value.clone() }];
     let testimony = paxos::Testimony { promised: ballot, next_slot: Slot(4), accepted };
     let accept = paxos::Message::Accept { ballot, slot: Slot(5), frontier: Slot(4), frontier_majority: Slot(3), value };
-    let (session, kgroup, router) = (SessionId(6), Kgroup::of_hash_slot(7), Message::Router);
+    let (session, kgroup, router) =
+        (SessionId { coordinator: NodeId(1), number: 6 }, Kgroup::of_hash_slot(7), Message::Router);
     vec![
         Message::Peers(peers::Message::Heartbeat { sent_at: quorate_protocol::Instant(1) }),
         Message::Peers(peers::Message::Grant { sent_at: quorate_protocol::Instant(1), number: 2 }),

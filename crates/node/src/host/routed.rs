@@ -93,10 +93,10 @@ impl Host {
     }
 
     fn routed_mut(&mut self, index: u32) -> &mut Routed {
-        let (start, now) = (self.settings.start, self.clock.now());
+        let (me, start, now) = (self.settings.node, self.settings.start, self.clock.now());
         self.groups[index as usize].routed.get_or_insert_with(|| {
             Box::new(Routed {
-                sessions: Sessions::new(start),
+                sessions: Sessions::new(me, start),
                 ballot: None,
                 since: now,
                 in_hand: InHand::default(),
@@ -119,6 +119,7 @@ impl Host {
             return;
         }
         (routed.ballot, routed.since) = (Some(ballot), now);
+        routed.sessions.on_elected();
         // What was proposed at another ballot is executed before anything is read at this one, or never.
         routed.in_hand = InHand::default();
         let held: Vec<(Ticket, Scope)> = routed.held.iter().map(|held| (held.ticket, held.scope)).collect();
@@ -147,8 +148,7 @@ impl Host {
             self.bounce(ticket.node, ticket.start, ticket.number, why);
             return true;
         }
-        // A router counts the writes of one kgroup only.
-        let by = session.map(|session| (from, session)).filter(|_| scope != Scope::All);
+        let by = session.map(|session| (from, session));
         let routed = self.routed_mut(index);
         if routed.held_bytes + bytes.len() > HELD_BYTES_MAX {
             self.bounce(ticket.node, ticket.start, ticket.number, Bounce::Overloaded);

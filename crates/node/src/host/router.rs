@@ -194,7 +194,7 @@ impl Host {
             RouterMessage::Recalled { group, number } => self.handle_recalled(from, group, number),
             RouterMessage::Share { group, session, recalls, kgroup, next_slot } => {
                 if let Some(routed) = self.routers.get_mut(&group) {
-                    routed.router.handle_share(from, session, recalls, kgroup, next_slot);
+                    routed.router.handle_share(session, recalls, kgroup, next_slot);
                 }
             }
             RouterMessage::Request { group, epoch, access, session, envelope } => {
@@ -219,12 +219,13 @@ impl Host {
             return;
         }
         // A peer that answers from the future has not answered us.
-        if asked_at > self.clock.now() || left_us > self.settings.timing.lease_held_us {
+        let now = self.clock.now();
+        if asked_at > now || left_us > self.settings.timing.lease_held_us || session.coordinator != from {
             self.counters.nonsense += 1;
             return;
         }
         if let Some(routed) = self.routers.get_mut(&group) {
-            routed.router.handle_grant(from, session, asked_at, left_us);
+            routed.router.handle_grant(session, asked_at, left_us, now);
         }
     }
 

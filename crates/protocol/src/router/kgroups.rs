@@ -44,7 +44,7 @@ impl Scope {
 }
 
 /// A set of kgroups.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct KgroupSet([u64; WORDS]);
 
 impl KgroupSet {

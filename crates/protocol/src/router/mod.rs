@@ -22,9 +22,15 @@ pub use kgroups::{KGROUP_COUNT, Kgroup, Scope};
 pub use sessions::{ROUTERS_MAX, Recall, Sessions};
 pub use state::{Place, Router};
 
-/// The number of a session, from its coordinator. Never given twice by one node.
+use crate::id::NodeId;
+
+/// Names a session as no other, whoever has coordinated since: its writes are told from those of every other by this alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SessionId(pub u64);
+pub struct SessionId {
+    pub coordinator: NodeId,
+    /// Never given twice by one node in one group.
+    pub number: u64,
+}
 
 /// Counts the recalls of a session. A kgroup that was shared before it was recalled is not shared, whichever of the two the
 /// router is told first.

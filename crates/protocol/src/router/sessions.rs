@@ -10,14 +10,17 @@ use crate::id::{Instant, NodeId};
 pub const ROUTERS_MAX: usize = 16;
 
 /// The sessions that this node has granted in one group. They outlast its coordination: each until its lease is over.
-#[derive(Clone, Debug)]
+///
+/// Made once for a group while a node runs, and kept also when empty: what is made anew gives the same numbers again.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Sessions {
+    me: NodeId,
     list: Vec<Session>,
     /// Given last, as the number of a session or of a recall.
     number: u64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Session {
     router: NodeId,
     id: SessionId,
@@ -40,8 +43,17 @@ pub struct Recall {
 
 impl Sessions {
     /// `start` is the node's durable count of its starts: no number is given twice.
-    pub fn new(start: u32) -> Sessions {
-        Sessions { list: Vec::new(), number: u64::from(start) << 32 }
+    pub fn new(me: NodeId, start: u32) -> Sessions {
+        Sessions { me, list: Vec::new(), number: u64::from(start) << 32 }
+    }
+
+    /// This node coordinates, perhaps anew. Others may have decided what none of its sessions was told of, and so may its own
+    /// election: no session from before is renewed.
+    pub fn on_elected(&mut self) {
+        for session in &mut self.list {
+            self.number += 1;
+            session.id = SessionId { coordinator: self.me, number: self.number };
+        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -64,7 +76,7 @@ impl Sessions {
             session.until = session.until.max(until);
             if held != Some(session.id) {
                 self.number += 1;
-                session.id = SessionId(self.number);
+                session.id = SessionId { coordinator: self.me, number: self.number };
             }
             return Some(session.id);
         }
@@ -72,7 +84,7 @@ impl Sessions {
             return None;
         }
         self.number += 1;
-        let (id, recalls) = (SessionId(self.number), self.number);
+        let (id, recalls) = (SessionId { coordinator: self.me, number: self.number }, self.number);
         self.list.push(Session { router, id, until, shared: KgroupSet::default(), recalls, open: Vec::new() });
         Some(id)
     }
@@ -90,6 +102,8 @@ impl Sessions {
 
     /// A write is to be proposed that came by this router in this session, or by none. Appends what has to be recalled first. True if
     /// nothing is to be waited for.
+    ///
+    /// A router counts its writes by kgroup: one that may change more is like anybody's.
     pub fn admit(
         &mut self,
         scope: Scope,
@@ -99,6 +113,7 @@ impl Sessions {
     ) -> bool {
         self.forget_lapsed(now);
         let mut is_admitted = true;
+        let by = by.filter(|_| scope != Scope::All);
         for session in &mut self.list {
             if by == Some((session.router, session.id)) {
                 continue;
@@ -146,6 +161,7 @@ mod tests {
 
     const NOW: Instant = Instant(1_000);
     const UNTIL: Instant = Instant(1_400);
+    const ME: NodeId = NodeId(1);
     const ONE: NodeId = NodeId(2);
     const OTHER: NodeId = NodeId(3);
 
@@ -164,7 +180,7 @@ mod tests {
     }
 
     fn shared_with_both() -> (Sessions, [SessionId; 2]) {
-        let mut sessions = Sessions::new(1);
+        let mut sessions = Sessions::new(ME, 1);
         let ids = [ONE, OTHER].map(|router| {
             let id = sessions.grant(router, None, NOW, UNTIL).expect("there are few");
             sessions.share(router, id, kgroup(5), NOW).expect("it is its session");
@@ -220,8 +236,31 @@ mod tests {
     }
 
     #[test]
+    fn what_was_granted_before_an_election_is_recalled_and_not_renewed() {
+        let (mut sessions, [one, _]) = shared_with_both();
+        sessions.on_elected();
+        let anew = sessions.grant(ONE, Some(one), NOW, UNTIL);
+        assert!(anew.is_some_and(|anew| anew != one));
+        assert_eq!(admit(&mut sessions, Some((ONE, one)), NOW).1.len(), 2);
+    }
+
+    #[test]
+    fn two_coordinators_give_no_session_the_same_name() {
+        let [one, other] = [NodeId(1), NodeId(2)].map(|me| Sessions::new(me, 1).grant(ONE, None, NOW, UNTIL));
+        assert_ne!(one, other);
+    }
+
+    #[test]
+    fn a_write_of_more_than_a_kgroup_is_nobodys() {
+        let (mut sessions, [one, _]) = shared_with_both();
+        let mut recalls = Vec::new();
+        assert!(!sessions.admit(Scope::All, Some((ONE, one)), NOW, &mut recalls));
+        assert_eq!(recalls.len(), 2);
+    }
+
+    #[test]
     fn there_are_so_many_routers_and_no_more() {
-        let mut sessions = Sessions::new(1);
+        let mut sessions = Sessions::new(ME, 1);
         for router in 0..ROUTERS_MAX as u32 {
             assert!(sessions.grant(NodeId(router), None, NOW, UNTIL).is_some());
         }

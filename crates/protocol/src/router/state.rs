@@ -19,24 +19,22 @@ pub enum Place {
 }
 
 /// One group, at a node where its commands enter.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Router {
     session: Option<Session>,
-    /// What was asked for until then concerns a session that is over.
-    ended_at: Option<Instant>,
+    /// What was asked for until then renews the session held, or counts for nothing: were a session taken up again that was once
+    /// left, what was recalled meanwhile would be forgotten.
+    settled_at: Option<Instant>,
     kgroups: Vec<Entry>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Session {
     id: SessionId,
-    coordinator: NodeId,
-    /// When this node asked for the session, or last for its renewal.
-    asked_at: Instant,
     until: Instant,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Entry {
     /// Whatever write on it does not come by this router is proposed once the kgroup is recalled.
     is_shared: bool,
@@ -54,7 +52,7 @@ impl Entry {
 
 impl Default for Router {
     fn default() -> Router {
-        Router { session: None, ended_at: None, kgroups: vec![Entry::NOT_SHARED; KGROUP_COUNT] }
+        Router { session: None, settled_at: None, kgroups: vec![Entry::NOT_SHARED; KGROUP_COUNT] }
     }
 }
 
@@ -69,17 +67,17 @@ impl Router {
     }
 
     /// The coordinator grants a session, or renews the one held. Its lease counts from when it was asked for.
-    pub fn handle_grant(&mut self, from: NodeId, id: SessionId, asked_at: Instant, left_us: u64) {
+    pub fn handle_grant(&mut self, id: SessionId, asked_at: Instant, left_us: u64, now: Instant) {
         let until = asked_at.after_us(left_us);
         match &mut self.session {
-            Some(session) if session.id == id && session.coordinator == from => {
-                session.asked_at = session.asked_at.max(asked_at);
+            Some(session) if session.id == id => {
                 session.until = session.until.max(until);
+                self.settled_at = self.settled_at.max(Some(asked_at));
             }
-            Some(session) if asked_at <= session.asked_at => {}
-            None if self.ended_at >= Some(asked_at) => {}
+            _ if self.settled_at >= Some(asked_at) => {}
             _ => {
-                self.session = Some(Session { id, coordinator: from, asked_at, until });
+                self.session = Some(Session { id, until });
+                self.settled_at = Some(now);
                 self.kgroups.fill(Entry::NOT_SHARED);
             }
         }
@@ -121,13 +119,15 @@ impl Router {
     pub fn lose_write(&mut self, session: SessionId, now: Instant) {
         if self.session() == Some(session) {
             self.session = None;
-            self.ended_at = Some(now);
+            self.settled_at = Some(now);
         }
     }
 
     /// Whoever has no such session has nothing to be recalled, and may say so.
     pub fn handle_recall(&mut self, from: NodeId, number: RecallNumber, scope: Scope) {
-        if planted::is(Planted::RouterIgnoresRecall) || self.session.is_none_or(|session| session.coordinator != from) {
+        if planted::is(Planted::RouterIgnoresRecall)
+            || self.session.is_none_or(|session| session.id.coordinator != from)
+        {
             return;
         }
         let recalled = match scope {
@@ -141,16 +141,9 @@ impl Router {
     }
 
     /// The coordinator, after so many recalls, shares a kgroup of which all is executed below `next_slot`.
-    pub fn handle_share(
-        &mut self,
-        from: NodeId,
-        id: SessionId,
-        recalls: RecallNumber,
-        kgroup: Kgroup,
-        next_slot: Slot,
-    ) {
+    pub fn handle_share(&mut self, id: SessionId, recalls: RecallNumber, kgroup: Kgroup, next_slot: Slot) {
+        let is_mine = self.session() == Some(id);
         let entry = &mut self.kgroups[kgroup.index()];
-        let is_mine = self.session.is_some_and(|session| session.id == id && session.coordinator == from);
         if !is_mine || recalls < entry.recalled {
             return;
         }
@@ -173,10 +166,15 @@ mod tests {
     use super::*;
 
     const COORDINATOR: NodeId = NodeId(1);
-    const SESSION: SessionId = SessionId(7);
+    const SESSION: SessionId = session_of(COORDINATOR, 7);
+    const OTHERS: SessionId = session_of(NodeId(2), 7);
     const ASKED: Instant = Instant(1_000);
     const LEFT_US: u64 = 400;
     const NOW: Instant = Instant(1_100);
+
+    const fn session_of(coordinator: NodeId, number: u64) -> SessionId {
+        SessionId { coordinator, number }
+    }
 
     fn kgroup() -> Kgroup {
         Kgroup::of_hash_slot(5)
@@ -184,13 +182,13 @@ mod tests {
 
     fn with_session() -> Router {
         let mut router = Router::default();
-        router.handle_grant(COORDINATOR, SESSION, ASKED, LEFT_US);
+        router.handle_grant(SESSION, ASKED, LEFT_US, ASKED.after_us(10));
         router
     }
 
     fn sharing() -> Router {
         let mut router = with_session();
-        router.handle_share(COORDINATOR, SESSION, 0, kgroup(), Slot(10));
+        router.handle_share(SESSION, 0, kgroup(), Slot(10));
         router
     }
 
@@ -221,9 +219,9 @@ mod tests {
         router.handle_recall(COORDINATOR, 3, Scope::One(kgroup()));
         router.end_write(SESSION, kgroup(), Slot(12), 0b011);
         assert_eq!(router.place(kgroup(), NOW), Place::Coordinator, "others write as well");
-        router.handle_share(COORDINATOR, SESSION, 2, kgroup(), Slot(13));
+        router.handle_share(SESSION, 2, kgroup(), Slot(13));
         assert_eq!(router.place(kgroup(), NOW), Place::Coordinator, "shared before it was recalled");
-        router.handle_share(COORDINATOR, SESSION, 3, kgroup(), Slot(13));
+        router.handle_share(SESSION, 3, kgroup(), Slot(13));
         assert_eq!(router.place(kgroup(), NOW), Place::Members { slot: Slot(12), members: u64::MAX });
         router.handle_recall(COORDINATOR, 4, Scope::All);
         assert_eq!(router.place(kgroup(), NOW), Place::Coordinator);
@@ -234,13 +232,13 @@ mod tests {
         let mut router = sharing();
         let stable = router.place(kgroup(), NOW);
         router.handle_recall(NodeId(2), 9, Scope::All);
-        router.handle_grant(NodeId(2), SessionId(8), ASKED, LEFT_US);
-        assert_eq!(router.place(kgroup(), NOW), stable, "asked for no later");
+        router.handle_grant(OTHERS, ASKED.after_us(10), LEFT_US, NOW);
+        assert_eq!(router.place(kgroup(), NOW), stable, "asked for before this one was held");
         router.begin_write(kgroup());
-        router.handle_grant(NodeId(2), SessionId(8), ASKED.after_us(1), LEFT_US);
-        assert_eq!(router.session(), Some(SessionId(8)));
+        router.handle_grant(OTHERS, ASKED.after_us(11), LEFT_US, NOW);
+        assert_eq!(router.session(), Some(OTHERS));
         assert_eq!(router.place(kgroup(), NOW), Place::Coordinator);
-        router.handle_share(NodeId(2), SessionId(8), 0, kgroup(), Slot(20));
+        router.handle_share(OTHERS, 0, kgroup(), Slot(20));
         router.end_write(SESSION, kgroup(), Slot(30), 1);
         assert_eq!(router.place(kgroup(), NOW), Place::Members { slot: Slot(19), members: u64::MAX });
     }
@@ -251,12 +249,25 @@ mod tests {
         router.begin_write(kgroup());
         router.lose_write(SESSION, NOW);
         assert_eq!((router.session(), router.place(kgroup(), NOW)), (None, Place::Coordinator));
-        router.handle_grant(COORDINATOR, SESSION, NOW, LEFT_US);
+        router.handle_grant(SESSION, NOW, LEFT_US, NOW.after_us(1));
         assert_eq!(router.session(), None, "it was asked for before");
-        router.handle_grant(COORDINATOR, SessionId(8), NOW.after_us(1), LEFT_US);
-        assert_eq!(router.session(), Some(SessionId(8)));
+        router.handle_grant(session_of(COORDINATOR, 8), NOW.after_us(1), LEFT_US, NOW.after_us(2));
+        assert_eq!(router.session(), Some(session_of(COORDINATOR, 8)));
         router.lose_write(SESSION, NOW);
-        assert_eq!(router.session(), Some(SessionId(8)));
+        assert_eq!(router.session(), Some(session_of(COORDINATOR, 8)));
+    }
+
+    #[test]
+    fn a_session_that_was_left_is_not_taken_up_again() {
+        let mut router = sharing();
+        let next = session_of(COORDINATOR, 8);
+        router.handle_grant(next, ASKED.after_us(11), LEFT_US, NOW);
+        router.handle_recall(COORDINATOR, 9, Scope::One(kgroup()));
+        // Renewed before the next one was granted, and told after.
+        router.handle_grant(SESSION, ASKED.after_us(12), LEFT_US, NOW.after_us(1));
+        assert_eq!(router.session(), Some(next));
+        router.handle_share(SESSION, 0, kgroup(), Slot(10));
+        assert_eq!(router.place(kgroup(), NOW.after_us(1)), Place::Coordinator);
     }
 
     #[test]
@@ -264,7 +275,7 @@ mod tests {
         let mut router = sharing();
         (0..64).for_each(|position| router.leave_out(kgroup(), position));
         assert_eq!(router.place(kgroup(), NOW), Place::Members { slot: Slot(9), members: 0 });
-        router.handle_share(COORDINATOR, SESSION, 0, kgroup(), Slot(8));
+        router.handle_share(SESSION, 0, kgroup(), Slot(8));
         assert_eq!(router.place(kgroup(), NOW), Place::Members { slot: Slot(9), members: u64::MAX });
     }
 }
