@@ -11,6 +11,14 @@
 //! answers a read of it with no write on it in hand, and before it proposes a write it *recalls* the kgroup from every
 //! other router that it shares it with. The router by which the write comes needs no recall: it counts its own writes.
 //!
+//! Whoever drives the two keeps these rules; `tests/router_model.rs` shows of each that without it a read is stale. An elected
+//! coordinator tells its [`Sessions`], and proposes nothing for as long as a session lasts, *neither anew nor again what its
+//! election found*: coordination may pass on before the leases of routers are over, and what a minority accepted long ago is
+//! nothing that they were told of. It answers and shares nothing before it has executed what it found, and shares no kgroup on
+//! which a write waits, or is proposed and not executed. A write is sent with the session that it was begun in, however often, and
+//! told as lost if it ends without an answer. A member answers once it has executed the slot. A session lasts longer at its
+//! giver than at its holder, and no grant counts that an earlier process of the router's node asked for.
+//!
 //! [`Router`] is what a router knows of one group, [`Sessions`] what the group's coordinator knows of its routers. Why this is
 //! safe, and where it differs from the paper, is told in docs/protocols/router.md.
 
