@@ -111,7 +111,7 @@ impl<'a> RouterMessage<'a> {
                 head(tag::RECALL, group);
                 out.extend_from_slice(&number.to_le_bytes());
                 let kgroup = match scope {
-                    Scope::One(kgroup) => kgroup.number(),
+                    Scope::One(kgroup) => kgroup.hash_slot(),
                     Scope::All => ALL_KGROUPS,
                 };
                 out.extend_from_slice(&kgroup.to_le_bytes());
@@ -124,7 +124,7 @@ impl<'a> RouterMessage<'a> {
                 head(tag::SHARE, group);
                 put_session(session, out);
                 out.extend_from_slice(&recalls.to_le_bytes());
-                out.extend_from_slice(&kgroup.number().to_le_bytes());
+                out.extend_from_slice(&kgroup.hash_slot().to_le_bytes());
                 next_slot.encode(out);
             }
             RouterMessage::Request { group, epoch, access, session, envelope } => {

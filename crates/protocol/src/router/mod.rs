@@ -2,7 +2,7 @@
 //! consistent.
 //!
 //! A *router* is a node at which clients enter. From the group's coordinator it has a *session*: a lease that lies within the
-//! coordinator's own. The group's keys are hashed into *kgroups*, and of each the router knows whether it is *stable*: no write
+//! coordinator's own. The group's keys are divided into *kgroups*, and of each the router knows whether it is *stable*: no write
 //! on it is under way, or will be, without the router having been told. A read of a stable kgroup goes to any member that has
 //! executed the slot of its last write; every other read goes to the coordinator.
 //!
@@ -26,7 +26,7 @@ mod kgroups;
 mod sessions;
 mod state;
 
-pub use kgroups::{KGROUP_COUNT, Kgroup, Scope};
+pub use kgroups::{Kgroup, Scope};
 pub use sessions::{ROUTERS_MAX, Recall, Sessions};
 pub use state::{Place, Router};
 

@@ -1,8 +1,8 @@
 //! What the coordinator of a group knows of its routers.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use super::kgroups::KgroupSet;
 use super::{Kgroup, RecallNumber, Scope, SessionId};
 use crate::id::{Instant, NodeId};
 
@@ -27,7 +27,7 @@ struct Session {
     /// At the giver.
     until: Instant,
     /// What the router may know to be stable. It may know less.
-    shared: KgroupSet,
+    shared: BTreeSet<Kgroup>,
     recalls: RecallNumber,
     /// Recalls that it has not confirmed.
     open: Vec<(RecallNumber, Scope)>,
@@ -85,7 +85,7 @@ impl Sessions {
         }
         self.number += 1;
         let (id, recalls) = (SessionId { coordinator: self.me, number: self.number }, self.number);
-        self.list.push(Session { router, id, until, shared: KgroupSet::default(), recalls, open: Vec::new() });
+        self.list.push(Session { router, id, until, shared: BTreeSet::new(), recalls, open: Vec::new() });
         Some(id)
     }
 
@@ -118,8 +118,11 @@ impl Sessions {
             if by == Some((session.router, session.id)) {
                 continue;
             }
-            if session.shared.holds_any_of(scope) {
-                session.shared.remove(scope);
+            let is_shared = match scope {
+                Scope::One(kgroup) => session.shared.remove(&kgroup),
+                Scope::All => !core::mem::take(&mut session.shared).is_empty(),
+            };
+            if is_shared {
                 self.number += 1;
                 session.recalls = self.number;
                 session.open.push((self.number, scope));

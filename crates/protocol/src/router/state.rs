@@ -1,9 +1,8 @@
 //! What a router knows of one group.
 
-use alloc::vec;
-use alloc::vec::Vec;
+use alloc::collections::BTreeMap;
 
-use super::{KGROUP_COUNT, Kgroup, RecallNumber, Scope, SessionId};
+use super::{Kgroup, RecallNumber, Scope, SessionId};
 use crate::id::{Instant, NodeId, Slot};
 use crate::planted::{self, Planted};
 
@@ -19,13 +18,16 @@ pub enum Place {
 }
 
 /// One group, at a node where its commands enter.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Router {
     session: Option<Session>,
     /// What was asked for until then renews the session held, or counts for nothing: were a session taken up again that was once
     /// left, what was recalled meanwhile would be forgotten.
     settled_at: Option<Instant>,
-    kgroups: Vec<Entry>,
+    /// Those of which anything was said in this session.
+    kgroups: BTreeMap<Kgroup, Entry>,
+    /// The last recall of all kgroups.
+    all_recalled: RecallNumber,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,7 +36,7 @@ struct Session {
     until: Instant,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Entry {
     /// Whatever write on it does not come by this router is proposed once the kgroup is recalled.
     is_shared: bool,
@@ -44,16 +46,6 @@ struct Entry {
     slot: Slot,
     members: u64,
     recalled: RecallNumber,
-}
-
-impl Entry {
-    const NOT_SHARED: Entry = Entry { is_shared: false, writes: 0, slot: Slot(0), members: 0, recalled: 0 };
-}
-
-impl Default for Router {
-    fn default() -> Router {
-        Router { session: None, settled_at: None, kgroups: vec![Entry::NOT_SHARED; KGROUP_COUNT] }
-    }
 }
 
 impl Router {
@@ -78,13 +70,14 @@ impl Router {
             _ => {
                 self.session = Some(Session { id, until });
                 self.settled_at = Some(now);
-                self.kgroups.fill(Entry::NOT_SHARED);
+                self.kgroups.clear();
+                self.all_recalled = 0;
             }
         }
     }
 
     pub fn place(&self, kgroup: Kgroup, now: Instant) -> Place {
-        let entry = &self.kgroups[kgroup.index()];
+        let Some(entry) = self.kgroups.get(&kgroup) else { return Place::Coordinator };
         let is_leased = now < self.until() || planted::is(Planted::RouterLeaseIgnored);
         let is_quiet = entry.writes == 0 || planted::is(Planted::RouterWritesUncounted);
         if is_leased && is_quiet && entry.is_shared {
@@ -97,7 +90,7 @@ impl Router {
     /// A write is about to be sent, as one of the session that this tells.
     pub fn begin_write(&mut self, kgroup: Kgroup) -> Option<SessionId> {
         let session = self.session()?;
-        self.kgroups[kgroup.index()].writes += 1;
+        self.kgroups.entry(kgroup).or_default().writes += 1;
         Some(session)
     }
 
@@ -107,7 +100,7 @@ impl Router {
         if self.session() != Some(session) {
             return;
         }
-        let entry = &mut self.kgroups[kgroup.index()];
+        let entry = self.kgroups.entry(kgroup).or_default();
         entry.writes = entry.writes.saturating_sub(1);
         if slot >= entry.slot {
             entry.slot = slot;
@@ -130,23 +123,26 @@ impl Router {
         {
             return;
         }
-        let recalled = match scope {
-            Scope::One(kgroup) => core::slice::from_mut(&mut self.kgroups[kgroup.index()]),
-            Scope::All => &mut self.kgroups,
-        };
-        for entry in recalled {
-            entry.is_shared = false;
-            entry.recalled = entry.recalled.max(number);
+        match scope {
+            Scope::One(kgroup) => {
+                let entry = self.kgroups.entry(kgroup).or_default();
+                entry.is_shared = false;
+                entry.recalled = entry.recalled.max(number);
+            }
+            Scope::All => {
+                self.kgroups.values_mut().for_each(|entry| entry.is_shared = false);
+                self.all_recalled = self.all_recalled.max(number);
+            }
         }
     }
 
     /// The coordinator, after so many recalls, shares a kgroup of which all is executed below `next_slot`.
     pub fn handle_share(&mut self, id: SessionId, recalls: RecallNumber, kgroup: Kgroup, next_slot: Slot) {
-        let is_mine = self.session() == Some(id);
-        let entry = &mut self.kgroups[kgroup.index()];
-        if !is_mine || recalls < entry.recalled {
+        let recalled = self.kgroups.get(&kgroup).map_or(0, |entry| entry.recalled).max(self.all_recalled);
+        if self.session() != Some(id) || recalls < recalled {
             return;
         }
+        let entry = self.kgroups.entry(kgroup).or_default();
         let slot = Slot(next_slot.0.saturating_sub(1));
         if slot >= entry.slot || entry.members == 0 {
             entry.slot = entry.slot.max(slot);
@@ -157,7 +153,9 @@ impl Router {
 
     /// The member at this position has not executed what it would need to answer for this kgroup.
     pub fn leave_out(&mut self, kgroup: Kgroup, position: usize) {
-        self.kgroups[kgroup.index()].members &= !(1 << position);
+        if let Some(entry) = self.kgroups.get_mut(&kgroup) {
+            entry.members &= !(1 << position);
+        }
     }
 }
 

@@ -344,7 +344,7 @@ impl World {
         let place = router.value.place(kgroup, now);
         let operation = &mut self.operations[number];
         operation.stage = Stage::Open;
-        operation.floor = self.told[usize::from(kgroup.number())];
+        operation.floor = self.told[usize::from(kgroup.hash_slot())];
         operation.session = session.filter(|_| counts);
         match (at, place) {
             (Some(to), Place::Members { slot, .. }) => {
@@ -595,7 +595,7 @@ impl World {
     }
 
     fn tell(&mut self, kgroup: Kgroup, version: u64) {
-        let told = &mut self.told[usize::from(kgroup.number())];
+        let told = &mut self.told[usize::from(kgroup.hash_slot())];
         *told = version.max(*told);
     }
 
