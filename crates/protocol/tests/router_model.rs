@@ -88,6 +88,12 @@ const SESSIONS: Story = Story {
     ppm: 0,
     budget: Budget { ticks: 2, asks: [3, 0], ..NONE },
 };
+const LOST: Story = Story {
+    before: SHARED,
+    operations: &[(0, READ), (0, WRITE), (0, READ), (1, READ), (0, READ)],
+    ppm: 0,
+    budget: Budget { ticks: 1, asks: [1, 0], given_up: 1, ..NONE },
+};
 const OTHERS: Story = Story {
     before: SHARED,
     operations: &[(0, READ), (0, WRITE), (1, READ), (0, READ)],
@@ -239,6 +245,7 @@ fn in_every_order_two_routers_read_nothing_stale() {
     for (story, states) in [
         (WRITES, 100_000),
         (SESSIONS, 500_000),
+        (LOST, 50_000),
         (OTHERS, 100_000),
         (ELECTIONS, 50_000),
         (TAKE_OVERS, 100_000),

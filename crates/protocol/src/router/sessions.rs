@@ -262,6 +262,13 @@ mod tests {
     }
 
     #[test]
+    fn a_renewal_that_is_shorter_takes_nothing_back() {
+        let (mut sessions, [one, other]) = shared_with_both();
+        sessions.grant(ONE, Some(one), NOW, Instant(1_100));
+        assert!(!admit(&mut sessions, Some((OTHER, other)), Instant(1_399)).0);
+    }
+
+    #[test]
     fn there_are_so_many_routers_and_no_more() {
         let mut sessions = Sessions::new(ME, 1);
         for router in 0..ROUTERS_MAX as u32 {
