@@ -98,6 +98,8 @@ pub enum Planted {
     RouterIgnoresRecall = 302,
     /// A router takes a kgroup for stable while it waits for a write of its own.
     RouterWritesUncounted = 303,
+    /// What an earlier ballot may have had decided is proposed while routers read by what they were told before.
+    AdoptedBeforeLeasesEnd = 304,
 }
 
 impl Planted {
@@ -155,8 +157,12 @@ impl Planted {
     ];
 
     /// In reads through routers.
-    pub const IN_ROUTING: [Planted; 3] =
-        [Planted::RouterLeaseIgnored, Planted::RouterIgnoresRecall, Planted::RouterWritesUncounted];
+    pub const IN_ROUTING: [Planted; 4] = [
+        Planted::RouterLeaseIgnored,
+        Planted::RouterIgnoresRecall,
+        Planted::RouterWritesUncounted,
+        Planted::AdoptedBeforeLeasesEnd,
+    ];
 
     /// In registers whose members decide their successors.
     pub const IN_SUCCESSION: [Planted; 2] = [Planted::RegisterVoteUntold, Planted::RegisterDecidesByReadQuorum];

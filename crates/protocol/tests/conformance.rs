@@ -26,7 +26,16 @@ fn take<R: Replica>(replica: &mut R, me: NodeId, step: &Step<R>) -> Vec<Effect<R
     let mut out = Effects::default();
     let mut nonsense_count = 0;
     let Step { now, stamp, random, ref peers, ref event } = *step;
-    let mut cx = Cx { me, now, stamp, random, peers, wants_frontiers: true, nonsense_count: &mut nonsense_count };
+    let mut cx = Cx {
+        me,
+        now,
+        stamp,
+        random,
+        peers,
+        wants_frontiers: true,
+        adopts_late: false,
+        nonsense_count: &mut nonsense_count,
+    };
     replica.step(&mut cx, event.clone(), &mut out);
     replica.check();
     out.list

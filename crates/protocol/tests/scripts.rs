@@ -34,12 +34,13 @@ impl Scripted for Cluster {
 
     fn begin(words: &[&str]) -> Cluster {
         let quorum = match words[1..] {
-            [] | ["own"] => QuorumSystem::Majority,
+            [] | ["own" | "routed"] => QuorumSystem::Majority,
             [read, write] => QuorumSystem::Threshold { read: number(read), write: number(write) },
             _ => panic!("{words:?}"),
         };
         let mut cluster = Cluster::new(number(words[0]), quorum, 1);
         cluster.wants_frontiers = words[1..] != ["own"];
+        cluster.adopts_late = words[1..] == ["routed"];
         cluster
     }
 

@@ -81,7 +81,7 @@ impl InHand {
 
 impl Host {
     /// Whether a group's writes wait for routers. Where that is not known yet, they wait until it is.
-    fn is_routed(&self, index: u32) -> bool {
+    pub(super) fn is_routed(&self, index: u32) -> bool {
         let group = &self.groups[index as usize];
         if group.own.is_some() || group.id() == ROOT || group.replica.paxos().is_none() {
             return false;
@@ -120,10 +120,6 @@ impl Host {
         }
         (routed.ballot, routed.since) = (Some(ballot), now);
         routed.sessions.on_elected();
-        // What was proposed at another ballot is executed before anything is read at this one, or never.
-        routed.in_hand = InHand::default();
-        let held: Vec<(Ticket, Scope)> = routed.held.iter().map(|held| (held.ticket, held.scope)).collect();
-        held.into_iter().for_each(|(ticket, scope)| routed.in_hand.add(ticket, scope));
         if !routed.held.is_empty() {
             self.look_at_held(index);
         }
@@ -290,7 +286,8 @@ impl Host {
     ) {
         let Some(index) = self.find(group) else { return };
         let found = &self.groups[index as usize];
-        if !found.is_alive() || found.configuration.epoch != epoch || !self.is_routed(index) || self.clock_off {
+        let is_right = found.is_alive() && !found.replica.is_stopped() && found.configuration.epoch == epoch;
+        if !is_right || !self.is_routed(index) || self.clock_off {
             return;
         }
         self.note_routed_role(index);

@@ -51,6 +51,8 @@ pub(super) struct Coordination {
     /// As long as there are members that may not know the last decisions.
     decide: Option<Decide>,
     elected_at: Instant,
+    /// Nothing that was adopted is proposed earlier.
+    adopts_from: Instant,
 }
 
 #[derive(Clone, Copy)]
@@ -153,6 +155,7 @@ impl Coordination {
             // Also those members learn of the new coordinator that did not vote for it.
             decide: Some(Decide { at: now.after_us(DECIDE_US), again_us: DECIDE_AGAIN_US }),
             elected_at: now,
+            adopts_from: now,
         }
     }
 
@@ -202,7 +205,11 @@ impl Coordination {
         let handing_over = self.handing_over.map(|handing_over| handing_over.latest_at);
         let retransmit = self.retransmit.map(|retransmit| retransmit.at);
         let decide = self.decide.map(|decide| decide.at);
-        [handing_over, retransmit, decide, self.reads.deadline()].into_iter().flatten().min()
+        [handing_over, retransmit, decide, self.reads.deadline(), self.adopts_at()].into_iter().flatten().min()
+    }
+
+    fn adopts_at(&self) -> Option<Instant> {
+        (!self.adopted.is_empty()).then_some(self.adopts_from)
     }
 
     /// Own proposals in flight come back. Adopted ones have no proposer here.
@@ -260,6 +267,9 @@ impl Paxos {
         let reads = mem::take(&mut queue.reads);
         if let Duty::Coordinating(coordination) = &mut active.duty {
             coordination.queue = queue;
+            if cx.adopts_late && !planted::is(Planted::AdoptedBeforeLeasesEnd) {
+                coordination.adopts_from = cx.now.after_us(cx.peers.timing().lease_given_us);
+            }
         }
         self.pump(active, cx, out);
         for (token, mode) in reads {
@@ -303,7 +313,7 @@ impl Paxos {
         while let Duty::Coordinating(coordination) = &mut active.duty {
             let in_flight = coordination.next_proposal.0 - self.next_slot.0;
             let full = in_flight >= WINDOW_SLOTS || in_flight > 0 && active.ledger.bytes() >= WINDOW_BYTES;
-            if full || coordination.stop_proposed {
+            if full || coordination.stop_proposed || coordination.adopts_at().is_some_and(|at| cx.now < at) {
                 return;
             }
             let value = match coordination.adopted.pop_front() {
@@ -512,6 +522,7 @@ impl Paxos {
     }
 
     pub(super) fn on_woken_coordinating(&mut self, active: &mut Active, cx: &mut Cx<'_>, out: &mut Effects<Paxos>) {
+        self.pump(active, cx, out);
         self.try_hand_over(active, cx, out);
         self.try_retransmit(active, cx, out);
         self.try_confirm_again(active, cx, out);

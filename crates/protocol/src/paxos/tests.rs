@@ -34,8 +34,16 @@ fn peers_of(me: NodeId, members: &[NodeId], start: u32) -> Peers {
 /// With all that the replica tells itself.
 fn step(replica: &mut Paxos, me: NodeId, peers: &Peers, at: u64, event: Event<Message>) -> Effects<Paxos> {
     let (mut nonsense, mut out) = (0, Effects::default());
-    let mut cx =
-        Cx { me, now: ms(at), stamp: Stamp(1), random: 0, peers, wants_frontiers: true, nonsense_count: &mut nonsense };
+    let mut cx = Cx {
+        me,
+        now: ms(at),
+        stamp: Stamp(1),
+        random: 0,
+        peers,
+        wants_frontiers: true,
+        adopts_late: false,
+        nonsense_count: &mut nonsense,
+    };
     replica.step(&mut cx, event, &mut out);
     replica.check();
     assert_eq!(nonsense, 0);

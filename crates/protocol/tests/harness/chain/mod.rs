@@ -172,7 +172,16 @@ impl World {
         let Some(replica) = node.replica.as_mut().filter(|_| node.up) else { return };
         let mut out = Effects::default();
         let nonsense_count = &mut self.nonsense_count;
-        let mut cx = Cx { me: id, now, stamp, random: 0, peers: &self.peers, wants_frontiers: true, nonsense_count };
+        let mut cx = Cx {
+            me: id,
+            now,
+            stamp,
+            random: 0,
+            peers: &self.peers,
+            wants_frontiers: true,
+            adopts_late: false,
+            nonsense_count,
+        };
         replica.step(&mut cx, event, &mut out);
         replica.check();
         for effect in out.list {

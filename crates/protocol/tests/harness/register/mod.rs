@@ -270,7 +270,16 @@ impl World {
         let Some(replica) = &mut node.replica else { return };
         let mut out = Effects::default();
         let nonsense_count = &mut self.nonsense_count;
-        let mut cx = Cx { me: id, now, stamp, random: 0, peers: &node.peers, wants_frontiers: true, nonsense_count };
+        let mut cx = Cx {
+            me: id,
+            now,
+            stamp,
+            random: 0,
+            peers: &node.peers,
+            wants_frontiers: true,
+            adopts_late: false,
+            nonsense_count,
+        };
         replica.step(&mut cx, event, &mut out);
         replica.check();
         self.assert_agreement(id);
