@@ -98,8 +98,6 @@ pub enum Planted {
     RouterIgnoresRecall = 302,
     /// A router takes a kgroup for stable while it waits for a write of its own.
     RouterWritesUncounted = 303,
-    /// What an earlier ballot may have had decided is proposed while routers read by what they were told before.
-    AdoptedBeforeLeasesEnd = 304,
 }
 
 impl Planted {
@@ -157,12 +155,8 @@ impl Planted {
     ];
 
     /// In reads through routers.
-    pub const IN_ROUTING: [Planted; 4] = [
-        Planted::RouterLeaseIgnored,
-        Planted::RouterIgnoresRecall,
-        Planted::RouterWritesUncounted,
-        Planted::AdoptedBeforeLeasesEnd,
-    ];
+    pub const IN_ROUTING: [Planted; 3] =
+        [Planted::RouterLeaseIgnored, Planted::RouterIgnoresRecall, Planted::RouterWritesUncounted];
 
     /// In registers whose members decide their successors.
     pub const IN_SUCCESSION: [Planted; 2] = [Planted::RegisterVoteUntold, Planted::RegisterDecidesByReadQuorum];

@@ -267,7 +267,7 @@ impl Paxos {
         let reads = mem::take(&mut queue.reads);
         if let Duty::Coordinating(coordination) = &mut active.duty {
             coordination.queue = queue;
-            if cx.adopts_late && !planted::is(Planted::AdoptedBeforeLeasesEnd) {
+            if cx.adopts_late {
                 coordination.adopts_from = cx.now.after_us(cx.peers.timing().lease_given_us);
             }
         }
