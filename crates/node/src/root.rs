@@ -5,6 +5,7 @@
 //! that the root gave as a linearizable answer.
 
 mod registers;
+mod upgrade;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,7 @@ use crate::quorum::{Quorum, Stages};
 pub use crate::record::GroupRecord;
 use crate::replica::Protocol;
 pub use registers::check_quorum;
+pub use upgrade::{Upgrade, UpgradeCommand, VERSION_BYTES_MAX};
 
 /// The root group's own identity.
 pub const ROOT: GroupId = GroupId(1);
@@ -47,6 +49,8 @@ pub struct RootState {
     group_next: u64,
     /// The latest that was taken.
     pub(crate) office: Office,
+    /// The rolling upgrade that is under way.
+    pub upgrade: Option<Upgrade>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -280,6 +284,7 @@ pub enum RootCommand {
     TakeOffice {
         office: Office,
     },
+    Upgrade(UpgradeCommand),
 }
 
 impl RootCommand {
@@ -310,6 +315,7 @@ impl RootState {
             namespaces: BTreeMap::new(),
             group_next: ROOT.0 + 1,
             office: Office::default(),
+            upgrade: None,
         }
     }
 
@@ -317,8 +323,10 @@ impl RootState {
         postcard::to_stdvec(self).expect("plain data has an encoding")
     }
 
+    /// Also one that was written before there were upgrades, of which it has none then.
     pub fn decode(bytes: &[u8]) -> Option<RootState> {
-        decode_with_office(bytes)
+        let no_upgrade = 0;
+        postcard::from_bytes(bytes).ok().or_else(|| decode_with_office(&[bytes, &[no_upgrade]].concat()))
     }
 
     pub fn execute(&mut self, command: &RootCommand, seed: u64) -> Outcome {
@@ -360,6 +368,7 @@ impl RootState {
                 self.office = self.office.max(*office);
                 Outcome::Ok
             }
+            RootCommand::Upgrade(command) => self.execute_upgrade(command),
             RootCommand::DropNamespace { number: 0 } => error("namespace 0 cannot be dropped: FLUSHDB empties it"),
             RootCommand::DropNamespace { number } => {
                 if self.namespaces.remove(number).is_none() {

@@ -79,6 +79,7 @@ mod tombstones;
 mod transfer;
 mod unlogged;
 mod unstored;
+mod upgrade;
 mod upkeep;
 mod waiters;
 mod wishes;
