@@ -41,9 +41,15 @@ pub enum Floor {
     /// Of a chain: one member, since the others are left out of it.
     One,
     /// So many for reads and so many for writes.
-    Threshold { read: usize, write: usize },
+    Threshold {
+        read: usize,
+        write: usize,
+    },
     /// The members fill a grid row by row: one of each column for reads, all of one column for writes.
-    Grid { rows: usize, columns: usize },
+    Grid {
+        rows: usize,
+        columns: usize,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
