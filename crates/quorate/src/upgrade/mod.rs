@@ -218,8 +218,12 @@ impl Upgrade<'_> {
         loop {
             let status = self.nodes.status(&except)?;
             let now = view(&status);
-            let mut wrong: Vec<String> = restarted.iter().filter_map(|node| self.not_new(node, &status)).collect();
-            wrong.extend(now.wrong(&before));
+            let mut wrong = now.wrong(&before);
+            for node in restarted {
+                if !self.is_new(node, &status)? {
+                    wrong.push(format!("{} has not been started again yet", node.name));
+                }
+            }
             if wrong.is_empty() {
                 return Ok(status);
             }
@@ -240,17 +244,16 @@ impl Upgrade<'_> {
         }
     }
 
-    /// Why a node is not what it should be after its restart.
-    fn not_new(&self, node: &NodeStatus, status: &Status) -> Option<String> {
-        let starts = |node: &NodeStatus| node.own.as_ref().map(|own| own.starts);
-        let now = status.nodes.iter().find(|now| now.id == node.id);
-        if now.and_then(starts).is_none_or(|now| starts(node).is_some_and(|before| now <= before)) {
-            return Some(format!("{} has not been started again yet", node.name));
+    /// Whether a node has been started since it was as it is given here. One that runs another version than it should never gets well.
+    fn is_new(&self, node: &NodeStatus, status: &Status) -> Result<bool, Failure> {
+        let now = status.nodes.iter().find(|now| now.id == node.id).and_then(|now| now.own.as_ref());
+        let Some(now) = now.filter(|now| node.own.as_ref().is_none_or(|before| now.starts > before.starts)) else {
+            return Ok(false);
+        };
+        match self.version.as_ref().filter(|expected| now.version != **expected) {
+            None => Ok(true),
+            Some(expected) => Err(Failure(format!("{} runs version {}, not {expected}", node.name, now.version))),
         }
-        let version = now.and_then(|now| now.own.as_ref()).map(|own| &own.version);
-        let expected = self.version.as_ref().filter(|expected| version != Some(expected))?;
-        let found = version.map_or("unknown", |version| version);
-        Some(format!("{} runs version {found}, not {expected}", node.name))
     }
 
     /// What is wrong, and the cluster at the second look.

@@ -34,3 +34,4 @@ mod register_load;
 mod registers;
 mod stranded;
 mod tune;
+mod upgrade;
