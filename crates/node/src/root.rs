@@ -14,6 +14,7 @@ use quorate_protocol::wire::Malformed;
 use quorate_protocol::{Epoch, GroupId, NodeId};
 use serde::{Deserialize, Serialize};
 
+use crate::level::FeatureLevel;
 use crate::office::{Office, decode_with_office};
 use crate::quorum::{Quorum, Stages};
 pub use crate::record::GroupRecord;
@@ -51,6 +52,8 @@ pub struct RootState {
     pub(crate) office: Office,
     /// The rolling upgrade that is under way.
     pub upgrade: Option<Upgrade>,
+    /// What all nodes can do.
+    pub level: FeatureLevel,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -316,6 +319,7 @@ impl RootState {
             group_next: ROOT.0 + 1,
             office: Office::default(),
             upgrade: None,
+            level: FeatureLevel::FIRST,
         }
     }
 
@@ -323,10 +327,8 @@ impl RootState {
         postcard::to_stdvec(self).expect("plain data has an encoding")
     }
 
-    /// Also one that was written before there were upgrades, of which it has none then.
     pub fn decode(bytes: &[u8]) -> Option<RootState> {
-        let no_upgrade = 0;
-        postcard::from_bytes(bytes).ok().or_else(|| decode_with_office(&[bytes, &[no_upgrade]].concat()))
+        upgrade::decode(bytes)
     }
 
     pub fn execute(&mut self, command: &RootCommand, seed: u64) -> Outcome {

@@ -24,7 +24,7 @@ pub(super) struct Waiting {
 
 const USAGE: &str = "ERR the commands are QUORATE NAMESPACE CREATE|SET|MOVE|LIST|DROP, \
                      QUORATE GROUP CREATE|PROMOTE|DEMOTE|MOVE|RETYPE|SHOW, QUORATE QUORUM SET|SHOW, \
-                     QUORATE UPGRADE SHOW|BEGIN|NOTE|LEAVE|END, QUORATE DEMAND [COUNT n] and QUORATE STATUS [JSON]: QUORATE HELP tells what each does";
+                     QUORATE UPGRADE SHOW|BEGIN|NOTE|LEAVE|END|RAISE, QUORATE DEMAND [COUNT n] and QUORATE STATUS [JSON]: QUORATE HELP tells what each does";
 const CREATE_USAGE: &str = "ERR QUORATE NAMESPACE CREATE number [PROTOCOL paxos|chain|register] [REPLICAS n] \
                             [VOLUMES n] [DURABILITY sync|interval|memory] [READS lease|quorum|local|apportioned] \
                             [GROUPS volumes|own] [QUORUM majority | threshold R W | grid | grid ROWSxCOLS] \
@@ -621,7 +621,7 @@ mod tests {
             [("NAMESPACE", "CREATE|SET|MOVE|LIST|DROP"), ("GROUP", "CREATE|PROMOTE|DEMOTE|MOVE|RETYPE|SHOW")];
         let others = [
             ("QUORUM", "SET|SHOW"),
-            ("UPGRADE", "SHOW|BEGIN|NOTE|LEAVE|END"),
+            ("UPGRADE", "SHOW|BEGIN|NOTE|LEAVE|END|RAISE"),
             ("", "DEMAND"),
             ("", "STATUS"),
             ("", "HELP"),

@@ -208,6 +208,8 @@ impl Host {
         let heard = nodes.iter().filter(|node| is_heard(node.id)).count();
         if self.directory.state().is_none() || is_unborn {
             Readiness::ClusterUnknown
+        } else if self.level() > self.settings.level_known {
+            Readiness::ReleaseTooOld
         } else if heard * 2 <= nodes.len() {
             Readiness::CutOff
         } else if self.is_clock_known_off() {

@@ -1,19 +1,23 @@
 //! The words of `QUORATE UPGRADE`: whoever restarts the nodes one after the other keeps in the root how far it is.
 
+use quorate_protocol::NodeId;
+
 use super::Host;
 use crate::answer::{AdminReply, Answer, Failure};
 use crate::entry::Purpose;
+use crate::level::FeatureLevel;
 use crate::root::{RootCommand, RootState, UpgradeCommand};
 
 const USAGE: &str = "ERR QUORATE UPGRADE SHOW; QUORATE UPGRADE BEGIN version DRIVER number [ANEW] [SILENT beat]; \
                      QUORATE UPGRADE NOTE DRIVER number [BATCH node,node,...] [DONE node,node,...]; \
-                     QUORATE UPGRADE LEAVE DRIVER number; QUORATE UPGRADE END DRIVER number";
+                     QUORATE UPGRADE LEAVE DRIVER number; QUORATE UPGRADE END DRIVER number; QUORATE UPGRADE RAISE";
 
 #[derive(Debug, PartialEq)]
 pub(super) enum UpgradeRequest {
     Show,
     Note { driver: u64, batch: Vec<String>, done: Vec<String> },
     Other(UpgradeCommand),
+    Raise,
 }
 
 impl Host {
@@ -24,6 +28,7 @@ impl Host {
                 return self.answers.push((operation, told.map_or(Answer::Failed(Failure::Loading), Answer::Admin)));
             }
             UpgradeRequest::Other(command) => Ok(command),
+            UpgradeRequest::Raise => self.level_of_all().map(|level| UpgradeCommand::Raise { level }),
             UpgradeRequest::Note { driver, batch, done } => self
                 .node_numbers(&batch)
                 .and_then(|batch| self.node_numbers(&done).map(|done| UpgradeCommand::Note { driver, batch, done })),
@@ -32,6 +37,36 @@ impl Host {
             Ok(command) => self.submit_to_root(&RootCommand::Upgrade(command), Purpose::Admin { operation }),
             Err(line) => self.answers.push((operation, Answer::Admin(AdminReply::Error(line)))),
         }
+    }
+}
+
+/// What the nodes know of each other's releases.
+impl Host {
+    /// A node has said, in a greeting, which levels its release knows.
+    pub fn note_level(&mut self, node: NodeId, known: FeatureLevel) {
+        self.levels.insert(node, known);
+    }
+
+    /// That of the cluster, as far as this node knows.
+    pub fn level(&self) -> FeatureLevel {
+        self.directory.state().map_or(FeatureLevel::FIRST, |state| state.level)
+    }
+
+    /// The highest that every node knows. Each must be linked now, and so have said it in its present run.
+    fn level_of_all(&self) -> Result<FeatureLevel, String> {
+        let nodes = self.directory.state().map(|state| &state.nodes[..]).unwrap_or_default();
+        let mut level = self.settings.level_known;
+        for node in nodes.iter().filter(|node| node.id != self.settings.node.0) {
+            let id = NodeId(node.id);
+            let known = self.levels.get(&id).filter(|_| self.linked.contains(&id));
+            level = level.min(*known.ok_or_else(|| {
+                format!(
+                    "ERR {} has not said which feature levels it knows: it must be up and linked to this node",
+                    node.name
+                )
+            })?);
+        }
+        Ok(level)
     }
 }
 
@@ -45,6 +80,7 @@ fn try_parse(words: &[&str]) -> Option<UpgradeRequest> {
     let action = action.to_ascii_uppercase();
     match (&action[..], rest) {
         ("SHOW", []) => Some(UpgradeRequest::Show),
+        ("RAISE", []) => Some(UpgradeRequest::Raise),
         ("BEGIN", [version, rest @ ..]) => {
             let (driver, mut rest) = driver_of(rest)?;
             let (mut anew, mut silent_at) = (false, None);
@@ -90,7 +126,8 @@ fn driver_of<'a, 'b>(words: &'a [&'b str]) -> Option<(u64, &'a [&'b str])> {
 
 fn show(state: &RootState) -> AdminReply {
     let text = |text: &str| AdminReply::Text(text.to_owned());
-    let Some(upgrade) = &state.upgrade else { return AdminReply::Map(vec![("state".into(), text("none"))]) };
+    let level = ("level".to_owned(), AdminReply::Int(state.level.0.into()));
+    let Some(upgrade) = &state.upgrade else { return AdminReply::Map(vec![("state".into(), text("none")), level]) };
     let number = |number: u64| AdminReply::Int(i64::try_from(number).unwrap_or(i64::MAX));
     let name = |id: &u32| {
         let node = state.nodes.iter().find(|node| node.id == *id);
@@ -99,6 +136,7 @@ fn show(state: &RootState) -> AdminReply {
     let names = |ids: &[u32]| AdminReply::List(ids.iter().map(name).collect());
     AdminReply::Map(vec![
         ("state".into(), text(if upgrade.driver == 0 { "left" } else { "driven" })),
+        level,
         ("version".into(), text(&upgrade.version)),
         ("driver".into(), number(upgrade.driver)),
         ("beat".into(), number(upgrade.beat)),
@@ -112,6 +150,7 @@ fn show(state: &RootState) -> AdminReply {
 mod tests {
     use super::*;
     use crate::host::three_nodes::{Cluster, arrives};
+    use crate::readiness::Readiness;
 
     fn parsed(line: &str) -> Result<UpgradeRequest, String> {
         parse(&line.split_whitespace().collect::<Vec<_>>())
@@ -164,7 +203,31 @@ mod tests {
         assert!(matches!(refused, Answer::Admin(AdminReply::Error(line)) if line.contains("no node is called n9")));
         assert_eq!(say(1, "UPGRADE NOTE DRIVER 7 DONE n1,n2"), ok);
         assert_eq!(say(3, "UPGRADE END DRIVER 7"), ok);
-        let none = AdminReply::Map(vec![("state".into(), AdminReply::Text("none".into()))]);
-        assert_eq!(say(2, "UPGRADE SHOW"), Answer::Admin(none));
+        let none = vec![("state".into(), AdminReply::Text("none".into())), ("level".into(), AdminReply::Int(1))];
+        assert_eq!(say(2, "UPGRADE SHOW"), Answer::Admin(AdminReply::Map(none)));
+    }
+
+    #[test]
+    fn the_level_is_raised_to_what_all_nodes_have_said_and_one_that_does_not_know_it_serves_nobody() {
+        let mut cluster = Cluster::new(|settings| settings.level_known = FeatureLevel(4 - settings.node.0 as u8 / 3));
+        let raise = |cluster: &mut Cluster| {
+            let number = cluster.next_number();
+            cluster.node(1).host.submit_admin(number, 0, &[b"UPGRADE".to_vec(), b"RAISE".to_vec()]);
+            cluster.pass(2_000, arrives);
+            let answers = &cluster.node(1).answers;
+            answers.iter().find(|(of, _)| *of == number).map(|(_, answer)| answer.clone()).expect("answered")
+        };
+        cluster.node(1).host.note_level(NodeId(2), FeatureLevel(4));
+        let refused = raise(&mut cluster);
+        assert!(matches!(refused, Answer::Admin(AdminReply::Error(line)) if line.contains("n3 has not said")));
+        assert_eq!(cluster.node(2).host.level(), FeatureLevel::FIRST);
+        cluster.node(1).host.note_level(NodeId(3), FeatureLevel(3));
+        assert_eq!(raise(&mut cluster), Answer::Admin(AdminReply::Ok));
+        assert_eq!([1, 2, 3].map(|id| cluster.node(id).host.level()), [FeatureLevel(3); 3]);
+        assert!(cluster.node(3).host.readiness().is_ready());
+        cluster.node(1).host.unlinked(NodeId(2));
+        assert!(matches!(raise(&mut cluster), Answer::Admin(AdminReply::Error(line)) if line.contains("n2 has not")));
+        cluster.node(3).host.settings.level_known = FeatureLevel(2);
+        assert_eq!(cluster.node(3).host.readiness(), Readiness::ReleaseTooOld);
     }
 }

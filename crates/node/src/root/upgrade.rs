@@ -4,6 +4,7 @@ use quorate_object::Outcome;
 use serde::{Deserialize, Serialize};
 
 use super::{RootState, error};
+use crate::level::FeatureLevel;
 
 /// Bytes of what an upgrade says that nodes are upgraded to.
 pub const VERSION_BYTES_MAX: usize = 64;
@@ -40,6 +41,15 @@ pub enum UpgradeCommand {
     Leave { driver: u64 },
     /// All nodes are done.
     End { driver: u64 },
+    /// All nodes have said that they know this feature level.
+    Raise { level: FeatureLevel },
+}
+
+/// A state, also one that was written before there were upgrades and levels, or before there were offices.
+pub(super) fn decode(bytes: &[u8]) -> Option<RootState> {
+    const NONE: [u8; 4] = [0, 0, 0, FeatureLevel::FIRST.0];
+    let with = |end: &[u8]| postcard::from_bytes(&[bytes, end].concat()).ok();
+    with(&[]).or_else(|| with(&NONE[2..])).or_else(|| with(&NONE))
 }
 
 impl RootState {
@@ -54,6 +64,11 @@ impl RootState {
                 self.driven_by(*driver).map(|upgrade| (upgrade.driver, upgrade.batch) = (0, Vec::new()))
             }
             UpgradeCommand::End { driver } => self.end_upgrade(*driver),
+            UpgradeCommand::Raise { level } if *level <= self.level => Err(Outcome::Ok),
+            UpgradeCommand::Raise { level } => {
+                self.level = *level;
+                Ok(())
+            }
         };
         match refusal {
             Ok(()) => {
@@ -233,14 +248,26 @@ mod tests {
     fn a_state_from_before_there_were_upgrades_is_read_and_one_with_an_upgrade_comes_back() {
         let mut root = root();
         let bytes = root.encode();
-        let (none, before) = bytes.split_last().expect("it is not empty");
-        assert_eq!(*none, 0, "no upgrade is the last byte");
+        let (before, none) = bytes.split_at(bytes.len() - 2);
+        assert_eq!(none, [0, 1], "no upgrade, and the first level");
         assert_eq!(RootState::decode(before), Some(root.clone()));
         let (before_offices, office) = before.split_at(before.len() - 2);
         assert_eq!(office, [0, 0], "nobody has taken office");
         assert_eq!(RootState::decode(before_offices), Some(root.clone()));
         execute(&mut root, begin(7, "2", None));
         execute(&mut root, note(7, &[2], &[1]));
+        execute(&mut root, UpgradeCommand::Raise { level: FeatureLevel(3) });
         assert_eq!(RootState::decode(&root.encode()), Some(root));
+    }
+
+    #[test]
+    fn a_feature_level_never_goes_back() {
+        let mut root = root();
+        assert_eq!(root.level, FeatureLevel::FIRST);
+        let raise = |level| UpgradeCommand::Raise { level: FeatureLevel(level) };
+        assert_eq!(execute(&mut root, raise(3)), Outcome::Ok);
+        let version = root.version;
+        assert_eq!((execute(&mut root, raise(2)), execute(&mut root, raise(3))), (Outcome::Ok, Outcome::Ok));
+        assert_eq!((root.level, root.version), (FeatureLevel(3), version));
     }
 }

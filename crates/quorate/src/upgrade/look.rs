@@ -16,7 +16,7 @@ use crate::status;
 /// How long one node may take to answer; a change of the root takes 5 s at most.
 const ANSWER_WITHIN: Duration = Duration::from_secs(6);
 /// How long it may take until some node answers.
-const SOME_ANSWER_WITHIN: Duration = Duration::from_secs(30);
+const SOME_ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// What a node could not do now, and another one may, or the same one later.
 const PASSING: [&str; 4] = ["LOADING", "NOQUORUM", "TRYAGAIN", "TIMEOUT"];

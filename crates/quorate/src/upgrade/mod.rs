@@ -1,5 +1,6 @@
 //! `quorate upgrade`: restarts every node of a cluster, one after the other, while clients go on.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
@@ -29,6 +30,8 @@ use restart::Restarter;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How many of the things that are wrong are told.
 const WRONG_TOLD: usize = 3;
+/// How often it is told what is waited for, if that takes long.
+const WAIT_TOLD_EVERY: Duration = Duration::from_secs(5);
 
 const EXAMPLES: &str = "Examples:
   quorate upgrade                                        restart a cluster of `quorate up` in ./quorate-data with this program
@@ -161,7 +164,9 @@ impl Upgrade<'_> {
         };
         let mut left: Vec<u32> = status.nodes.iter().filter(|node| !is_done(node)).map(|node| node.id).collect();
         let mut can_be = wrong.is_empty();
-        wrong.iter().for_each(|wrong| say(format_args!("not now: {wrong}")));
+        for wrong in &wrong {
+            self.tell(json!({ "step": "not now", "why": wrong }), format_args!("not now: {wrong}"));
+        }
         while !left.is_empty() {
             match view.next_batch(&left, self.options.granularity.into()) {
                 Ok(batch) => {
@@ -170,7 +175,7 @@ impl Upgrade<'_> {
                 }
                 Err(broken) => {
                     can_be = false;
-                    say(format_args!("not at all: {broken}"));
+                    self.tell(json!({ "step": "not at all", "why": broken }), format_args!("not at all: {broken}"));
                     break;
                 }
             }
@@ -202,11 +207,9 @@ impl Upgrade<'_> {
             driver.note(&[], &names)?;
             self.tell_done(&names, began.elapsed());
         }
+        driver.raise_level()?;
         driver.end()?;
-        match self.options.json {
-            true => say(json!({ "step": "done", "version": self.version })),
-            false => say("every node is done"),
-        }
+        self.tell(json!({ "step": "done", "version": self.version }), "every node is done");
         Ok(())
     }
 
@@ -215,6 +218,7 @@ impl Upgrade<'_> {
         let deadline = Instant::now() + Duration::from_secs(self.options.within);
         let except: Vec<String> = restarted.iter().map(|node| node.name.clone()).collect();
         let mut before = View::default();
+        let mut told_at = Instant::now();
         loop {
             let status = self.nodes.status(&except)?;
             let now = view(&status);
@@ -237,6 +241,11 @@ impl Upgrade<'_> {
                 let within = self.options.within;
                 let log = if restarted.is_empty() { "" } else { "; see the log of what was restarted last" };
                 return Err(Failure(format!("not well after {within} s: {}{log}", told(&wrong))));
+            }
+            if told_at.elapsed() > WAIT_TOLD_EVERY {
+                told_at = Instant::now();
+                let why = told(&wrong);
+                self.tell(json!({ "step": "waiting", "for": wrong }), format_args!("waiting: {why}"));
             }
             driver.beat()?;
             before = now;
@@ -269,23 +278,28 @@ impl Upgrade<'_> {
             |name: &&String| view.nodes.iter().find(|node| node.name == **name).map(|node| node.coordinates);
         let handed_over: usize = names.iter().filter_map(|name| coordinates(&name)).sum();
         let all = view.groups.len();
-        match self.options.json {
-            true => say(json!({ "step": what, "nodes": names, "coordinates": handed_over, "groups": all })),
-            false => say(format_args!(
+        self.tell(
+            json!({ "step": what, "nodes": names, "coordinates": handed_over, "groups": all }),
+            format_args!(
                 "{what} {}: coordinates {handed_over}; all {all} groups, the root among them, serve without",
                 names.join(", ")
-            )),
-        }
+            ),
+        );
     }
 
     fn tell_done(&self, names: &[String], took: Duration) {
         let took_s = took.as_secs_f64();
+        let version = self.version.as_ref().map_or_else(String::new, |version| format!(", version {version}"));
+        self.tell(
+            json!({ "step": "restarted", "nodes": names, "seconds": took_s }),
+            format_args!("{} serves and has caught up after {took_s:.1} s{version}", names.join(", ")),
+        );
+    }
+
+    fn tell(&self, json: serde_json::Value, line: impl Display) {
         match self.options.json {
-            true => say(json!({ "step": "restarted", "nodes": names, "seconds": took_s })),
-            false => {
-                let version = self.version.as_ref().map_or_else(String::new, |version| format!(", version {version}"));
-                say(format_args!("{} serves and has caught up after {took_s:.1} s{version}", names.join(", ")));
-            }
+            true => say(json),
+            false => say(line),
         }
     }
 }

@@ -15,6 +15,8 @@ const BEAT_EVERY: Duration = Duration::from_secs(2);
 /// Who has told nothing for so long is gone.
 const GONE_AFTER: Duration = Duration::from_secs(15);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How long nodes may take to greet each other.
+const MET_WITHIN: Duration = Duration::from_secs(10);
 
 /// What `QUORATE UPGRADE SHOW` tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -112,6 +114,18 @@ impl<'a> Driver<'a> {
     /// Ends without being done.
     pub(super) fn leave(&self) -> Result<(), Failure> {
         self.say(&["LEAVE", "DRIVER", &self.number])
+    }
+
+    /// All nodes are done: what the new release can do may be used from now on. The node that is asked may not have met all others since
+    /// they were restarted.
+    pub(super) fn raise_level(&self) -> Result<(), Failure> {
+        let deadline = Instant::now() + MET_WITHIN;
+        loop {
+            match self.say(&["RAISE"]) {
+                Err(_) if Instant::now() < deadline => sleep(LOOK_EVERY),
+                raised => return raised,
+            }
+        }
     }
 
     /// All nodes are done.

@@ -95,7 +95,9 @@ impl Load {
             let at = number % addresses.len();
             let namespace = namespaces[number / addresses.len() % namespaces.len()];
             let addresses = addresses.clone();
-            let mut client = Client { addresses, at, number, namespace, connection: None, count: 0, reconnections: 0 };
+            let (connection, answered) = (None, Vec::new());
+            let mut client =
+                Client { addresses, at, number, namespace, connection, count: 0, reconnections: 0, answered };
             let (is_over, turns) = (is_over.clone(), turns.clone());
             thread::spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
