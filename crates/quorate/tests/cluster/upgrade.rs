@@ -188,18 +188,21 @@ fn figures(clients: &[Client], namespace: u32, from: Instant, to: Instant) -> St
         }
         times.push(took.as_secs_f64() * 1000.0);
     }
+    let stalled: Vec<String> =
+        windows.iter().enumerate().filter(|(_, count)| **count == 0).map(|(at, _)| format!("{at}00")).collect();
     windows.sort_unstable();
     times.sort_unstable_by(f64::total_cmp);
     let time = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
     format!(
-        "{} requests; in 100 ms {} in the median, {} at least; p50 {:.2} ms, p99 {:.2}, p99.9 {:.2}, most {:.1}",
+        "{} requests; in 100 ms {} in the median, {} at least; p50 {:.2} ms, p99 {:.2}, p99.9 {:.2}, most {:.1}; nothing in 100 ms after {} ms",
         times.len(),
         windows[windows.len() / 2],
         windows[0],
         time(0.5),
         time(0.99),
         time(0.999),
-        time(1.0)
+        time(1.0),
+        if stalled.is_empty() { "no".to_owned() } else { stalled.join(", ") }
     )
 }
 
@@ -210,6 +213,16 @@ fn every_node_is_restarted_and_no_request_fails() {
     for namespace in [["1", "PROTOCOL", "chain"], ["2", "PROTOCOL", "register"]] {
         let create = [&["NAMESPACE", "CREATE"][..], &namespace, &["VOLUMES", "8"]].concat();
         redis::cmd("QUORATE").arg(create).exec(&mut client).expect("created");
+    }
+    for index in 0..3 {
+        until("the node knows all namespaces", || {
+            let selected = |namespace: u32| {
+                let mut client = cluster.client(index);
+                redis::cmd("SELECT").arg(namespace).exec(&mut client)?;
+                redis::cmd("GET").arg("key").query::<Option<String>>(&mut client)
+            };
+            [0, CHAINS, REGISTERS].into_iter().all(|namespace| selected(namespace).is_ok())
+        });
     }
     let load = Load::start(&cluster, &[0, CHAINS, REGISTERS, 0]);
     load.wait_for_turns(500);
