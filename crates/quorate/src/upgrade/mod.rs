@@ -184,9 +184,10 @@ impl Upgrade<'_> {
     }
 
     fn drive(&mut self, driver: &mut Driver<'_>) -> Result<(), Failure> {
+        // Only once: another node than the one that was told may not have heard of the latest yet.
+        let mut done = show(self.nodes)?.done;
         loop {
             let status = self.wait_until_well(driver, &[])?;
-            let done = show(self.nodes)?.done;
             let left: Vec<u32> =
                 status.nodes.iter().filter(|node| !done.contains(&node.name)).map(|node| node.id).collect();
             let view = view(&status);
@@ -205,6 +206,7 @@ impl Upgrade<'_> {
             self.restarter.restart(&batch, driver)?;
             self.wait_until_well(driver, &batch)?;
             driver.note(&[], &names)?;
+            done.extend(names.iter().cloned());
             self.tell_done(&names, began.elapsed());
         }
         driver.raise_level()?;

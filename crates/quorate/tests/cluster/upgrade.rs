@@ -175,6 +175,11 @@ fn state(cluster: &Cluster) -> String {
     }
 }
 
+/// A node may hear a moment later of what another was told.
+fn wait_for_state(cluster: &Cluster, expected: &str) {
+    until("the upgrade is where it should be", || state(cluster) == expected);
+}
+
 /// What clients of a namespace got from one moment to another, in words: the median and the least of windows of 100 ms, and times.
 fn figures(clients: &[Client], namespace: u32, from: Instant, to: Instant) -> String {
     const WINDOW: Duration = Duration::from_millis(100);
@@ -243,7 +248,7 @@ fn every_node_is_restarted_and_no_request_fails() {
         println!("{protocol}, upgrade: {}", figures(&clients, namespace, disturbed, over));
     }
     assert_eq!(starts(&cluster), [2; 3]);
-    assert_eq!(state(&cluster), "none");
+    wait_for_state(&cluster, "none");
     assert!(clients.iter().all(|client| client.reconnections > 0), "each node was away once");
     for index in 0..3 {
         let mut reader = cluster.client(index);
@@ -288,7 +293,7 @@ fn what_no_volume_can_do_without_is_not_restarted() {
     let refusal = refusal(&upgrade(&cluster, &[]));
     assert!(refusal.contains("without n1, volume 0 of namespace 1") && refusal.contains("more members"), "{refusal}");
     assert_eq!(starts(&cluster), [1, 2, 2], "the others first");
-    assert_eq!(state(&cluster), "left");
+    wait_for_state(&cluster, "left");
     cluster.down();
 }
 
@@ -311,7 +316,7 @@ fn there_is_one_upgrade_at_a_time_and_what_was_interrupted_is_gone_on_with() {
     assert_eq!(unsafe { libc::kill(first.id().cast_signed(), libc::SIGINT) }, 0);
     let interrupted = refusal(&first.wait_with_output().expect("ours to wait for"));
     assert!(interrupted.contains("interrupted") && interrupted.contains("goes on with the others"), "{interrupted}");
-    assert_eq!(state(&cluster), "left");
+    wait_for_state(&cluster, "left");
     for words in ["BEGIN VERSION DRIVER 5", "NOTE DRIVER 5 DONE n2", "LEAVE DRIVER 5"] {
         said(&cluster, &words.replace("VERSION", VERSION));
     }
@@ -322,7 +327,7 @@ fn there_is_one_upgrade_at_a_time_and_what_was_interrupted_is_gone_on_with() {
     let done = told(&upgrade(&cluster, &[]));
     assert!(done.contains("looking whether somebody still drives it"), "{done}");
     assert_eq!(starts(&cluster), [2, 1, 2], "n2 was done");
-    assert_eq!(state(&cluster), "none");
+    wait_for_state(&cluster, "none");
     cluster.down();
 }
 
