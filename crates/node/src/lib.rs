@@ -19,6 +19,7 @@ mod group_state;
 mod hash;
 pub mod host;
 pub mod inspect;
+pub mod level;
 mod machine;
 pub mod members;
 mod number;

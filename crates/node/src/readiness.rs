@@ -10,12 +10,25 @@ pub enum Readiness {
     ClockOff,
     /// Its clock could not be compared with most of its peers' lately.
     ClockUnknown,
+    /// The cluster is at a feature level that its release does not know.
+    ReleaseTooOld,
     Ready,
 }
 
 impl Readiness {
-    pub const ALL: [Readiness; 5] =
-        [Readiness::ClusterUnknown, Readiness::CutOff, Readiness::ClockOff, Readiness::ClockUnknown, Readiness::Ready];
+    pub const ALL: [Readiness; 6] = [
+        Readiness::ClusterUnknown,
+        Readiness::CutOff,
+        Readiness::ClockOff,
+        Readiness::ClockUnknown,
+        Readiness::ReleaseTooOld,
+        Readiness::Ready,
+    ];
+
+    /// Whether clients are to be told that the node is loading.
+    pub fn is_loading(self) -> bool {
+        matches!(self, Readiness::ClusterUnknown | Readiness::ReleaseTooOld)
+    }
 
     pub fn is_ready(self) -> bool {
         self == Readiness::Ready
@@ -35,6 +48,9 @@ impl Readiness {
             ),
             Readiness::ClockUnknown => Some(
                 "it could not compare its clock with its peers' in the last 5 s: commands are refused until it has",
+            ),
+            Readiness::ReleaseTooOld => Some(
+                "the cluster is at a feature level that this release does not know: start it with the release of the others",
             ),
             Readiness::Ready => None,
         }

@@ -6,6 +6,7 @@
 
 mod registers;
 mod settings;
+mod upgrade;
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,7 @@ use quorate_object::Outcome;
 use quorate_protocol::{Epoch, GroupId, NodeId};
 use serde::{Deserialize, Serialize};
 
+use crate::level::FeatureLevel;
 use crate::office::{Office, decode_with_office};
 use crate::quorum::{Quorum, Stages};
 pub use crate::record::GroupRecord;
@@ -21,6 +23,7 @@ pub use registers::check_quorum;
 pub(crate) use settings::NO_LEASE;
 pub use settings::{Authority, Durability, Groups, INTERVAL_US, Reads, Settings, replicas_max};
 use settings::{ROUTED_FOR_EVER, refused_reads};
+pub use upgrade::{Upgrade, UpgradeCommand, VERSION_BYTES_MAX};
 
 /// The root group's own identity.
 pub const ROOT: GroupId = GroupId(1);
@@ -50,6 +53,10 @@ pub struct RootState {
     group_next: u64,
     /// The latest that was taken.
     pub(crate) office: Office,
+    /// The rolling upgrade that is under way.
+    pub upgrade: Option<Upgrade>,
+    /// What all nodes can do.
+    pub level: FeatureLevel,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,6 +137,7 @@ pub enum RootCommand {
     TakeOffice {
         office: Office,
     },
+    Upgrade(UpgradeCommand),
 }
 
 impl RootCommand {
@@ -160,6 +168,8 @@ impl RootState {
             namespaces: BTreeMap::new(),
             group_next: ROOT.0 + 1,
             office: Office::default(),
+            upgrade: None,
+            level: FeatureLevel::FIRST,
         }
     }
 
@@ -168,7 +178,7 @@ impl RootState {
     }
 
     pub fn decode(bytes: &[u8]) -> Option<RootState> {
-        decode_with_office(bytes)
+        upgrade::decode(bytes)
     }
 
     pub fn execute(&mut self, command: &RootCommand, seed: u64) -> Outcome {
@@ -213,6 +223,7 @@ impl RootState {
                 self.office = self.office.max(*office);
                 Outcome::Ok
             }
+            RootCommand::Upgrade(command) => self.execute_upgrade(command),
             RootCommand::DropNamespace { number: 0 } => error("namespace 0 cannot be dropped: FLUSHDB empties it"),
             RootCommand::DropNamespace { number } => {
                 if self.namespaces.remove(number).is_none() {

@@ -15,6 +15,8 @@ pub struct Status {
     pub nodes: Vec<NodeStatus>,
     pub namespaces: Vec<NamespaceStatus>,
     pub volumes: Vec<VolumeStatus>,
+    /// The group that knows the nodes and the namespaces, as if it were a volume.
+    pub root: VolumeStatus,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +46,11 @@ pub enum NodeState {
 pub struct NodeOwnStatus {
     pub version: String,
     pub pid: u32,
+    /// How often it was started, this time included.
+    pub starts: u32,
+    /// Why it takes no commands or makes no promises yet, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_ready: Option<String>,
     pub uptime_s: u64,
     pub clients: u64,
     /// What its replicas have said to those of other nodes, since the node's start.
@@ -110,6 +117,9 @@ pub struct VolumeStatus {
     pub coordinator: Option<u32>,
     /// The first slot not yet decided at the coordinator.
     pub next_slot: u64,
+    /// Of registers, which members are a quorum.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub quorum: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -27,6 +27,7 @@ mod sim;
 mod status;
 mod tune;
 mod up;
+mod upgrade;
 mod wire;
 
 use failure::Failure;
@@ -58,6 +59,7 @@ enum Command {
     Group(group::Options),
     Quorum(quorum::Options),
     Tune(tune::Options),
+    Upgrade(upgrade::Options),
     Password(secrets::PasswordOptions),
     Token(secrets::TokenOptions),
     Cert(cert::Options),
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
         Command::Group(options) => group::run(&options),
         Command::Quorum(options) => quorum::run(&options),
         Command::Tune(options) => tune::run(&options),
+        Command::Upgrade(options) => upgrade::run(&options),
         Command::Password(options) => secrets::print_password_hash(&options),
         Command::Token(options) => secrets::print_token(&options),
         Command::Cert(options) => cert::run(&options),

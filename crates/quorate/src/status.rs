@@ -247,6 +247,8 @@ mod tests {
         let own = NodeOwnStatus {
             version: "0.1.0".to_owned(),
             pid: 7,
+            starts: 1,
+            not_ready: None,
             uptime_s: 61,
             clients: 1,
             messages_sent: 0,
@@ -263,6 +265,7 @@ mod tests {
             members: vec![member(1, Some(0)), member(2, None)],
             coordinator,
             next_slot: 5,
+            quorum: String::new(),
         };
         Status {
             cluster: "c0ffee".to_owned(),
@@ -278,6 +281,7 @@ mod tests {
                 groups: "volumes".to_owned(),
             }],
             volumes: vec![volume(0, Some(1)), volume(1, Some(1)), volume(2, None)],
+            root: VolumeStatus::default(),
         }
     }
 

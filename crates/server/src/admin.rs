@@ -193,6 +193,7 @@ fn router(admin: Admin) -> Router {
         .route("/metrics", get(metrics))
         .route("/status", get(status))
         .route("/demand", get(demand))
+        .route("/upgrade", get(upgrade))
         .route("/namespaces", get(namespaces))
         .route("/namespaces/{number}", post(create_namespace).patch(set_namespace).delete(drop_namespace))
         .route("/groups/{number}/{key}", get(groups::show_group))
@@ -275,6 +276,10 @@ async fn demand(State(admin): State<Admin>, of: Result<Query<DemandOf>, QueryRej
         }
         Err(why) => refuse(StatusCode::BAD_REQUEST, why.body_text()),
     }
+}
+
+async fn upgrade(State(admin): State<Admin>) -> Response {
+    respond(admin.ask(&["UPGRADE", "SHOW"]).await)
 }
 
 async fn namespaces(State(admin): State<Admin>) -> Response {

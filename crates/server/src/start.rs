@@ -7,6 +7,7 @@ use mio::net::TcpListener;
 use mio::{Interest, Poll, Waker};
 use quorate_checkpoint::{FjallSettings, FjallStore, StoreError};
 use quorate_front::{Access, Front, SlowLogSettings};
+use quorate_node::level::FeatureLevel;
 use quorate_node::root::Durability;
 use quorate_node::{Forgotten, Host, HostSettings, OpenReport};
 use quorate_wal::file::FileStorage;
@@ -247,6 +248,7 @@ fn settings(config: &Config, directory: &Directory, seed: u64) -> HostSettings {
         forgotten: directory.forgotten(),
         is_new: directory.is_new(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        level_known: FeatureLevel::KNOWN,
         pid: std::process::id(),
         observe: false,
     }

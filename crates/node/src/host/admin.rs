@@ -5,6 +5,7 @@ use quorate_protocol::{GroupId, NodeId};
 
 use super::batches::{BATCH_NAMES_MAX, GroupAction, GroupRequest};
 use super::directory::Missing;
+use super::upgrade::{self, UpgradeRequest};
 use super::{Host, demand, help};
 use crate::answer::{AdminReply, Answer, Failure};
 use crate::entry::{Purpose, Target};
@@ -22,8 +23,8 @@ pub(super) struct Waiting {
 }
 
 const USAGE: &str = "ERR the commands are QUORATE NAMESPACE CREATE|SET|MOVE|LIST|DROP, \
-                     QUORATE GROUP CREATE|PROMOTE|DEMOTE|MOVE|RETYPE|SHOW, QUORATE QUORUM SET|SHOW, QUORATE DEMAND [COUNT n] \
-                     and QUORATE STATUS [JSON]: QUORATE HELP tells what each does";
+                     QUORATE GROUP CREATE|PROMOTE|DEMOTE|MOVE|RETYPE|SHOW, QUORATE QUORUM SET|SHOW, \
+                     QUORATE UPGRADE SHOW|BEGIN|NOTE|LEAVE|END|RAISE, QUORATE DEMAND [COUNT n] and QUORATE STATUS [JSON]: QUORATE HELP tells what each does";
 const CREATE_USAGE: &str = "ERR QUORATE NAMESPACE CREATE number [PROTOCOL paxos|chain|register] [REPLICAS n] \
                             [VOLUMES n] [DURABILITY sync|interval|memory] [READS lease|quorum|local|apportioned|routed] \
                             [GROUPS volumes|own] [QUORUM majority | threshold R W | grid | grid ROWSxCOLS] \
@@ -58,6 +59,7 @@ enum Request {
     Move { name: Vec<u8>, members: Vec<String>, quorum: Option<Quorum> },
     MoveNamespace { number: u32, members: Vec<String>, quorum: Option<Quorum> },
     SetQuorum { number: u32, quorum: Quorum },
+    Upgrade(UpgradeRequest),
 }
 
 impl Host {
@@ -75,6 +77,7 @@ impl Host {
             Ok(Request::SetQuorum { number: namespace, quorum }) => self.submit_quorum(number, namespace, quorum),
             Ok(Request::Group(request)) => self.submit_group_request(number, namespace, request),
             Ok(Request::Move { name, members, quorum }) => self.submit_move(number, namespace, &name, &members, quorum),
+            Ok(Request::Upgrade(request)) => self.submit_upgrade(number, request),
             Ok(Request::Help) => self.answers.push((number, Answer::Admin(help::reply()))),
             Ok(Request::Demand { count }) => self.answers.push((number, Answer::Admin(self.tell_demand(count)))),
             Ok(Request::Status { json }) => self.ask_for_status(number, json),
@@ -248,6 +251,9 @@ fn parse(words: &[Vec<u8>], defaults: Settings) -> Result<Request, String> {
             (3, Some(count)) if is(1, "COUNT") => Ok(Request::Demand { count }),
             _ => Err(DEMAND_USAGE.into()),
         };
+    }
+    if is(0, "UPGRADE") {
+        return upgrade::parse(&words[1..]).map(Request::Upgrade);
     }
     if !is(0, "NAMESPACE") {
         return Err(USAGE.into());
@@ -603,14 +609,23 @@ mod tests {
         assert_eq!(parsed("HELP me"), Err(USAGE.to_string()));
         for syntax in help::syntaxes() {
             let one = syntax.replace("|KEYS count key ...", "").replace("|quorum|local|apportioned", "");
-            let filled =
-                one.replace("number", "1").replace("R W", "1 3").replace("PROTOCOL protocol", "PROTOCOL chain");
+            let filled = one
+                .replace("DRIVER number", "DRIVER 1")
+                .replace("number", "1")
+                .replace("R W", "1 3")
+                .replace("PROTOCOL protocol", "PROTOCOL chain");
             let line = filled.split('[').next().expect("a split has a first part");
             assert!(parsed(line).is_ok(), "{line}");
         }
         let commands =
             [("NAMESPACE", "CREATE|SET|MOVE|LIST|DROP"), ("GROUP", "CREATE|PROMOTE|DEMOTE|MOVE|RETYPE|SHOW")];
-        let others = [("QUORUM", "SET|SHOW"), ("", "DEMAND"), ("", "STATUS"), ("", "HELP")];
+        let others = [
+            ("QUORUM", "SET|SHOW"),
+            ("UPGRADE", "SHOW|BEGIN|NOTE|LEAVE|END|RAISE"),
+            ("", "DEMAND"),
+            ("", "STATUS"),
+            ("", "HELP"),
+        ];
         for (of, names) in commands.into_iter().chain(others) {
             assert!(USAGE.contains(format!("QUORATE {of} {names}").replace("  ", " ").as_str()), "{of} {names}");
             for name in names.split('|') {

@@ -3,7 +3,7 @@
 use crate::answer::AdminReply;
 
 /// The subcommands and what each does. Where options are left out here, the subcommand without any word tells them.
-const SUBCOMMANDS: [(&str, &str); 17] = [
+const SUBCOMMANDS: [(&str, &str); 23] = [
     ("STATUS [JSON]", "Nodes, namespaces and volumes, in short or with everything as JSON."),
     ("DEMAND [COUNT n]", "What this node's clients ask for, and which objects most."),
     ("NAMESPACE LIST", "The namespaces and their settings."),
@@ -20,6 +20,12 @@ const SUBCOMMANDS: [(&str, &str); 17] = [
     ("QUORUM SET key|KEYS count key ... R W", "Other quorum sizes for registers in groups of their own."),
     ("QUORUM SET NAMESPACE number R W", "Other quorum sizes for a namespace of registers."),
     ("QUORUM SHOW key", "Tell of the group that an object is in, and of its quorums."),
+    ("UPGRADE SHOW", "Tell how far the rolling upgrade is, if there is one."),
+    ("UPGRADE BEGIN version DRIVER number [ANEW] [SILENT beat]", "Begin one, or go on with it: quorate upgrade does."),
+    ("UPGRADE NOTE DRIVER number [BATCH node,node,...] [DONE node,node,...]", "Keep how far it is."),
+    ("UPGRADE LEAVE DRIVER number", "Drive it no longer; somebody may go on with it."),
+    ("UPGRADE END DRIVER number", "End it, once all nodes are done."),
+    ("UPGRADE RAISE", "Raise the feature level to what all nodes know."),
     ("HELP", "Print this help."),
 ];
 

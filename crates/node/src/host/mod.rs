@@ -82,6 +82,7 @@ mod tombstones;
 mod transfer;
 mod unlogged;
 mod unstored;
+mod upgrade;
 mod upkeep;
 mod waiters;
 mod wishes;
@@ -115,6 +116,7 @@ use crate::entry::Operations;
 use crate::frame::{Access, Bounce, FrameError, Header, Message, decode_frame};
 use crate::group_state::GroupState;
 use crate::hash::FixedState;
+use crate::level::FeatureLevel;
 use crate::outbox::{Carrier, Outbox};
 use crate::planted::{self, Planted};
 use crate::replica::{AnyEffects, AnyEvent, AnyMessage};
@@ -172,6 +174,8 @@ pub struct HostSettings {
     /// nothing. Who lost a directory must not found the cluster anew with others who did.
     pub is_new: bool,
     pub version: String,
+    /// The highest feature level that the release knows.
+    pub level_known: FeatureLevel,
     pub pid: u32,
     /// Keep what is executed for [`Host::take_executed`], for a simulator that compares replicas.
     pub observe: bool,
@@ -230,6 +234,8 @@ pub struct Host {
     peers: Peers,
     started_at: Instant,
     linked: Vec<NodeId>,
+    /// The feature levels that nodes have said their releases know.
+    levels: HashMap<NodeId, FeatureLevel, FixedState>,
     walls: WallClocks,
     /// This node's wall clock is not known to agree with most: it neither coordinates nor takes commands.
     clock_off: bool,

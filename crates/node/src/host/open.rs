@@ -161,6 +161,7 @@ impl Host {
             peers: Peers::new(settings.timing, moment.now, settings.start),
             started_at: moment.now,
             linked: Vec::new(),
+            levels: HashMap::default(),
             walls: WallClocks::new(settings.nodes.len(), settings.timing.heartbeat_us, moment),
             clock_off: true,
             seen: HashMap::default(),

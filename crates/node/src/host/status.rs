@@ -9,8 +9,10 @@ use crate::answer::{AdminReply, Answer};
 use crate::frame::Message;
 use crate::group_state::GroupState;
 use crate::hash::FixedState;
+use crate::quorum::Quorum;
 use crate::readiness::Readiness;
-use crate::root::ROOT;
+use crate::replica::Protocol;
+use crate::root::{GroupRecord, ROOT, root_members};
 use crate::status::{
     GroupReport, LogStatus, MemberStatus, NamespaceStatus, NodeOwnStatus, NodeState, NodeStatus, OwnGroupsStatus,
     Report, Status, VolumeStatus,
@@ -90,7 +92,12 @@ impl Host {
             groups: statistics.group_count,
             index_bytes: statistics.index_bytes,
         };
+        // Who has just started may have promised something that it does not know any more, and promises nothing new.
+        let promises = self.clock.now() >= self.started_at.after_us(self.settings.timing.lease_given_us);
+        let just_started = (!promises).then_some("it has just started, and promises nothing new yet");
         let own = NodeOwnStatus {
+            starts: self.settings.start,
+            not_ready: self.readiness().obstacle().or(just_started).map(str::to_owned),
             version: self.settings.version.clone(),
             pid: self.settings.pid,
             uptime_s: (self.clock.now().0 - self.started_at.0) / 1_000_000,
@@ -165,6 +172,9 @@ impl Host {
             nodes: node_status.collect(),
             ..Status::default()
         };
+        let members = root_members(nodes).into_iter().map(|node| node.0).collect();
+        let root = GroupRecord::new(Protocol::Paxos, ROOT, members, Quorum::Majority);
+        status.root = volume_status(0, 0, &root, true, |node| by_group.get(&(node, ROOT.0)).copied());
         let Some(state) = self.directory.state() else { return status };
         for (&number, namespace) in &state.namespaces {
             status.namespaces.push(NamespaceStatus {
@@ -198,6 +208,8 @@ impl Host {
         let heard = nodes.iter().filter(|node| is_heard(node.id)).count();
         if self.directory.state().is_none() || is_unborn {
             Readiness::ClusterUnknown
+        } else if self.level() > self.settings.level_known {
+            Readiness::ReleaseTooOld
         } else if heard * 2 <= nodes.len() {
             Readiness::CutOff
         } else if self.is_clock_known_off() {
@@ -222,7 +234,7 @@ impl Host {
 fn volume_status<'a>(
     namespace: u32,
     index: u32,
-    volume: &crate::root::GroupRecord,
+    volume: &GroupRecord,
     is_ordered: bool,
     report: impl Fn(u32) -> Option<&'a GroupReport>,
 ) -> VolumeStatus {
@@ -246,6 +258,7 @@ fn volume_status<'a>(
         members: volume.members.iter().map(member).collect(),
         coordinator,
         next_slot: front,
+        quorum: if is_ordered { String::new() } else { volume.quorum().words() },
     }
 }
 

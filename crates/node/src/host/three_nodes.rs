@@ -84,6 +84,7 @@ pub(super) fn settings(node: NodeId, count: u32) -> HostSettings {
         forgotten: Forgotten::Nothing,
         is_new: false,
         version: "test".into(),
+        level_known: crate::level::FeatureLevel::KNOWN,
         pid: 0,
         observe: true,
     }

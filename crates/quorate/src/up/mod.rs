@@ -20,6 +20,7 @@ use signal_hook::iterator::Signals;
 mod plan;
 mod processes;
 mod secrets;
+mod successor;
 
 use crate::failure::{Context, Failure};
 use crate::namespace::parse_quorum;
@@ -27,6 +28,11 @@ use crate::output::{complain, say, shell_word, table, trimmed};
 use plan::Plan;
 use processes::Processes;
 use secrets::Secrets;
+use successor::Running;
+
+pub(crate) use plan::node_directory;
+pub(crate) use processes::last_line;
+pub(crate) use successor::{name_successor, pid, take_successor};
 
 /// How long the nodes may take to answer their first PING; recovery of a large log included.
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -49,7 +55,7 @@ const EXAMPLES: &str = "Examples:
 ///
 /// A node that dies is reported. `quorate node --config DIR/node-i/node.toml` starts it again by hand; with --restart
 /// that is done for you, after a pause that doubles from half a second to 30 s while it keeps dying within a minute. A
-/// node that was asked to end (SIGTERM) stays down.
+/// node that was asked to end (SIGTERM) stays down, unless `quorate upgrade` has asked it.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -102,6 +108,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     plan.check_directories()?;
     plan.check_ports()?;
     plan.write()?;
+    let _running = Running::note(&plan)?;
     // Before the first process: none may outlive a Ctrl-C that comes early.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGCHLD]).context("cannot listen for signals")?;
     let mut processes = Processes::start(&plan, options.restart)?;

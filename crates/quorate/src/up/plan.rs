@@ -239,7 +239,7 @@ fn check_quorum(quorum: Option<Quorum>, protocol: Protocol) -> Result<(), Failur
     }
 }
 
-fn node_directory(dir: &Path, index: usize) -> PathBuf {
+pub(crate) fn node_directory(dir: &Path, index: usize) -> PathBuf {
     dir.join(format!("node-{index}"))
 }
 

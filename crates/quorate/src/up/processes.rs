@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use quorate_server::directory::{Directory, DirectoryError, Whose};
 
 use super::plan::{Plan, PlannedNode};
+use super::successor::take_successor;
 use crate::client::{Client, Endpoint};
 use crate::failure::{Context, Failure};
 use crate::output::{complain, shell_word};
@@ -46,13 +47,17 @@ struct Process<'a> {
     restart_at: Option<Instant>,
     /// How long it was down for, the last time that it died soon.
     pause: Duration,
+    /// What an upgrade has started it with, in place of this program.
+    program: Option<PathBuf>,
 }
 
 impl<'a> Processes<'a> {
     pub(super) fn start(plan: &'a Plan, restarts: bool) -> Result<Processes<'a>, Failure> {
         let mut processes = Processes { list: Vec::new(), restarts };
         for node in &plan.nodes {
-            match start(node).context(format_args!("cannot start {}", node.name())) {
+            // What an upgrade asked for that is over.
+            drop(take_successor(&node.directory));
+            match start(node, None).context(format_args!("cannot start {}", node.name())) {
                 Ok(child) => processes.list.push(Process::new(node, child)),
                 Err(failure) => {
                     processes.stop(super::STOPPED_WITHIN, &mut || false);
@@ -99,6 +104,12 @@ impl<'a> Processes<'a> {
         let mut somebody_died = false;
         for process in &mut self.list {
             let Some(process) = process.just_ended() else { continue };
+            let succeeds = process.ended.is_some_and(|status| status.success());
+            if let Some(program) = take_successor(&process.node.directory).filter(|_| succeeds) {
+                process.program = Some(program);
+                process.restart(Instant::now());
+                continue;
+            }
             somebody_died = true;
             // Who ended well was asked to.
             if self.restarts && process.ended.is_none_or(|status| !status.success()) {
@@ -158,9 +169,10 @@ impl<'a> Processes<'a> {
     }
 }
 
-fn start(node: &PlannedNode) -> std::io::Result<Child> {
+fn start(node: &PlannedNode, program: Option<&Path>) -> std::io::Result<Child> {
     let log = OpenOptions::new().create(true).append(true).open(node.directory.join("log"))?;
-    let mut command = Command::new(std::env::current_exe()?);
+    let program = program.map_or_else(std::env::current_exe, |program| Ok(program.to_owned()))?;
+    let mut command = Command::new(program);
     command.arg("node").arg("--config").arg(node.config_path());
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
     // A Ctrl-C in the terminal is for `up` alone, which then tells the nodes.
@@ -183,7 +195,7 @@ fn start(node: &PlannedNode) -> std::io::Result<Child> {
 impl<'a> Process<'a> {
     fn new(node: &'a PlannedNode, child: Child) -> Process<'a> {
         let pause = Duration::ZERO;
-        Process { node, child, started_at: Instant::now(), ended: None, restart_at: None, pause }
+        Process { node, child, started_at: Instant::now(), ended: None, restart_at: None, pause, program: None }
     }
 
     /// How long it will be down.
@@ -200,7 +212,7 @@ impl<'a> Process<'a> {
             // Told of at the end.
             return complain(format_args!("{name} was started by hand meanwhile and is left alone"));
         }
-        match start(self.node) {
+        match start(self.node, self.program.as_deref()) {
             Ok(child) => {
                 complain(format_args!("{name} was started again as pid {}", child.id()));
                 self.child = child;
@@ -330,7 +342,7 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-fn last_line(path: &Path) -> Option<String> {
+pub(crate) fn last_line(path: &Path) -> Option<String> {
     let mut file = File::open(path).ok()?;
     let length = file.metadata().ok()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(LOG_TAIL_BYTES))).ok()?;

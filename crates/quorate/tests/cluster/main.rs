@@ -35,3 +35,4 @@ mod registers;
 mod routed;
 mod stranded;
 mod tune;
+mod upgrade;

@@ -13,6 +13,7 @@ const LIST: &str = "This is the admin port of a Quorate node. Redis clients conn
                     GET    /metrics          for Prometheus\n\
                     GET    /status           nodes, namespaces and volumes, as JSON\n\
                     GET    /demand           ?count=20 what this node's clients ask for most\n\
+                    GET    /upgrade          how far the rolling upgrade is, if there is one\n\
                     GET    /namespaces\n\
                     POST   /namespaces/N     ?protocol=paxos&replicas=3&volumes=64\n\
                     PATCH  /namespaces/N     ?reads=quorum\n\

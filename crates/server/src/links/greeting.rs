@@ -1,6 +1,7 @@
 //! One greeting, from the first byte to a known peer or a refusal. No I/O: bytes in, bytes out.
 
 use quorate_node::frame::FRAME_VERSION;
+use quorate_node::level::FeatureLevel;
 use quorate_protocol::NodeId;
 use rustls::pki_types::CertificateDer;
 
@@ -20,6 +21,8 @@ pub(crate) struct Terms {
     run: u64,
     members: Vec<(NodeId, String)>,
     key: Key,
+    /// That of the cluster.
+    level: FeatureLevel,
 }
 
 /// Who a greeting has shown the other side to be.
@@ -27,6 +30,7 @@ pub(crate) struct Terms {
 pub(crate) struct Peer {
     pub(crate) node: NodeId,
     pub(crate) start: u32,
+    pub(crate) level_known: FeatureLevel,
 }
 
 /// How a greeting fails.
@@ -68,13 +72,20 @@ impl Terms {
             run: directory.run(),
             members: config.cluster.nodes.iter().map(|node| (NodeId(node.id), node.name.clone())).collect(),
             key: Key::of_secret(config.cluster.secret.expose()),
+            level: FeatureLevel::FIRST,
         }
+    }
+
+    /// Who does not know this feature level is no peer from now on.
+    pub(crate) fn note_level(&mut self, level: FeatureLevel) {
+        self.level = level;
     }
 
     fn hello(&self, nonce: [u8; 16]) -> [u8; HELLO_BYTES] {
         let hello = Hello {
             frame_version_min: FRAME_VERSION,
             frame_version_max: FRAME_VERSION,
+            level_known: FeatureLevel::KNOWN,
             cluster: self.cluster,
             agreement: self.agreement,
             node: self.me,
@@ -113,6 +124,9 @@ impl Terms {
         }
         if hello.agreement != self.agreement {
             return Err(Refusal::Disagreement { peer, me });
+        }
+        if hello.level_known < self.level {
+            return Err(Refusal::Level { peer, known: hello.level_known, me, level: self.level });
         }
         pins.check(hello.seen(), me, is_unheard)
     }
@@ -248,7 +262,7 @@ impl Greeting {
         // Another link may have been quicker.
         pins.check(hello.seen(), terms.me, is_unheard)?;
         pins.note(hello.seen(), terms.me)?;
-        Ok(Peer { node: hello.node, start: hello.start })
+        Ok(Peer { node: hello.node, start: hello.start, level_known: hello.level_known })
     }
 }
 
@@ -273,6 +287,7 @@ mod tests {
             run: 7,
             members: vec![(NodeId(1), "n1".to_owned()), (NodeId(2), "n2".to_owned())],
             key: Key::of_secret(secret),
+            level: FeatureLevel::FIRST,
         }
     }
 
@@ -337,8 +352,8 @@ mod tests {
     fn two_nodes_of_a_cluster_get_to_know_each_other() {
         let (one, two) = (terms(1, "secret"), terms(2, "secret"));
         let (left, right) = greet(&one, &two, &Scratch::new("known"));
-        assert_eq!(left, Ok(Some(Peer { node: NodeId(2), start: 1 })));
-        assert_eq!(right, Ok(Some(Peer { node: NodeId(1), start: 1 })));
+        assert_eq!(left, Ok(Some(Peer { node: NodeId(2), start: 1, level_known: FeatureLevel::KNOWN })));
+        assert_eq!(right, Ok(Some(Peer { node: NodeId(1), start: 1, level_known: FeatureLevel::KNOWN })));
     }
 
     #[test]
@@ -352,6 +367,16 @@ mod tests {
         assert_refused_by_acceptor(&unknown, &two, "unknown", Refusal::UnknownNode { peer: NodeId(3), me });
         let differing = Terms { agreement: 9, ..terms(1, "secret") };
         assert_refused_by_acceptor(&differing, &two, "agreement", Refusal::Disagreement { peer, me });
+    }
+
+    #[test]
+    fn whose_release_does_not_know_the_feature_level_is_refused_and_told_why() {
+        let level = FeatureLevel(FeatureLevel::KNOWN.0 + 1);
+        let two = Terms { level, ..terms(2, "secret") };
+        let (peer, me) = (NodeId(1), NodeId(2));
+        let refusal = Refusal::Level { peer, known: FeatureLevel::KNOWN, me, level };
+        assert!(refusal.to_string().contains("start n1 with the release of n2"), "{refusal}");
+        assert_refused_by_acceptor(&terms(1, "secret"), &two, "level", refusal);
     }
 
     #[test]

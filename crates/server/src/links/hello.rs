@@ -8,8 +8,8 @@
 //!          <-----------------------  WELCOME   frames follow, from the connector only
 //!
 //! message:  length u16 | kind u8 | body        REFUSED with the reason, in place of any answer, ends the link
-//! hello:    magic 8 | hello version u8 | frame versions u8, u8 | cluster u64 | agreement u64 | node u32 | start u32 |
-//!           incarnation u64 | run u64 | nonce 16
+//! hello:    magic 8 | hello version u8 | frame versions u8, u8 | feature level u8 | cluster u64 | agreement u64 | node u32 |
+//!           start u32 | incarnation u64 | run u64 | nonce 16
 //! proof:    SipHash-2-4-128 of role u8, the connector's hello and the acceptor's hello, under the secret's key
 //! ```
 //! Little-endian. The secret itself never travels, and nobody can use a proof again: both nonces are in it.
@@ -17,6 +17,7 @@
 use std::hash::Hasher;
 
 use quorate_node::frame::FRAME_VERSION;
+use quorate_node::level::FeatureLevel;
 use quorate_protocol::NodeId;
 use siphasher::sip128::{Hasher128, SipHasher24};
 use subtle::ConstantTimeEq;
@@ -24,7 +25,7 @@ use subtle::ConstantTimeEq;
 use super::pins::Seen;
 use crate::config::{ClusterId, Config};
 
-pub(crate) const HELLO_BYTES: usize = 8 + 1 + 2 + 8 + 8 + 4 + 4 + 8 + 8 + 16;
+pub(crate) const HELLO_BYTES: usize = 8 + 1 + 2 + 1 + 8 + 8 + 4 + 4 + 8 + 8 + 16;
 pub(crate) const PROOF_BYTES: usize = 16;
 const HEADER_BYTES: usize = 3;
 /// No message of this layer is longer.
@@ -32,7 +33,7 @@ const BODY_BYTES_MAX: usize = 512;
 
 const MAGIC: [u8; 8] = *b"QUORATE\n";
 /// The layout of a hello. Its first nine bytes stay as they are in every later one.
-const HELLO_VERSION: u8 = 2;
+const HELLO_VERSION: u8 = 3;
 
 pub(crate) mod kind {
     pub(crate) const HELLO: u8 = 1;
@@ -45,6 +46,8 @@ pub(crate) mod kind {
 pub(crate) struct Hello {
     pub(crate) frame_version_min: u8,
     pub(crate) frame_version_max: u8,
+    /// The highest that its release knows.
+    pub(crate) level_known: FeatureLevel,
     pub(crate) cluster: ClusterId,
     /// A hash of what all nodes must be configured with alike.
     pub(crate) agreement: u64,
@@ -65,6 +68,10 @@ pub(crate) enum Refusal {
     HelloVersion { found: u8, me: NodeId },
     #[error("{peer} speaks versions {min} to {max} of frames, {me} version {FRAME_VERSION}: upgrade the older one")]
     FrameVersion { peer: NodeId, min: u8, max: u8, me: NodeId },
+    #[error(
+        "the cluster is at feature level {level}, and {peer} knows levels up to {known}: start {peer} with the release of {me}, or a later one"
+    )]
+    Level { peer: NodeId, known: FeatureLevel, me: NodeId, level: FeatureLevel },
     #[error("{peer} belongs to cluster {found}, {me} to {expected}")]
     OtherCluster { peer: NodeId, found: ClusterId, me: NodeId, expected: ClusterId },
     #[error("{peer} is not among the cluster.nodes of {me}")]
@@ -109,7 +116,7 @@ impl Hello {
     pub(crate) fn encode(&self) -> [u8; HELLO_BYTES] {
         let mut bytes = Vec::with_capacity(HELLO_BYTES);
         bytes.extend_from_slice(&MAGIC);
-        bytes.extend_from_slice(&[HELLO_VERSION, self.frame_version_min, self.frame_version_max]);
+        bytes.extend_from_slice(&[HELLO_VERSION, self.frame_version_min, self.frame_version_max, self.level_known.0]);
         bytes.extend_from_slice(&self.cluster.0.to_le_bytes());
         bytes.extend_from_slice(&self.agreement.to_le_bytes());
         bytes.extend_from_slice(&self.node.0.to_le_bytes());
@@ -135,13 +142,14 @@ impl Hello {
         Ok(Hello {
             frame_version_min: body[9],
             frame_version_max: body[10],
-            cluster: ClusterId(u64_at(11)),
-            agreement: u64_at(19),
-            node: NodeId(u32_at(27)),
-            start: u32_at(31),
-            incarnation: u64_at(35),
-            run: u64_at(43),
-            nonce: *body[51..].first_chunk().expect("inside of the hello"),
+            level_known: FeatureLevel(body[11]),
+            cluster: ClusterId(u64_at(12)),
+            agreement: u64_at(20),
+            node: NodeId(u32_at(28)),
+            start: u32_at(32),
+            incarnation: u64_at(36),
+            run: u64_at(44),
+            nonce: *body[52..].first_chunk().expect("inside of the hello"),
         })
     }
 }
@@ -221,6 +229,7 @@ mod tests {
     pub(crate) const HELLO: Hello = Hello {
         frame_version_min: 1,
         frame_version_max: 1,
+        level_known: FeatureLevel(6),
         cluster: ClusterId(0xc0ffee),
         agreement: 5,
         node: NodeId(2),
@@ -236,11 +245,20 @@ mod tests {
     }
 
     #[test]
+    fn a_hello_is_laid_out_as_it_always_was() {
+        let mut golden = b"QUORATE\n\x03\x01\x01\x06".to_vec();
+        golden.extend_from_slice(b"\xee\xff\xc0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x02\0\0\0\x03\0\0\0");
+        golden.extend_from_slice(b"\x04\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0");
+        golden.extend_from_slice(&[9; 16]);
+        assert_eq!(HELLO.encode().escape_ascii().to_string(), golden.escape_ascii().to_string());
+    }
+
+    #[test]
     fn strangers_and_newer_hellos_are_told_apart() {
         assert_eq!(Hello::decode(b"GET / HTTP/1.1\r\n", NodeId(1)), Err(Refusal::NotAPeer));
         let mut newer = HELLO.encode();
-        newer[8] = 3;
-        assert!(matches!(Hello::decode(&newer, NodeId(1)), Err(Refusal::HelloVersion { found: 3, .. })));
+        newer[8] = 4;
+        assert!(matches!(Hello::decode(&newer, NodeId(1)), Err(Refusal::HelloVersion { found: 4, .. })));
     }
 
     #[test]

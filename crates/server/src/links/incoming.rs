@@ -214,7 +214,7 @@ impl Incoming {
 
 impl Link {
     /// Goes on with the greeting, if it is not over. False if the link is refused.
-    fn greet(&mut self, common: &mut Common, host: &Host) -> bool {
+    fn greet(&mut self, common: &mut Common, host: &mut Host) -> bool {
         let State::Greeting { greeting, .. } = &mut self.state else { return true };
         greeting.show(self.stream.certificate());
         let mut answer = Vec::new();
@@ -228,6 +228,7 @@ impl Link {
             Ok(None) => written,
             Ok(Some(peer)) => {
                 tracing::debug!("link from {} in its start {}", peer.node, peer.start);
+                host.note_level(peer.node, peer.level_known);
                 self.state = State::Linked(peer.node);
                 written
             }

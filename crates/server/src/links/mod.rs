@@ -94,6 +94,7 @@ impl Links {
 
     /// Hands the host what was read, and tells it which links there are.
     pub(crate) fn deliver(&mut self, host: &mut Host, now: Instant) {
+        self.common.terms.note_level(host.level());
         for link in &mut self.outgoing {
             link.advance(&mut self.common, host, now);
         }

@@ -305,7 +305,10 @@ impl Outgoing {
         }
         match advanced {
             Ok(None) => {}
-            Ok(Some(_)) => self.link(common, host),
+            Ok(Some(peer)) => {
+                host.note_level(peer.node, peer.level_known);
+                self.link(common, host);
+            }
             Err(failed) => {
                 common.report(Some(self.node), &failed);
                 self.told = "refused".to_owned();

@@ -8,7 +8,7 @@ use quorate_front::{
     config_integer,
 };
 use quorate_node::root::Durability;
-use quorate_node::{Host, Readiness, Submission, Target};
+use quorate_node::{Host, Submission, Target};
 use quorate_object::Access;
 use quorate_protocol::Instant;
 
@@ -167,7 +167,7 @@ impl Backend for Entry<'_> {
             cpu_user_s: usage.user_s,
             cpu_system_s: usage.system_s,
             objects: self.host.object_counts().into_iter().map(object_count).collect(),
-            loading: self.host.readiness() == Readiness::ClusterUnknown,
+            loading: self.host.readiness().is_loading(),
             sections: vec![self.section()],
         }
     }

@@ -8,7 +8,7 @@ use crate::common::{Nodes, until};
 type Requests = [(&'static str, u16)];
 
 /// For each method and path of the description.
-const REQUESTS: [(&str, &str, &Requests); 15] = [
+const REQUESTS: [(&str, &str, &Requests); 16] = [
     ("get", "/", &[("/", 200)]),
     ("get", "/healthz", &[("/healthz", 200)]),
     ("get", "/readyz", &[("/readyz", 200)]),
@@ -103,6 +103,7 @@ const REQUESTS: [(&str, &str, &Requests); 15] = [
         "/demand",
         &[("/demand", 200), ("/demand?count=1", 200), ("/demand?count=x", 400), ("/demand?most=1", 400)],
     ),
+    ("get", "/upgrade", &[("/upgrade", 200)]),
     ("get", "/log-level", &[("/log-level", 200)]),
     ("put", "/log-level", &[("/log-level", 400), ("/log-level?level=inf", 400), ("/log-level?level=", 400)]),
     ("get", "/openapi.json", &[("/openapi.json", 200)]),
