@@ -174,7 +174,7 @@ impl World {
             random: 0,
             peers: &self.peers,
             wants_frontiers: true,
-            adopts_late: false,
+            proposes_late: false,
             nonsense_count,
         };
         let replica = self.replicas.get_mut(&id).expect("a server");

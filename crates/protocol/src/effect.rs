@@ -46,9 +46,9 @@ pub struct Cx<'a> {
     pub peers: &'a Peers,
     /// Whether the host must know of each member how far it has executed.
     pub wants_frontiers: bool,
-    /// Whether leases may have been given onward in this group, to others than its members: what an earlier ballot may have had
-    /// decided waits for their ends, since an election alone does not outwait them.
-    pub adopts_late: bool,
+    /// Whether leases may have been given onward in this group, to others than its members: whoever is elected proposes nothing, and
+    /// nothing of what an earlier ballot may have had decided, before all of these are over, since an election does not outwait them.
+    pub proposes_late: bool,
     /// Messages that no correct peer would have sent.
     pub nonsense_count: &'a mut u64,
 }

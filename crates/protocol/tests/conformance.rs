@@ -33,7 +33,7 @@ fn take<R: Replica>(replica: &mut R, me: NodeId, step: &Step<R>) -> Vec<Effect<R
         random,
         peers,
         wants_frontiers: true,
-        adopts_late: false,
+        proposes_late: false,
         nonsense_count: &mut nonsense_count,
     };
     replica.step(&mut cx, event.clone(), &mut out);

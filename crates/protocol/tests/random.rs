@@ -61,7 +61,7 @@ impl Run {
         };
         let mut cluster = Cluster::new(count, quorum, seed);
         cluster.wants_frontiers = random.chance(50);
-        cluster.adopts_late = seed.is_multiple_of(5);
+        cluster.proposes_late = seed.is_multiple_of(5);
         Run { cluster, random, weather, command_count: 0, token: 0 }
     }
 

@@ -139,7 +139,7 @@ fn step_unchecked(world: &mut World, request: Request) {
         random: 0,
         peers: &node.peers,
         wants_frontiers: true,
-        adopts_late: false,
+        proposes_late: false,
         nonsense_count: &mut nonsense_count,
     };
     let replica = node.replica.as_mut().expect("born");
@@ -320,7 +320,7 @@ fn one_reconfiguration_at_a_time_and_only_a_sound_one() {
             random: 0,
             peers: &node.peers,
             wants_frontiers: true,
-            adopts_late: false,
+            proposes_late: false,
             nonsense_count,
         };
         quorate_protocol::Replica::step(node.replica.as_mut().expect("born"), &mut cx, request, &mut out);
@@ -414,7 +414,7 @@ fn a_replica_that_is_born_again_in_one_start_of_its_node_takes_no_tag_twice() {
                 random: 0,
                 peers: &peers,
                 wants_frontiers: true,
-                adopts_late: false,
+                proposes_late: false,
                 nonsense_count,
             };
             let mut effects = Effects::default();

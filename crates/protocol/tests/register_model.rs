@@ -253,7 +253,7 @@ impl Group {
                 random: 0,
                 peers: &self.peers,
                 wants_frontiers: true,
-                adopts_late: false,
+                proposes_late: false,
                 nonsense_count,
             };
             replica.step(&mut cx, event, &mut out);

@@ -40,7 +40,7 @@ impl Scripted for Cluster {
         };
         let mut cluster = Cluster::new(number(words[0]), quorum, 1);
         cluster.wants_frontiers = words[1..] != ["own"];
-        cluster.adopts_late = words[1..] == ["routed"];
+        cluster.proposes_late = words[1..] == ["routed"];
         cluster
     }
 

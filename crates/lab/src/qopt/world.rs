@@ -281,7 +281,7 @@ impl World {
             random: 0,
             peers: &self.peers,
             wants_frontiers: true,
-            adopts_late: false,
+            proposes_late: false,
             nonsense_count,
         };
         self.servers[server].replica.step(&mut cx, job, &mut out);

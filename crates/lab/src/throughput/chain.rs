@@ -43,7 +43,7 @@ impl Servers {
             random: 0,
             peers: &self.peers,
             wants_frontiers: true,
-            adopts_late: false,
+            proposes_late: false,
             nonsense_count: &mut nonsense_count,
         };
         self.replicas[server].step(&mut cx, event, &mut out);

@@ -215,7 +215,7 @@ impl Host {
             self.counters.commands_applied += 1;
             self.counters.answered_from_window += u64::from(matches!(verdict, Verdict::Again(_)));
             self.counters.out_of_order += u64::from(matches!(verdict, Verdict::OutOfOrder));
-            self.forget_in_hand(index, ticket);
+            self.forget_executed(index, slot, ticket);
             // Of a command that was not executed, the coordinator tells: one that overtook is counted once.
             if coordinating || ticket.node == self.settings.node && verdict.is_executed() {
                 self.tell_verdict(group_id, position, ticket, verdict, is_object_gone);

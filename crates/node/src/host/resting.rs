@@ -416,7 +416,7 @@ impl Host {
             random: next_random(&mut self.random),
             peers: &self.peers,
             wants_frontiers: self.groups[index as usize].wants_frontiers(),
-            adopts_late: false,
+            proposes_late: false,
             nonsense_count: &mut self.counters.nonsense,
         };
         match &mut self.groups[index as usize].replica {

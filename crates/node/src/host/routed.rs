@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 use quorate_object::Command;
-use quorate_protocol::router::{Kgroup, Recall, RecallNumber, Scope, SessionId, Sessions};
-use quorate_protocol::{Ballot, Epoch, Event, GroupId, Instant, NodeId, Payload, Proposal};
+use quorate_protocol::router::{Recall, RecallNumber, Scope, SessionId, Sessions};
+use quorate_protocol::{Ballot, Epoch, Event, GroupId, Instant, NodeId, Payload, Proposal, Slot, Stamp};
 
 use super::router::kgroup_of;
 use super::{Host, Timer};
@@ -26,56 +26,123 @@ const AGAIN_US: u64 = 20_000;
 /// What waits in one group.
 const HELD_BYTES_MAX: usize = 16 << 20;
 
+/// What one that waits takes beside its bytes, about.
+const HELD_OVERHEAD: usize = 256;
+/// Recalls that are told again at once.
+const RECALLS_AGAIN_MAX: usize = 1_000;
+
 /// What a member knows of its group's routers.
 pub(super) struct Routed {
     sessions: Sessions,
     /// At which this node coordinates, and since when.
     ballot: Option<Ballot>,
     since: Instant,
+    /// Below are slots that were adopted, with commands that were not counted here.
+    proposes_from: Slot,
     in_hand: InHand,
-    held: VecDeque<Held>,
-    held_bytes: usize,
+    held: Waiting,
     timer_at: Option<Instant>,
 }
 
 struct Held {
     ticket: Ticket,
+    deadline: Stamp,
     scope: Scope,
     by: Option<(NodeId, SessionId)>,
     envelope: Vec<u8>,
+}
+
+impl Held {
+    fn weight(&self) -> usize {
+        self.envelope.len() + HELD_OVERHEAD
+    }
+}
+
+#[derive(Default)]
+struct ScopeCounts(HashMap<Scope, u32, FixedState>);
+
+impl ScopeCounts {
+    fn add(&mut self, scope: Scope) {
+        *self.0.entry(scope).or_default() += 1;
+    }
+
+    fn remove(&mut self, scope: Scope) {
+        if let Some(count) = self.0.get_mut(&scope) {
+            *count -= 1;
+            if *count == 0 {
+                self.0.remove(&scope);
+            }
+        }
+    }
+
+    fn overlap(&self, scope: Scope) -> bool {
+        match scope {
+            Scope::One(_) => self.0.contains_key(&scope) || self.0.contains_key(&Scope::All),
+            Scope::All => !self.0.is_empty(),
+        }
+    }
 }
 
 /// Writes that wait, or are proposed and not executed.
 #[derive(Default)]
 struct InHand {
     by_ticket: HashMap<Ticket, (Scope, u32), FixedState>,
-    by_scope: HashMap<Scope, u32, FixedState>,
+    scopes: ScopeCounts,
 }
 
 impl InHand {
     /// Of a command that comes twice, both copies.
     fn add(&mut self, ticket: Ticket, scope: Scope) {
-        self.by_ticket.entry(ticket).or_insert((scope, 0)).1 += 1;
-        *self.by_scope.entry(scope).or_default() += 1;
+        let (scope, copies) = self.by_ticket.entry(ticket).or_insert((scope, 0));
+        *copies += 1;
+        self.scopes.add(*scope);
     }
 
     fn remove(&mut self, ticket: Ticket) {
         let Some((scope, copies)) = self.by_ticket.get_mut(&ticket) else { return };
-        let scope = *scope;
+        self.scopes.remove(*scope);
         *copies -= 1;
         if *copies == 0 {
             self.by_ticket.remove(&ticket);
         }
-        if let Some(count) = self.by_scope.get_mut(&scope) {
-            *count -= 1;
-            if *count == 0 {
-                self.by_scope.remove(&scope);
-            }
-        }
+    }
+}
+
+/// Writes that wait, in the order in which they came.
+#[derive(Default)]
+struct Waiting {
+    list: VecDeque<Held>,
+    scopes: ScopeCounts,
+    bytes: usize,
+}
+
+impl Waiting {
+    fn push(&mut self, held: Held) {
+        self.scopes.add(held.scope);
+        self.bytes += held.weight();
+        self.list.push_back(held);
     }
 
-    fn has(&self, kgroup: Kgroup) -> bool {
-        self.by_scope.contains_key(&Scope::One(kgroup)) || self.by_scope.contains_key(&Scope::All)
+    /// Takes those that are admitted, of those that overlap with this scope: none before another one that waits and overlaps with it.
+    fn take_admitted(&mut self, among: Scope, mut admit: impl FnMut(&Held) -> bool) -> Vec<Held> {
+        let mut blocked = ScopeCounts::default();
+        let (mut taken, mut left) = (Vec::new(), VecDeque::with_capacity(self.list.len()));
+        for held in std::mem::take(&mut self.list) {
+            if held.scope.overlaps(among) && !blocked.overlap(held.scope) && admit(&held) {
+                self.scopes.remove(held.scope);
+                self.bytes -= held.weight();
+                taken.push(held);
+            } else {
+                blocked.add(held.scope);
+                left.push_back(held);
+            }
+        }
+        self.list = left;
+        taken
+    }
+
+    fn take_all(&mut self) -> VecDeque<Held> {
+        std::mem::take(self).list
     }
 }
 
@@ -99,9 +166,9 @@ impl Host {
                 sessions: Sessions::new(me, start),
                 ballot: None,
                 since: now,
+                proposes_from: Slot(0),
                 in_hand: InHand::default(),
-                held: VecDeque::new(),
-                held_bytes: 0,
+                held: Waiting::default(),
                 timer_at: None,
             })
         })
@@ -114,14 +181,16 @@ impl Host {
         }
         let Some(ballot) = self.ballot_coordinated(index) else { return };
         let now = self.clock.now();
+        let replica = self.groups[index as usize].replica.paxos();
+        let proposes_from = replica.map_or(Slot(0), |replica| replica.proposes_from());
         let routed = self.routed_mut(index);
         if routed.ballot == Some(ballot) {
             return;
         }
-        (routed.ballot, routed.since) = (Some(ballot), now);
+        (routed.ballot, routed.since, routed.proposes_from) = (Some(ballot), now, proposes_from);
         routed.sessions.on_elected();
-        if !routed.held.is_empty() {
-            self.look_at_held(index);
+        if !routed.held.list.is_empty() {
+            self.look_at_held(index, Scope::All);
         }
     }
 
@@ -138,22 +207,28 @@ impl Host {
             return false;
         }
         let Some(scope) = scope_of(envelope.command) else { return false };
-        let ticket = envelope.ticket;
-        if let Some(coordinator) = self.other_coordinator(index) {
-            let why = Bounce::NotCoordinator { coordinator: Some(coordinator) };
-            self.bounce(ticket.node, ticket.start, ticket.number, why);
+        let (ticket, deadline) = (envelope.ticket, envelope.deadline);
+        let coordinator = self.other_coordinator(index);
+        // Without a directory it is not known whether anything has to be waited for.
+        if coordinator.is_some() || self.directory.state().is_none() {
+            self.bounce(ticket.node, ticket.start, ticket.number, Bounce::NotCoordinator { coordinator });
             return true;
         }
+        self.note_routed_role(index);
         let by = session.map(|session| (from, session));
+        let held = Held { ticket, deadline, scope, by, envelope: bytes.to_vec() };
         let routed = self.routed_mut(index);
-        if routed.held_bytes + bytes.len() > HELD_BYTES_MAX {
+        if routed.held.bytes + held.weight() > HELD_BYTES_MAX {
             self.bounce(ticket.node, ticket.start, ticket.number, Bounce::Overloaded);
             return true;
         }
         routed.in_hand.add(ticket, scope);
-        routed.held_bytes += bytes.len();
-        routed.held.push_back(Held { ticket, scope, by, envelope: bytes.to_vec() });
-        self.look_at_held(index);
+        // Behind one that waits it waits as well, and whoever looks after that one finds it.
+        let is_behind = routed.held.scopes.overlap(scope);
+        routed.held.push(held);
+        if !is_behind {
+            self.look_at_held(index, scope);
+        }
         true
     }
 
@@ -165,52 +240,38 @@ impl Host {
         (!is_absent && !replica.is_coordinating()).then_some(believed)
     }
 
-    /// Proposes what need not wait any more, in the order in which it came.
-    fn look_at_held(&mut self, index: u32) {
-        let now = self.clock.now();
-        if !self.groups[index as usize].replica.is_coordinating() {
-            match self.other_coordinator(index) {
-                Some(_) => self.turn_back_held(index),
-                // It would not be elected.
-                None if self.peers.is_excused_itself() => self.turn_back_held(index),
-                None => {
-                    // Nothing is changed by a mark: whoever is elected holds back what is.
-                    self.plan(index, Event::Proposed(Proposal::Mark));
-                    self.look_again_at_held(index, now.after_us(AGAIN_US));
-                }
-            }
-            return;
+    /// Proposes what need not wait any more, in the order in which it came, as far as it overlaps with this scope.
+    fn look_at_held(&mut self, index: u32, among: Scope) {
+        let (now, again_at) = (self.clock.now(), self.clock.now().after_us(AGAIN_US));
+        let group = &self.groups[index as usize];
+        if !group.is_alive() {
+            return self.turn_back_held(index);
         }
-        let is_known = self.directory.state().is_some();
-        let is_routed = self.is_routed(index);
+        if !group.replica.is_coordinating() {
+            // Who is excused would not be elected.
+            if self.peers.is_excused_itself() || self.other_coordinator(index).is_some() {
+                return self.turn_back_held(index);
+            }
+            // Nothing is changed by a mark: whoever is elected holds back what is. One at a time.
+            if self.routed_mut(index).timer_at.is_none() {
+                self.plan(index, Event::Proposed(Proposal::Mark));
+            }
+            return self.look_again_at_held(index, again_at);
+        }
         let given_us = self.settings.timing.lease_given_us;
         let routed = self.routed_mut(index);
         let until = routed.since.after_us(given_us);
-        let must_wait = !is_known || is_routed && now < until && !planted::is(Planted::RoutedWriteTooEarly);
-        if routed.ballot.is_none() || must_wait {
-            let at = if is_known { until.max(now) } else { now.after_us(AGAIN_US) };
-            return self.look_again_at_held(index, at);
+        if now < until && !planted::is(Planted::RoutedWriteTooEarly) {
+            return self.look_again_at_held(index, until);
         }
-        let (mut recalls, mut ready, mut blocked) = (Vec::new(), Vec::new(), Vec::new());
-        routed.held.retain(|held| {
-            let is_behind = blocked.iter().any(|blocked: &Scope| blocked.overlaps(held.scope));
-            if !is_behind && routed.sessions.admit(held.scope, held.by, now, &mut recalls) {
-                ready.push(held.envelope.clone());
-                return false;
-            }
-            if !blocked.contains(&held.scope) {
-                blocked.push(held.scope);
-            }
-            true
-        });
-        routed.held_bytes -= ready.iter().map(Vec::len).sum::<usize>();
-        let lapse_at = routed.sessions.lapse_at();
-        let waits = !routed.held.is_empty();
+        let (sessions, mut recalls) = (&mut routed.sessions, Vec::new());
+        let ready = routed.held.take_admitted(among, |held| sessions.admit(held.scope, held.by, now, &mut recalls));
+        let waits = !routed.held.list.is_empty();
+        let lapse_at = sessions.lapse_at().filter(|&at| now < at);
         self.tell_recalls(index, &recalls);
-        ready.iter().for_each(|envelope| self.gather(index, envelope));
+        ready.iter().for_each(|held| self.gather(index, &held.envelope));
         if waits {
-            let again = now.after_us(AGAIN_US);
-            self.look_again_at_held(index, lapse_at.map_or(again, |at| at.min(again)));
+            self.look_again_at_held(index, lapse_at.map_or(again_at, |at| at.min(again_at)));
         }
     }
 
@@ -235,19 +296,25 @@ impl Host {
         let Some(found) = self.groups.get_mut(index as usize).filter(|found| found.id() == group) else { return };
         let Some(routed) = &mut found.routed else { return };
         routed.timer_at = None;
-        if routed.held.is_empty() {
+        if routed.held.list.is_empty() {
             return;
         }
-        let recalls: Vec<Recall> = routed.sessions.open_recalls().collect();
+        let recalls: Vec<Recall> = routed.sessions.open_recalls().take(RECALLS_AGAIN_MAX).collect();
+        let stamp = self.clock.stamp();
+        // Nobody waits for them any more.
+        let expired = routed.held.take_admitted(Scope::All, |held| held.deadline < stamp);
         self.tell_recalls(index, &recalls);
-        self.look_at_held(index);
+        for Held { ticket, .. } in expired {
+            self.forget_in_hand(index, ticket);
+            self.bounce(ticket.node, ticket.start, ticket.number, Bounce::Expired);
+        }
+        self.note_routed_role(index);
+        self.look_at_held(index, Scope::All);
     }
 
     fn turn_back_held(&mut self, index: u32) {
         let coordinator = self.other_coordinator(index);
-        let routed = self.routed_mut(index);
-        routed.held_bytes = 0;
-        for Held { ticket, .. } in std::mem::take(&mut routed.held) {
+        for Held { ticket, .. } in self.routed_mut(index).held.take_all() {
             self.forget_in_hand(index, ticket);
             self.bounce(ticket.node, ticket.start, ticket.number, Bounce::NotCoordinator { coordinator });
         }
@@ -261,15 +328,26 @@ impl Host {
     }
 
     pub(super) fn turn_back_commands(&mut self, index: u32, payload: &Payload) {
+        let coordinator = self.other_coordinator(index);
+        if coordinator.is_none() {
+            self.plan(index, Event::Proposed(Proposal::Mark));
+        }
         let mut bytes: &[u8] = payload;
         while let Some(Envelope { ticket, .. }) = Envelope::take(&mut bytes) {
             self.forget_in_hand(index, ticket);
-            let coordinator = self.other_coordinator(index);
             self.bounce(ticket.node, ticket.start, ticket.number, Bounce::NotCoordinator { coordinator });
         }
     }
 
-    /// A command was executed or refused.
+    /// A command was executed in this slot. Copies of it that were adopted are not those that were counted.
+    pub(super) fn forget_executed(&mut self, index: u32, slot: Slot, ticket: Ticket) {
+        if let Some(routed) = self.groups[index as usize].routed.as_mut().filter(|routed| slot >= routed.proposes_from)
+        {
+            routed.in_hand.remove(ticket);
+        }
+    }
+
+    /// A command was refused.
     pub(super) fn forget_in_hand(&mut self, index: u32, ticket: Ticket) {
         if let Some(routed) = &mut self.groups[index as usize].routed {
             routed.in_hand.remove(ticket);
@@ -304,9 +382,9 @@ impl Host {
     pub(super) fn handle_recalled(&mut self, from: NodeId, group: GroupId, number: RecallNumber) {
         let Some(index) = self.find(group) else { return };
         let Some(routed) = &mut self.groups[index as usize].routed else { return };
-        routed.sessions.handle_recalled(from, number);
-        if !routed.held.is_empty() {
-            self.look_at_held(index);
+        let Some(scope) = routed.sessions.handle_recalled(from, number) else { return };
+        if routed.held.scopes.overlap(scope) {
+            self.look_at_held(index, scope);
         }
     }
 
@@ -320,7 +398,7 @@ impl Host {
         let (Some(key), Some(kgroup)) = (Command::key_of(command), kgroup_of(command)) else { return };
         let expires = found.machine.expires(key);
         let Some(routed) = found.routed.as_mut().filter(|_| found.replica.is_coordinating()) else { return };
-        let is_quiet = !routed.in_hand.has(kgroup) || planted::is(Planted::SharedWhileWritten);
+        let is_quiet = !routed.in_hand.scopes.overlap(Scope::One(kgroup)) || planted::is(Planted::SharedWhileWritten);
         if expires || !is_quiet {
             return;
         }

@@ -55,7 +55,7 @@ pub(crate) struct RoutedRead {
 
 impl Host {
     fn is_routed_here(&self, target: Target) -> bool {
-        self.directory.resolve(target).is_ok_and(|place| place.reads == Reads::Routed)
+        self.directory.has_routed() && self.directory.resolve(target).is_ok_and(|place| place.reads == Reads::Routed)
     }
 
     /// A read of a group that another node coordinates is about to be sent, or answered here. The group's session is asked for,
@@ -90,13 +90,17 @@ impl Host {
         };
         routed.turn += 1;
         let turn = routed.turn;
+        // Whoever answers the read before this one on its connection knows no less than that answer says.
+        let before = self.clients.find(number).and_then(|operation| self.clients.find(operation.predecessor));
+        let before = before.and_then(|before| before.routed_read).map(|read| read.node);
         let place = self.directory.resolve(target).ok()?;
         let is_fit = |&(position, &node): &(usize, &NodeId)| {
             let is_other = node != me && node != route.coordinator && !self.peers.is_suspected(node);
             is_other && members >> position & 1 == 1 && self.linked.contains(&node)
         };
         let fit: Vec<NodeId> = place.members.iter().enumerate().filter(is_fit).map(|(_, &node)| node).collect();
-        let &node = fit.get(turn.checked_rem(fit.len())?)?;
+        let next = *fit.get(turn.checked_rem(fit.len())?)?;
+        let node = before.filter(|node| fit.contains(node)).unwrap_or(next);
         Some(RoutedRead { node, slot })
     }
 
@@ -193,7 +197,7 @@ impl Host {
             RouterMessage::Recall { group, number, scope } => self.handle_recall(from, group, number, scope),
             RouterMessage::Recalled { group, number } => self.handle_recalled(from, group, number),
             RouterMessage::Share { group, session, recalls, kgroup, next_slot } => {
-                if let Some(routed) = self.routers.get_mut(&group) {
+                if let Some(routed) = self.routers.get_mut(&group).filter(|_| session.coordinator == from) {
                     routed.router.handle_share(session, recalls, kgroup, next_slot);
                 }
             }
@@ -244,6 +248,10 @@ impl Host {
             return;
         };
         let ticket = envelope.ticket;
+        // Whoever asks for more than the link to it carries is told to ask elsewhere, before anything is read for it.
+        if self.outbox.is_congested(from) {
+            return self.bounce(from, ticket.start, ticket.number, Bounce::Overloaded);
+        }
         match self.read_routed(group, epoch, slot, envelope.command) {
             Some((position, outcome)) => {
                 self.counters.reads_routed += 1;

@@ -95,7 +95,7 @@ impl Host {
     #[inline]
     fn step_with(&mut self, index: u32, work: impl FnOnce(&mut Group, &mut Cx<'_>, &mut AnyEffects)) {
         let panics = self.take_planned_panic(index, PanicIn::Step);
-        let adopts_late = self.groups.contains(index as usize) && self.is_routed(index);
+        let proposes_late = self.groups.contains(index as usize) && self.is_routed(index);
         let Some(group) = self.groups.get_mut(index as usize) else { return };
         if group.state == GroupState::Quarantined {
             return;
@@ -107,7 +107,7 @@ impl Host {
             random: next_random(&mut self.random),
             peers: &self.peers,
             wants_frontiers: group.wants_frontiers(),
-            adopts_late,
+            proposes_late,
             nonsense_count: &mut self.counters.nonsense,
         };
         let effects = &mut self.effects;

@@ -51,8 +51,8 @@ pub(super) struct Coordination {
     /// As long as there are members that may not know the last decisions.
     decide: Option<Decide>,
     elected_at: Instant,
-    /// Nothing that was adopted is proposed earlier.
-    adopts_from: Instant,
+    /// Nothing is proposed earlier.
+    proposes_at: Option<Instant>,
 }
 
 #[derive(Clone, Copy)]
@@ -155,7 +155,7 @@ impl Coordination {
             // Also those members learn of the new coordinator that did not vote for it.
             decide: Some(Decide { at: now.after_us(DECIDE_US), again_us: DECIDE_AGAIN_US }),
             elected_at: now,
-            adopts_from: now,
+            proposes_at: None,
         }
     }
 
@@ -205,11 +205,7 @@ impl Coordination {
         let handing_over = self.handing_over.map(|handing_over| handing_over.latest_at);
         let retransmit = self.retransmit.map(|retransmit| retransmit.at);
         let decide = self.decide.map(|decide| decide.at);
-        [handing_over, retransmit, decide, self.reads.deadline(), self.adopts_at()].into_iter().flatten().min()
-    }
-
-    fn adopts_at(&self) -> Option<Instant> {
-        (!self.adopted.is_empty()).then_some(self.adopts_from)
+        [handing_over, retransmit, decide, self.reads.deadline(), self.proposes_at].into_iter().flatten().min()
     }
 
     /// Own proposals in flight come back. Adopted ones have no proposer here.
@@ -247,6 +243,17 @@ impl Coordination {
 }
 
 impl Paxos {
+    /// Of a coordinator: below are slots with values that earlier ballots may have had decided.
+    pub fn proposes_from(&self) -> Slot {
+        match &self.life {
+            Life::Working(active) => match &active.duty {
+                Duty::Coordinating(coordination) => coordination.adopted_until,
+                _ => self.next_slot,
+            },
+            Life::Idle { .. } => self.next_slot,
+        }
+    }
+
     pub(super) fn member_frontiers(&self, members: &Members) -> Vec<(NodeId, Slot)> {
         let known = self.configuration.members.iter().zip(&members.list);
         known
@@ -267,8 +274,8 @@ impl Paxos {
         let reads = mem::take(&mut queue.reads);
         if let Duty::Coordinating(coordination) = &mut active.duty {
             coordination.queue = queue;
-            if cx.adopts_late {
-                coordination.adopts_from = cx.now.after_us(cx.peers.timing().lease_given_us);
+            if cx.proposes_late {
+                coordination.proposes_at = Some(cx.now.after_us(cx.peers.timing().lease_given_us));
             }
         }
         self.pump(active, cx, out);
@@ -313,7 +320,8 @@ impl Paxos {
         while let Duty::Coordinating(coordination) = &mut active.duty {
             let in_flight = coordination.next_proposal.0 - self.next_slot.0;
             let full = in_flight >= WINDOW_SLOTS || in_flight > 0 && active.ledger.bytes() >= WINDOW_BYTES;
-            if full || coordination.stop_proposed || coordination.adopts_at().is_some_and(|at| cx.now < at) {
+            coordination.proposes_at = coordination.proposes_at.filter(|&at| cx.now < at);
+            if full || coordination.stop_proposed || coordination.proposes_at.is_some() {
                 return;
             }
             let value = match coordination.adopted.pop_front() {

@@ -41,7 +41,7 @@ fn step(replica: &mut Paxos, me: NodeId, peers: &Peers, at: u64, event: Event<Me
         random: 0,
         peers,
         wants_frontiers: true,
-        adopts_late: false,
+        proposes_late: false,
         nonsense_count: &mut nonsense,
     };
     replica.step(&mut cx, event, &mut out);

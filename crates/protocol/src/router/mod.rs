@@ -3,7 +3,7 @@
 //!
 //! A *router* is a node at which clients enter. From the group's coordinator it has a *session*: a lease that lies within the
 //! coordinator's own. The group's keys are divided into *kgroups*, and of each the router knows whether it is *stable*: no write
-//! on it is under way, or will be, without the router having been told. A read of a stable kgroup goes to any member that has
+//! on it is under way, or will be, without the router having been told. A read of a stable kgroup is answered by any member that has
 //! executed the slot of its last write; every other read goes to the coordinator.
 //!
 //! FLAIR's router is a switch that all traffic passes. Here several nodes may be routers of one group, and writes come by all

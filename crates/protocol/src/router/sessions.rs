@@ -1,10 +1,13 @@
 //! What the coordinator of a group knows of its routers.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use super::{Kgroup, RecallNumber, Scope, SessionId};
 use crate::id::{Instant, NodeId};
+
+/// Numbers that one start of a node has to give.
+const NUMBER_BITS: u32 = 40;
 
 /// Routers of one group. Other nodes send what they read to the coordinator.
 pub const ROUTERS_MAX: usize = 16;
@@ -30,7 +33,7 @@ struct Session {
     shared: BTreeSet<Kgroup>,
     recalls: RecallNumber,
     /// Recalls that it has not confirmed.
-    open: Vec<(RecallNumber, Scope)>,
+    open: BTreeMap<Scope, RecallNumber>,
 }
 
 /// To be told to a router.
@@ -41,10 +44,20 @@ pub struct Recall {
     pub scope: Scope,
 }
 
+impl Session {
+    /// Whether a recall that concerns this is not confirmed.
+    fn is_awaited(&self, scope: Scope) -> bool {
+        match scope {
+            Scope::One(_) => self.open.contains_key(&scope) || self.open.contains_key(&Scope::All),
+            Scope::All => !self.open.is_empty(),
+        }
+    }
+}
+
 impl Sessions {
     /// `start` is the node's durable count of its starts: no number is given twice.
     pub fn new(me: NodeId, start: u32) -> Sessions {
-        Sessions { me, list: Vec::new(), number: u64::from(start) << 32 }
+        Sessions { me, list: Vec::new(), number: u64::from(start) << NUMBER_BITS }
     }
 
     /// This node coordinates, perhaps anew. Others may have decided what none of its sessions was told of, and so may its own
@@ -85,7 +98,7 @@ impl Sessions {
         }
         self.number += 1;
         let (id, recalls) = (SessionId { coordinator: self.me, number: self.number }, self.number);
-        self.list.push(Session { router, id, until, shared: BTreeSet::new(), recalls, open: Vec::new() });
+        self.list.push(Session { router, id, until, shared: BTreeSet::new(), recalls, open: BTreeMap::new() });
         Some(id)
     }
 
@@ -125,10 +138,10 @@ impl Sessions {
             if is_shared {
                 self.number += 1;
                 session.recalls = self.number;
-                session.open.push((self.number, scope));
+                session.open.insert(scope, self.number);
                 recalls.push(Recall { router: session.router, number: self.number, scope });
             }
-            is_admitted &= !session.open.iter().any(|(_, open)| open.overlaps(scope));
+            is_admitted &= !session.is_awaited(scope);
         }
         is_admitted
     }
@@ -136,15 +149,18 @@ impl Sessions {
     /// Everything that is not confirmed, to be told again.
     pub fn open_recalls(&self) -> impl Iterator<Item = Recall> + '_ {
         self.list.iter().flat_map(|session| {
-            let of_router = |&(number, scope): &(RecallNumber, Scope)| Recall { router: session.router, number, scope };
+            let of_router =
+                |(&scope, &number): (&Scope, &RecallNumber)| Recall { router: session.router, number, scope };
             session.open.iter().map(of_router)
         })
     }
 
-    pub fn handle_recalled(&mut self, router: NodeId, number: RecallNumber) {
-        if let Some(session) = self.list.iter_mut().find(|session| session.router == router) {
-            session.open.retain(|(open, _)| *open != number);
-        }
+    /// What the router has confirmed, if that was open.
+    pub fn handle_recalled(&mut self, router: NodeId, number: RecallNumber) -> Option<Scope> {
+        let session = self.list.iter_mut().find(|session| session.router == router)?;
+        let (&scope, _) = session.open.iter().find(|(_, open)| **open == number)?;
+        session.open.remove(&scope);
+        Some(scope)
     }
 
     /// Shares a kgroup on which nothing is in hand, if that is the router's session. How many recalls there were before.

@@ -80,7 +80,7 @@ pub struct Cluster {
     pub events: Option<Vec<Recorded>>,
     pub synced_at_once: bool,
     pub wants_frontiers: bool,
-    pub adopts_late: bool,
+    pub proposes_late: bool,
 }
 
 pub struct Recorded {
@@ -134,7 +134,7 @@ impl Cluster {
             events: None,
             synced_at_once: false,
             wants_frontiers: true,
-            adopts_late: false,
+            proposes_late: false,
             configuration,
         };
         for &id in cluster.configuration.clone().members.iter() {
@@ -196,9 +196,9 @@ impl Cluster {
         let Some(replica) = node.replica.as_mut().filter(|_| !node.silent) else { return };
         let mut out = Effects::default();
         let nonsense_count = &mut self.nonsense_count;
-        let (wants_frontiers, adopts_late) = (self.wants_frontiers, self.adopts_late);
+        let (wants_frontiers, proposes_late) = (self.wants_frontiers, self.proposes_late);
         let mut cx =
-            Cx { me: id, now, stamp, random, peers: &node.peers, wants_frontiers, adopts_late, nonsense_count };
+            Cx { me: id, now, stamp, random, peers: &node.peers, wants_frontiers, proposes_late, nonsense_count };
         replica.step(&mut cx, event, &mut out);
         replica.check();
         for effect in out.list {

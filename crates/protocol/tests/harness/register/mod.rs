@@ -277,7 +277,7 @@ impl World {
             random: 0,
             peers: &node.peers,
             wants_frontiers: true,
-            adopts_late: false,
+            proposes_late: false,
             nonsense_count,
         };
         replica.step(&mut cx, event, &mut out);
