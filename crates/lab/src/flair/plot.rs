@@ -67,11 +67,13 @@ fn group<'a>(
         line(format!(
             "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{BAR_WIDTH}\" height=\"{height:.1}\" fill=\"{colour}\"/>"
         ));
-        line(text(left + BAR_WIDTH / 2.0, top - 4.0, "middle", 10, &format!("{:.2}", bar.relative)));
-        if let Some(said) = paper(&bar.experiment).relative {
-            let (left, right, at) = (left - 3.0, left + BAR_WIDTH + 3.0, panel.y(said));
+        let said = paper(&bar.experiment).relative.map(|said| panel.y(said));
+        if let Some(at) = said {
+            let (left, right) = (left - 3.0, left + BAR_WIDTH + 3.0);
             line(format!("<path d=\"M{left:.1} {at:.1}H{right:.1}\" stroke=\"black\" stroke-width=\"2\"/>"));
         }
+        let above = said.map_or(top, |at| at.min(top)) - 4.0;
+        line(text(left + BAR_WIDTH / 2.0, above, "middle", 10, &format!("{:.2}", bar.relative)));
     }
 }
 
