@@ -6,6 +6,7 @@
 //! with.
 #![forbid(unsafe_code)]
 
+pub mod flair;
 pub mod outage;
 pub mod plot;
 pub mod qopt;

@@ -1,18 +1,23 @@
 //! What is to happen, in the order of time and, at one time, in the order in which it was planned.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
 
 pub(crate) struct Queue<E> {
     now: u64,
     planned_count: u64,
-    due: BinaryHeap<Reverse<(u64, u64)>>,
-    events: BTreeMap<u64, E>,
+    due: BinaryHeap<Planned<E>>,
+}
+
+struct Planned<E> {
+    at: u64,
+    number: u64,
+    event: E,
 }
 
 impl<E> Queue<E> {
     pub(crate) fn new() -> Queue<E> {
-        Queue { now: 0, planned_count: 0, due: BinaryHeap::new(), events: BTreeMap::new() }
+        Queue { now: 0, planned_count: 0, due: BinaryHeap::new() }
     }
 
     pub(crate) fn now(&self) -> u64 {
@@ -20,23 +25,43 @@ impl<E> Queue<E> {
     }
 
     pub(crate) fn plan(&mut self, delay: u64, event: E) {
-        self.due.push(Reverse((self.now + delay, self.planned_count)));
-        self.events.insert(self.planned_count, event);
+        self.due.push(Planned { at: self.now + delay, number: self.planned_count, event });
         self.planned_count += 1;
     }
 
     /// When the next event is.
     pub(crate) fn next_at(&self) -> Option<u64> {
-        self.due.peek().map(|Reverse((at, _))| *at)
+        self.due.peek().map(|planned| planned.at)
     }
 
     /// The next event, whose time it is then.
     pub(crate) fn pop(&mut self) -> Option<E> {
-        let Reverse((at, number)) = self.due.pop()?;
+        let Planned { at, event, .. } = self.due.pop()?;
         self.now = at;
-        self.events.remove(&number)
+        Some(event)
     }
 }
+
+impl<E> Ord for Planned<E> {
+    /// The greatest is the first, as heaps have it.
+    fn cmp(&self, other: &Planned<E>) -> Ordering {
+        (other.at, other.number).cmp(&(self.at, self.number))
+    }
+}
+
+impl<E> PartialOrd for Planned<E> {
+    fn partial_cmp(&self, other: &Planned<E>) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<E> PartialEq for Planned<E> {
+    fn eq(&self, other: &Planned<E>) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl<E> Eq for Planned<E> {}
 
 #[cfg(test)]
 mod tests {

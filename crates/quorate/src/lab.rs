@@ -1,5 +1,6 @@
 //! `quorate lab`: the papers' experiments.
 
+mod flair;
 mod oracle;
 mod registers;
 
@@ -29,6 +30,7 @@ enum Experiment {
     RollupMessages(registers::MessagesOptions),
     QoptReconfiguration(registers::ReconfigurationOptions),
     QoptOracle(oracle::OracleOptions),
+    FlairThroughput(flair::FlairOptions),
 }
 
 /// Chain replication against primary/backup: requests a second by the share of updates (figure 4 of the paper)
@@ -73,6 +75,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
         Experiment::RollupMessages(options) => registers::rollup_messages(options),
         Experiment::QoptReconfiguration(options) => registers::qopt_reconfiguration(options)?,
         Experiment::QoptOracle(options) => oracle::qopt_oracle(options)?,
+        Experiment::FlairThroughput(options) => flair::flair_throughput(options)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -272,6 +272,10 @@ fn the_lab_prints_and_draws_what_it_measured() {
     let printed: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(printed["figure_7"]["points"].as_array().map(Vec::len), Some(10));
     assert!(std::fs::read_to_string(&drawing).expect("drawn").contains("Write quorums of all objects grow"));
+    let output = run(&["lab", "flair-throughput", "--nodes", "5", "--operations", "1000", "--json", "--svg", path]);
+    let printed: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(printed["bars"].as_array().map(Vec::len), Some(24));
+    assert!(std::fs::read_to_string(&drawing).expect("drawn").contains("5 replicas, Zipf 0.99 keys"));
     let output = run(&["lab", "qopt-oracle", "--built-in", "--json", "--svg", path]);
     let printed: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(printed["trained"].as_array().map(Vec::len), Some(9));

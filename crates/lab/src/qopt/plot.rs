@@ -11,23 +11,23 @@ pub(super) const BLUE: &str = "#0072b2";
 pub(super) const RED: &str = "#d55e00";
 
 /// One panel: where it is, and what its axes reach.
-pub(super) struct Panel {
-    pub(super) left: f64,
-    pub(super) width: f64,
-    pub(super) x_max: f64,
-    pub(super) y_max: f64,
+pub(crate) struct Panel {
+    pub(crate) left: f64,
+    pub(crate) width: f64,
+    pub(crate) x_max: f64,
+    pub(crate) y_max: f64,
 }
 
 impl Panel {
-    pub(super) fn x(&self, value: f64) -> f64 {
+    pub(crate) fn x(&self, value: f64) -> f64 {
         self.left + value / self.x_max * self.width
     }
 
-    pub(super) fn y(&self, value: f64) -> f64 {
+    pub(crate) fn y(&self, value: f64) -> f64 {
         PANEL_TOP + PANEL_HEIGHT * (1.0 - (value / self.y_max).clamp(0.0, 1.0))
     }
 
-    pub(super) fn axes(
+    pub(crate) fn axes(
         &self,
         x_ticks: &[f64],
         y_ticks: &[f64],
@@ -52,7 +52,7 @@ impl Panel {
         line(text(left - 30.0, PANEL_TOP - 14.0, "start", 12, y_name));
     }
 
-    pub(super) fn curve(&self, points: impl Iterator<Item = (f64, f64)>, colour: &str, dashes: &str) -> String {
+    pub(crate) fn curve(&self, points: impl Iterator<Item = (f64, f64)>, colour: &str, dashes: &str) -> String {
         let points: Vec<_> = points.map(|(x, y)| format!("{:.1},{:.1}", self.x(x), self.y(y))).collect();
         format!(
             "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" stroke-dasharray=\"{dashes}\"/>",
