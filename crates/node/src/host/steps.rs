@@ -5,6 +5,7 @@ use quorate_protocol::{Cx, Event, NodeId, Proposal, Replica, paxos};
 use super::quarantine::{PanicIn, isolate, panic_as_planned};
 use super::{Group, Host};
 use crate::group_state::GroupState;
+use crate::planted::{self, Planted};
 use crate::replica::{AnyEffects, AnyEvent, AnyMessage};
 
 impl Host {
@@ -95,7 +96,8 @@ impl Host {
     #[inline]
     fn step_with(&mut self, index: u32, work: impl FnOnce(&mut Group, &mut Cx<'_>, &mut AnyEffects)) {
         let panics = self.take_planned_panic(index, PanicIn::Step);
-        let proposes_late = self.groups.contains(index as usize) && self.is_routed(index);
+        let is_routed = self.groups.contains(index as usize) && self.is_routed(index);
+        let proposes_late = is_routed && !planted::is(Planted::RoutedWriteTooEarly);
         let Some(group) = self.groups.get_mut(index as usize) else { return };
         if group.state == GroupState::Quarantined {
             return;
