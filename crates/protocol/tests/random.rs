@@ -61,7 +61,6 @@ impl Run {
         };
         let mut cluster = Cluster::new(count, quorum, seed);
         cluster.wants_frontiers = random.chance(50);
-        cluster.proposes_late = seed.is_multiple_of(5);
         Run { cluster, random, weather, command_count: 0, token: 0 }
     }
 
@@ -276,7 +275,10 @@ impl Run {
 }
 
 fn run(seed: u64) -> Run {
-    let mut run = Run::new(seed);
+    go_on(Run::new(seed))
+}
+
+fn go_on(mut run: Run) -> Run {
     // Some groups are young when it begins, some have long had their leases.
     if run.random.chance(70) {
         (0..60).for_each(|turn| run.calm_turn(turn));
@@ -285,6 +287,20 @@ fn run(seed: u64) -> Run {
         run.act();
     }
     run
+}
+
+#[test]
+fn so_do_groups_whose_coordinators_outwait_leases_given_onward() {
+    let come_to_life = |seed| {
+        let mut run = Run::new(seed);
+        run.cluster.proposes_late = true;
+        let mut run = go_on(run);
+        run.come_to_life();
+        assert_eq!(run.cluster.nonsense_count, 0);
+        run
+    };
+    let slots: usize = runs(600, come_to_life).map(|run| run.cluster.agreement.chosen.len()).sum();
+    assert!(slots > 600, "{slots} slots");
 }
 
 #[test]
