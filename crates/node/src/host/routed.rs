@@ -147,7 +147,7 @@ impl Waiting {
 }
 
 impl Host {
-    /// Whether a group's writes wait for routers. Where that is not known yet, they wait until it is.
+    /// Whether a group's writes wait for routers, for all that is known: without a directory they may have to.
     pub(super) fn is_routed(&self, index: u32) -> bool {
         let group = &self.groups[index as usize];
         if group.own.is_some() || group.id() == ROOT || group.replica.paxos().is_none() {

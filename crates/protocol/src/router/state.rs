@@ -54,7 +54,7 @@ impl Router {
         self.session.map(|session| session.id)
     }
 
-    pub fn until(&self) -> Instant {
+    fn until(&self) -> Instant {
         self.session.map_or(Instant(0), |session| session.until)
     }
 
