@@ -202,6 +202,7 @@ fn settings(node: NodeId, volumes: u32) -> HostSettings {
         forgotten: Forgotten::Nothing,
         is_new: false,
         version: "example".into(),
+        joins: false,
         level_known: quorate_node::level::FeatureLevel::KNOWN,
         pid: 0,
         observe: false,

@@ -82,8 +82,8 @@ impl HybridClock {
 /// What this node knows of the wall clocks of all.
 #[derive(Clone, Debug)]
 pub struct WallClocks {
-    /// Of how many nodes more than half must agree.
-    node_count: usize,
+    /// Other nodes that count whether anything is known of them or not. Of all that count more than half must agree.
+    counted: Vec<NodeId>,
     known_us: u64,
     now: Instant,
     mine_ms: i64,
@@ -102,15 +102,27 @@ fn origin_ms(wall: Stamp, now: Instant) -> i64 {
 }
 
 impl WallClocks {
-    pub fn new(node_count: usize, heartbeat_us: u64, moment: Moment) -> WallClocks {
+    pub fn new(counted: Vec<NodeId>, heartbeat_us: u64, moment: Moment) -> WallClocks {
         let mine_ms = origin_ms(moment.wall, moment.now);
         WallClocks {
-            node_count,
+            counted,
             known_us: KNOWN_HEARTBEATS * heartbeat_us,
             now: moment.now,
             mine_ms,
             others: HashMap::default(),
         }
+    }
+
+    /// These count from now on, and of all others those of which something is known. Of nodes that are not there any more nothing is.
+    pub fn count(&mut self, counted: Vec<NodeId>, is_there: impl Fn(NodeId) -> bool) {
+        self.counted = counted;
+        self.others.retain(|node, _| is_there(*node));
+    }
+
+    /// How many nodes count, this one included.
+    fn node_count(&self) -> usize {
+        let is_more = |(node, known): &(&NodeId, &Known)| self.is_fresh(known) && !self.counted.contains(node);
+        1 + self.counted.len() + self.others.iter().filter(is_more).count()
     }
 
     /// What this node's own clocks show now.
@@ -132,14 +144,14 @@ impl WallClocks {
     /// Whether this node's wall clock agrees with those of most nodes, itself counted.
     pub fn is_mine_trusted(&self) -> bool {
         let agreeing = 1 + self.others.values().filter(|known| self.agrees(known)).count();
-        agreeing * 2 > self.node_count
+        agreeing * 2 > self.node_count()
     }
 
     /// Whether this node's wall clock is known to disagree with so many that no majority can agree. Otherwise, where it is not
     /// trusted, too few could be asked lately.
     pub fn is_mine_known_off(&self) -> bool {
         let apart = self.others.values().filter(|known| self.is_fresh(known) && !self.agrees(known)).count();
-        apart * 2 >= self.node_count
+        apart * 2 >= self.node_count()
     }
 
     /// Whether another node's wall clock is known to agree with this one's.
@@ -198,7 +210,7 @@ mod tests {
 
     /// Of three nodes; B and C have answered at once that their walls show `b_ms` and `c_ms` when ours shows 5000.
     fn walls(b_ms: u64, c_ms: u64) -> WallClocks {
-        let mut walls = WallClocks::new(3, 100_000, moment(100, 5000));
+        let mut walls = WallClocks::new(vec![B, C], 100_000, moment(100, 5000));
         walls.hear(B, Stamp(b_ms), Instant(100_000));
         walls.hear(C, Stamp(c_ms), Instant(100_000));
         walls
@@ -206,8 +218,8 @@ mod tests {
 
     #[test]
     fn a_wall_clock_is_trusted_with_that_of_one_of_two_others() {
-        assert!(!WallClocks::new(3, 100_000, moment(100, 5000)).is_mine_trusted(), "nobody was heard");
-        assert!(WallClocks::new(1, 100_000, moment(100, 5000)).is_mine_trusted(), "there is nobody else");
+        assert!(!WallClocks::new(vec![B, C], 100_000, moment(100, 5000)).is_mine_trusted(), "nobody was heard");
+        assert!(WallClocks::new(vec![], 100_000, moment(100, 5000)).is_mine_trusted(), "there is nobody else");
         let apart = walls(6000, 6001);
         assert!(apart.is_mine_trusted() && apart.agrees_with(B) && !apart.agrees_with(C));
         assert!(!walls(6001, 3999).is_mine_trusted());
@@ -217,13 +229,26 @@ mod tests {
     fn a_wall_clock_is_off_once_no_majority_can_agree_with_it() {
         assert!(walls(6001, 3999).is_mine_known_off());
         assert!(!walls(6001, 5000).is_mine_known_off(), "C's agrees");
-        let mut walls = WallClocks::new(3, 100_000, moment(100, 5000));
+        let mut walls = WallClocks::new(vec![B, C], 100_000, moment(100, 5000));
         assert!(!walls.is_mine_trusted() && !walls.is_mine_known_off(), "nobody was heard");
         walls.hear(B, Stamp(9000), Instant(100_000));
         assert!(!walls.is_mine_trusted() && !walls.is_mine_known_off(), "C's may agree");
-        let mut walls = WallClocks::new(2, 100_000, moment(100, 5000));
+        let mut walls = WallClocks::new(vec![B], 100_000, moment(100, 5000));
         walls.hear(B, Stamp(9000), Instant(100_000));
         assert!(walls.is_mine_known_off(), "there is nobody else");
+    }
+
+    #[test]
+    fn who_was_never_heard_counts_only_with_a_part_in_something_and_who_is_heard_counts() {
+        let mut walls = WallClocks::new(vec![], 100_000, moment(100, 5000));
+        assert!(walls.is_mine_trusted());
+        walls.hear(B, Stamp(9000), Instant(100_000));
+        assert!(!walls.is_mine_trusted() && walls.is_mine_known_off(), "one of two is no majority");
+        walls.hear(B, Stamp(5000), Instant(100_000));
+        walls.count(vec![C], |_| true);
+        assert!(walls.is_mine_trusted(), "two of three");
+        walls.count(vec![C], |node| node != B);
+        assert!(!walls.is_mine_trusted() && !walls.agrees_with(B), "B is gone");
     }
 
     #[test]

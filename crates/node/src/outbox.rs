@@ -64,6 +64,11 @@ impl Outbox {
         }
     }
 
+    /// What waits for the node is lost, and so is what it is sent from now on.
+    pub fn remove(&mut self, node: NodeId) {
+        self.lanes.retain(|lane| lane.node != node);
+    }
+
     /// Where to append a message for `node` that may leave now. `None` for nodes that there are not, and full lanes.
     pub fn lane(&mut self, node: NodeId) -> Option<&mut Vec<u8>> {
         let lane = self.lanes.iter_mut().find(|lane| lane.node == node)?;

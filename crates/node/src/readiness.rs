@@ -12,22 +12,25 @@ pub enum Readiness {
     ClockUnknown,
     /// The cluster is at a feature level that its release does not know.
     ReleaseTooOld,
+    /// It is no node of the cluster any more.
+    Removed,
     Ready,
 }
 
 impl Readiness {
-    pub const ALL: [Readiness; 6] = [
+    pub const ALL: [Readiness; 7] = [
         Readiness::ClusterUnknown,
         Readiness::CutOff,
         Readiness::ClockOff,
         Readiness::ClockUnknown,
         Readiness::ReleaseTooOld,
+        Readiness::Removed,
         Readiness::Ready,
     ];
 
     /// Whether clients are to be told that the node is loading.
     pub fn is_loading(self) -> bool {
-        matches!(self, Readiness::ClusterUnknown | Readiness::ReleaseTooOld)
+        matches!(self, Readiness::ClusterUnknown | Readiness::ReleaseTooOld | Readiness::Removed)
     }
 
     pub fn is_ready(self) -> bool {
@@ -52,6 +55,7 @@ impl Readiness {
             Readiness::ReleaseTooOld => Some(
                 "the cluster is at a feature level that this release does not know: start it with the release of the others",
             ),
+            Readiness::Removed => Some("it was removed from the cluster: stop it"),
             Readiness::Ready => None,
         }
     }

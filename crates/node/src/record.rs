@@ -71,6 +71,17 @@ impl GroupRecord {
         }
     }
 
+    /// Whether a node is a member, was one that may come back, or is to be one.
+    pub fn names(&self, node: u32) -> bool {
+        self.named().any(|named| named == node)
+    }
+
+    /// Nodes that it [names](GroupRecord::names), some of them more than once.
+    pub(crate) fn named(&self) -> impl Iterator<Item = u32> + '_ {
+        let standing = self.stages.0.iter().flat_map(|stage| stage.configuration.members.iter().map(|node| node.0));
+        self.members.iter().chain(&self.joining).chain(&self.home).copied().chain(standing)
+    }
+
     /// Whether a replica of it comes to life on this node: a chain's with the chain, or when it is to join.
     pub(crate) fn lives_on(&self, node: NodeId, protocol: Protocol) -> bool {
         match protocol {

@@ -4,6 +4,8 @@
 //! Routing by an old copy is harmless, since whoever is asked wrongly says so. Replicas come to life only from a copy
 //! that the root gave as a linearizable answer.
 
+mod nodes;
+mod placement;
 mod registers;
 mod settings;
 mod upgrade;
@@ -19,6 +21,8 @@ use crate::office::{Office, decode_with_office};
 use crate::quorum::{Quorum, Stages};
 pub use crate::record::GroupRecord;
 use crate::replica::Protocol;
+pub use nodes::{NAME_LENGTH_MAX, NODES_MAX, check_name};
+pub use placement::{PlaceCommand, Placement, Seats};
 pub use registers::check_quorum;
 pub(crate) use settings::NO_LEASE;
 pub use settings::{Authority, Durability, Groups, INTERVAL_US, Reads, Settings, replicas_max};
@@ -57,6 +61,7 @@ pub struct RootState {
     pub upgrade: Option<Upgrade>,
     /// What all nodes can do.
     pub level: FeatureLevel,
+    pub placement: Placement,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,6 +143,7 @@ pub enum RootCommand {
         office: Office,
     },
     Upgrade(UpgradeCommand),
+    Place(PlaceCommand),
 }
 
 impl RootCommand {
@@ -170,6 +176,7 @@ impl RootState {
             office: Office::default(),
             upgrade: None,
             level: FeatureLevel::FIRST,
+            placement: Placement::default(),
         }
     }
 
@@ -224,6 +231,7 @@ impl RootState {
                 Outcome::Ok
             }
             RootCommand::Upgrade(command) => self.execute_upgrade(command),
+            RootCommand::Place(command) => self.execute_place(command),
             RootCommand::DropNamespace { number: 0 } => error("namespace 0 cannot be dropped: FLUSHDB empties it"),
             RootCommand::DropNamespace { number } => {
                 if self.namespaces.remove(number).is_none() {
@@ -360,7 +368,8 @@ fn laid_out(nodes: usize, index: usize, replicas: usize) -> impl Iterator<Item =
     std::iter::once(first).chain(others).take(replicas)
 }
 
-/// The root has 3 members, 5 from five nodes on: the first nodes by number.
+/// The root is born with 3 members, 5 from five nodes on: the first nodes by number. Whoever has its state asks that, which knows
+/// them also when nodes have come or gone: [`RootState::root_members`].
 pub fn root_members(nodes: &[NodeRecord]) -> Vec<NodeId> {
     let count = if nodes.len() >= 5 { 5 } else { nodes.len().min(3) };
     let mut ids: Vec<NodeId> = nodes.iter().map(|node| NodeId(node.id)).collect();

@@ -95,6 +95,11 @@ impl Endpoint {
         Endpoint { tls: true, cacert: owned(ca), cert: owned(certificate), key: owned(key), ..self }
     }
 
+    /// The same, with the password in this file, or in the environment.
+    pub(crate) fn with_password_file(self, path: Option<&Path>) -> Endpoint {
+        Endpoint { password_file: path.map(Path::to_owned), gives_password: true, ..self }
+    }
+
     /// What the connection is encrypted with, if it is.
     fn session(&self) -> Result<Option<ClientConnection>, ClientError> {
         let Some(ca) = self.cacert.as_ref().filter(|_| self.tls) else { return Ok(None) };

@@ -20,6 +20,7 @@ mod lab;
 mod memory;
 mod namespace;
 mod node;
+mod nodes;
 mod output;
 mod quorum;
 mod secrets;
@@ -72,7 +73,12 @@ enum Command {
 
 fn main() -> ExitCode {
     let command = Arguments::parse().command;
-    if !matches!(command, Command::Up(_) | Command::Node(_)) {
+    let runs_nodes = match &command {
+        Command::Up(_) => true,
+        Command::Node(options) => options.is_of_a_node(),
+        _ => false,
+    };
+    if !runs_nodes {
         output::end_quietly_when_nobody_reads();
     }
     let result = match command {
@@ -150,10 +156,17 @@ mod tests {
             "quorate namespace create 2 --protocol register --quorum majority --tolerance 1",
             "quorate namespace set 2 --quorum 1 3",
             "quorate up --protocol register --quorum grid --nodes 4",
+            "quorate node --config node.toml --check",
+            "quorate node list -h db -p 7001 --json",
+            "quorate node add n4 --peer h:1 --client h:2 --admin h:3 -p 7001",
+            "quorate node remove n4 -p 7001",
         ] {
             assert!(Arguments::try_parse_from(line.split(' ')).is_ok(), "{line}");
         }
         assert!(refusal(&["quorate", "namespace", "set", "2"]).contains("required"));
+        assert!(refusal(&["quorate", "node"]).contains("--config"));
+        assert!(refusal(&["quorate", "node", "add", "n4", "--peer", "h:1"]).contains("--client"));
+        assert!(refusal(&["quorate", "node", "--config", "x", "list"]).contains("list"));
         let promote = ["quorate", "group", "promote", "k", "--protocol"];
         assert!(refusal(&[&promote[..], &["ring"]].concat()).contains("paxos, chain, register"));
         assert!(refusal(&[&promote[..], &["register", "--quorum", "all"]].concat()).contains("threshold R W"));

@@ -7,6 +7,7 @@ mod groups;
 mod guard;
 mod hello;
 mod listener;
+mod nodes;
 mod token;
 
 use std::io;
@@ -22,7 +23,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -194,6 +195,8 @@ fn router(admin: Admin) -> Router {
         .route("/status", get(status))
         .route("/demand", get(demand))
         .route("/upgrade", get(upgrade))
+        .route("/nodes", get(nodes::list_nodes).post(nodes::add_node))
+        .route("/nodes/{name}", delete(nodes::remove_node))
         .route("/namespaces", get(namespaces))
         .route("/namespaces/{number}", post(create_namespace).patch(set_namespace).delete(drop_namespace))
         .route("/groups/{number}/{key}", get(groups::show_group))

@@ -12,7 +12,9 @@ use std::str::FromStr;
 use quorate_front::SlowLogSettings;
 use quorate_node::quorum::Quorum;
 use quorate_node::replica::Protocol;
-use quorate_node::root::{Durability, NodeRecord, Reads, Settings, VOLUMES_MAX, check_quorum, replicas_max};
+use quorate_node::root::{
+    Durability, NodeRecord, Reads, Settings, VOLUMES_MAX, check_name, check_quorum, replicas_max,
+};
 use quorate_protocol::id::NodeId;
 use quorate_protocol::peers;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -32,17 +34,14 @@ mod unknown;
 pub use auth::Auth;
 pub use bytes::Bytes;
 pub use groups::OwnGroups;
+pub use quorate_node::root::{NAME_LENGTH_MAX, NODES_MAX};
 pub use storage::Storage;
 pub use tls::Tls;
 
-/// The most nodes a cluster may have.
-pub const NODES_MAX: usize = 64;
 /// The fewest characters of a cluster's secret.
 pub const SECRET_LENGTH_MIN: usize = 16;
 /// The least limit on memory: with less a node could not even take a deletion.
 pub const MAXMEMORY_MIN: u64 = 32 << 20;
-/// The longest name of a node.
-pub const NAME_LENGTH_MAX: usize = 64;
 const REPLICAS_DEFAULT: u8 = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,6 +82,9 @@ pub struct Node {
     /// new directory takes its place.
     #[serde(default = "first")]
     pub directory: u32,
+    /// The cluster is there already, and this node was added to it.
+    #[serde(default)]
+    pub joins: bool,
     /// Never wait for the disk, whatever the durability.
     #[serde(default)]
     pub ephemeral: bool,
@@ -113,7 +115,7 @@ pub struct Listen {
 pub struct Cluster {
     pub id: ClusterId,
     pub secret: Secret,
-    /// Every node, this one included.
+    /// The nodes that make the cluster, or of one that joins it those by which it finds the others; this one included.
     pub nodes: Vec<Member>,
 }
 
@@ -261,10 +263,10 @@ impl Config {
         NodeId(self.node.id)
     }
 
-    /// What a namespace gets that says nothing else.
+    /// What a namespace gets that says nothing else, where there are nodes enough.
     pub fn settings(&self) -> Settings {
         let Defaults { durability, replicas, volumes, reads, protocol, quorum, tolerance } = self.defaults;
-        let replicas = replicas.unwrap_or(REPLICAS_DEFAULT.min(self.replicas_max()));
+        let replicas = replicas.unwrap_or(REPLICAS_DEFAULT);
         let reads = reads.unwrap_or(Settings::default().reads);
         Settings { replicas, volumes, durability, reads, protocol, quorum, tolerance, ..Settings::default() }
     }
@@ -283,6 +285,10 @@ impl Config {
 
     fn replicas_max(&self) -> u8 {
         let most = replicas_max(self.defaults.protocol);
+        if self.node.joins {
+            // There may be more nodes than it lists.
+            return most;
+        }
         u8::try_from(self.cluster.nodes.len()).map_or(most, |nodes| nodes.min(most))
     }
 
@@ -315,6 +321,11 @@ impl Config {
         let nodes = &self.cluster.nodes;
         if nodes.is_empty() || nodes.len() > NODES_MAX {
             return Err(format!("cluster.nodes lists {} nodes; list 1 to {NODES_MAX}", nodes.len()));
+        }
+        if self.node.joins && nodes.len() == 1 {
+            return Err(
+                "node.joins is true, and cluster.nodes lists no other node; list those of the cluster".to_owned()
+            );
         }
         for (index, node) in nodes.iter().enumerate() {
             if node.id == 0 {
@@ -366,7 +377,9 @@ impl Config {
                 "defaults.replicas is {replicas}; with {nodes} nodes in cluster.nodes it can be 1 to {replicas_max}"
             ));
         }
-        if let Err(refusal) = check_quorum(&self.settings()) {
+        let settings = self.settings();
+        let replicas = settings.replicas.min(replicas_max);
+        if let Err(refusal) = check_quorum(&Settings { replicas, ..settings }) {
             return Err(format!("defaults: {}", refusal.trim_start_matches("ERR ")));
         }
         let volumes = self.defaults.volumes;
@@ -407,17 +420,6 @@ impl Member {
             shared.map(|address| format!("the address {address}"))
         }
     }
-}
-
-/// A name is a word in commands and lists of names: `QUORATE GROUP MOVE key MEMBERS n1,n2`.
-fn check_name(name: &str) -> Result<(), String> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if name.is_empty() || name.len() > NAME_LENGTH_MAX || !name.chars().all(is_plain) {
-        return Err(format!(
-            "{name:?} cannot be a node's name; use 1 to {NAME_LENGTH_MAX} letters, digits, '-', '_' and '.'"
-        ));
-    }
-    Ok(())
 }
 
 impl Timing {

@@ -11,6 +11,7 @@
 //! clean_stop                the start number of the run that stopped cleanly; removed at start
 //! new                       from when the directory was made until every other node has accepted it
 //! replacement               from when it was made in place of one that was lost until the store knows which groups that had
+//! removed                   once its node has been told that it was removed from the cluster
 //! wal/, checkpoint/         the log's and the checkpoint's
 //! ```
 //!
@@ -36,6 +37,7 @@ const PID: &str = "pid";
 const CLEAN_STOP: &str = "clean_stop";
 pub(crate) const NEW: &str = "new";
 const REPLACEMENT: &str = "replacement";
+const REMOVED: &str = "removed";
 pub(crate) const WAL: &str = "wal";
 pub(crate) const CHECKPOINT: &str = "checkpoint";
 /// What there is as soon as a node has spoken: the log's record of its files, the checkpoint, and the count of its batches.
@@ -118,6 +120,8 @@ pub enum DirectoryError {
         path.display()
     )]
     Gone { path: PathBuf, missing: &'static str },
+    #[error("{} is of a node that was removed from the cluster, and no node takes it for one any more: remove it", path.display())]
+    Removed { path: PathBuf },
     #[error("{} is not the data directory of a node{}", path.display(), nodes_note(path))]
     NoNode { path: PathBuf },
     #[error("cannot {action} {}: {source}", path.display())]
@@ -150,10 +154,21 @@ impl Directory {
         !path.join(NEW).exists()
     }
 
+    /// Whether its node has been told that it was removed from the cluster.
+    pub fn is_removed(path: &Path) -> bool {
+        path.join(REMOVED).exists()
+    }
+
+    /// Its node was removed from the cluster: it is not opened again.
+    pub fn remove(&mut self) -> Result<(), DirectoryError> {
+        write_whole(&self.path, REMOVED, b"The node of this directory was removed from the cluster.\n")
+    }
+
     /// Opens the directory that is described, making it if there is none, for a run: one number further.
     pub fn open(path: &Path, whose: Whose) -> Result<Directory, DirectoryError> {
         fs::create_dir_all(path).map_err(failed("make", path))?;
         let lock = lock(path)?;
+        check_not_removed(path)?;
         let known = read_identity(path, whose)?;
         let boot = machine_boot().map_err(failed("read the boot id for", path))?;
         if known.is_none() {
@@ -224,6 +239,7 @@ impl Directory {
             return Ok(());
         }
         let _lock = lock(path)?;
+        check_not_removed(path)?;
         match read_identity(path, whose)? {
             Some(_) if Directory::is_accepted(path) => check_witnesses(path),
             _ => Ok(()),
@@ -372,6 +388,10 @@ fn take_lock(path: &Path, file: File) -> Result<File, DirectoryError> {
 pub(crate) fn check_witnesses(path: &Path) -> Result<(), DirectoryError> {
     let gone = WITNESSES.iter().find(|name| !path.join(name).exists());
     gone.map_or(Ok(()), |missing| Err(DirectoryError::Gone { path: path.to_owned(), missing }))
+}
+
+fn check_not_removed(path: &Path) -> Result<(), DirectoryError> {
+    if Directory::is_removed(path) { Err(DirectoryError::Removed { path: path.to_owned() }) } else { Ok(()) }
 }
 
 fn write_identity(path: &Path, identity: &Identity) -> Result<(), DirectoryError> {

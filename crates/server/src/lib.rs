@@ -71,6 +71,8 @@ pub enum ServerError {
     Store(#[from] quorate_checkpoint::StoreError),
     #[error("cannot {action}: {source}")]
     Io { action: &'static str, source: std::io::Error },
+    #[error("this node stops: {0}")]
+    Removed(String),
     #[error("the worker panicked, which is a bug: please report what it said above")]
     Panicked,
 }

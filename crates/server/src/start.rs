@@ -84,7 +84,7 @@ pub(crate) fn start(
     let admin = listen_for_admin(&config, &waker, &pulse, token.clone(), tls.clone())?;
     let reloader = Reloader::new(as_written, admin.sender(), waker.clone(), token, tls.clone());
     let registry = || poll.registry().try_clone().map_err(io("share the poll"));
-    let links = Links::new(&config, &directory, peer_listener, registry()?, waker.clone(), tls.clone())?;
+    let links = Links::new(&config, &directory, &mut host, peer_listener, registry()?, waker.clone(), tls.clone())?;
     let clients = Clients::new(client_listener, registry()?, config.limits, tls.clone().filter(|_| config.tls.client));
     let checkpointer = Checkpointer::start(store, open_again, has_room, waker.clone()).map_err(io("start a thread"))?;
     let lookups = Lookups::start(shelf, waker.clone()).map_err(io("start a thread"))?;
@@ -222,6 +222,7 @@ fn settings(config: &Config, directory: &Directory, seed: u64) -> HostSettings {
         node: config.node_id(),
         start: identity.start_number,
         nodes,
+        joins: config.node.joins,
         defaults: config.settings(),
         cluster: config.cluster.id.0,
         timing: config.timing.peers(),

@@ -5,6 +5,7 @@ use quorate_protocol::{GroupId, NodeId};
 
 use super::batches::{BATCH_NAMES_MAX, GroupAction, GroupRequest};
 use super::directory::Missing;
+use super::nodes::{self, NodeRequest};
 use super::upgrade::{self, UpgradeRequest};
 use super::{Host, demand, help};
 use crate::answer::{AdminReply, Answer, Failure};
@@ -20,11 +21,13 @@ pub(super) struct Waiting {
     pub operation: u64,
     /// Answered once the answer to this question to the root has come.
     pub question: u64,
+    /// The number that the root has told.
+    pub number: Option<i64>,
 }
 
 const USAGE: &str = "ERR the commands are QUORATE NAMESPACE CREATE|SET|MOVE|LIST|DROP, \
                      QUORATE GROUP CREATE|PROMOTE|DEMOTE|MOVE|RETYPE|SHOW, QUORATE QUORUM SET|SHOW, \
-                     QUORATE UPGRADE SHOW|BEGIN|NOTE|LEAVE|END|RAISE, QUORATE DEMAND [COUNT n] and QUORATE STATUS [JSON]: QUORATE HELP tells what each does";
+                     QUORATE NODE LIST|ADD|REMOVE, QUORATE UPGRADE SHOW|BEGIN|NOTE|LEAVE|END|RAISE, QUORATE DEMAND [COUNT n] and QUORATE STATUS [JSON]: QUORATE HELP tells what each does";
 const CREATE_USAGE: &str = "ERR QUORATE NAMESPACE CREATE number [PROTOCOL paxos|chain|register] [REPLICAS n] \
                             [VOLUMES n] [DURABILITY sync|interval|memory] [READS lease|quorum|local|apportioned|routed] \
                             [GROUPS volumes|own] [QUORUM majority | threshold R W | grid | grid ROWSxCOLS] \
@@ -59,13 +62,14 @@ enum Request {
     Move { name: Vec<u8>, members: Vec<String>, quorum: Option<Quorum> },
     MoveNamespace { number: u32, members: Vec<String>, quorum: Option<Quorum> },
     SetQuorum { number: u32, quorum: Quorum },
+    Node(NodeRequest),
     Upgrade(UpgradeRequest),
 }
 
 impl Host {
     /// Takes a client's administrative command, the words after `QUORATE`, on the namespace that the client has entered.
     pub fn submit_admin(&mut self, number: u64, namespace: u32, words: &[Vec<u8>]) {
-        match parse(words, self.settings.defaults) {
+        match parse(words, self.default_settings()) {
             Err(usage) => self.answers.push((number, Answer::Admin(AdminReply::Error(usage)))),
             Ok(Request::Root(command)) => self.submit_to_root(&command, Purpose::Admin { operation: number }),
             Ok(Request::Create { number: namespace, settings, members }) => {
@@ -77,6 +81,7 @@ impl Host {
             Ok(Request::SetQuorum { number: namespace, quorum }) => self.submit_quorum(number, namespace, quorum),
             Ok(Request::Group(request)) => self.submit_group_request(number, namespace, request),
             Ok(Request::Move { name, members, quorum }) => self.submit_move(number, namespace, &name, &members, quorum),
+            Ok(Request::Node(request)) => self.submit_node_request(number, request),
             Ok(Request::Upgrade(request)) => self.submit_upgrade(number, request),
             Ok(Request::Help) => self.answers.push((number, Answer::Admin(help::reply()))),
             Ok(Request::Demand { count }) => self.answers.push((number, Answer::Admin(self.tell_demand(count)))),
@@ -190,13 +195,14 @@ impl Host {
             Answer::Outcome(Outcome::Error(text)) => {
                 self.answers.push((operation, Answer::Admin(AdminReply::Error(text))));
             }
-            Answer::Outcome(_) => {
+            Answer::Outcome(outcome) => {
+                let number = if let Outcome::Int(number) = outcome { Some(number) } else { None };
                 let question = self.ask_for_directory_anew();
                 if self.directory.has_answer_to(question) {
                     // This node coordinates the root, and has answered itself.
-                    self.answers.push((operation, Answer::Admin(AdminReply::Ok)));
+                    self.answers.push((operation, Answer::Admin(done(number))));
                 } else {
-                    self.admins.push(Waiting { operation, question });
+                    self.admins.push(Waiting { operation, question, number });
                 }
             }
             // As for a list: what there is cannot be said here yet, and neither was anything changed.
@@ -211,13 +217,17 @@ impl Host {
     pub(super) fn finish_waiting_admins(&mut self, question: u64) {
         let answers = &mut self.answers;
         self.admins.retain(|waiting| {
-            let done = waiting.question <= question;
-            if done {
-                answers.push((waiting.operation, Answer::Admin(AdminReply::Ok)));
+            let is_done = waiting.question <= question;
+            if is_done {
+                answers.push((waiting.operation, Answer::Admin(done(waiting.number))));
             }
-            !done
+            !is_done
         });
     }
+}
+
+fn done(number: Option<i64>) -> AdminReply {
+    number.map_or(AdminReply::Ok, AdminReply::Int)
 }
 
 fn parse(words: &[Vec<u8>], defaults: Settings) -> Result<Request, String> {
@@ -251,6 +261,9 @@ fn parse(words: &[Vec<u8>], defaults: Settings) -> Result<Request, String> {
             (3, Some(count)) if is(1, "COUNT") => Ok(Request::Demand { count }),
             _ => Err(DEMAND_USAGE.into()),
         };
+    }
+    if is(0, "NODE") {
+        return nodes::parse(&words[1..]).map(Request::Node);
     }
     if is(0, "UPGRADE") {
         return upgrade::parse(&words[1..]).map(Request::Upgrade);
@@ -621,6 +634,7 @@ mod tests {
             [("NAMESPACE", "CREATE|SET|MOVE|LIST|DROP"), ("GROUP", "CREATE|PROMOTE|DEMOTE|MOVE|RETYPE|SHOW")];
         let others = [
             ("QUORUM", "SET|SHOW"),
+            ("NODE", "LIST|ADD|REMOVE"),
             ("UPGRADE", "SHOW|BEGIN|NOTE|LEAVE|END|RAISE"),
             ("", "DEMAND"),
             ("", "STATUS"),

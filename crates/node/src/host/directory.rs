@@ -1,6 +1,6 @@
 //! The node's copy of the root's state: where every key's group is, and which replicas shall live here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use quorate_object::Outcome;
@@ -20,7 +20,7 @@ use crate::machine::Content;
 use crate::planted::{self, Planted};
 use crate::record::GroupRecord;
 use crate::replica::{AnyReplica, Protocol};
-use crate::root::{Namespace, ROOT, Reads, RootCommand, RootState, Settings, root_members};
+use crate::root::{Namespace, ROOT, Reads, RootCommand, RootState, Settings};
 
 use crate::volume::volume_of;
 
@@ -69,6 +69,8 @@ pub(super) struct Directory {
     root: Place,
     places: BTreeMap<u32, Vec<Place>>,
     has_routed: bool,
+    /// Nodes on which the root or a volume has a replica, or may come to have one.
+    with_part: BTreeSet<u32>,
     /// Questions to the root so far, and whether the last one is under way.
     question: u64,
     asking: bool,
@@ -110,6 +112,7 @@ impl Directory {
         Directory {
             state: None,
             has_routed: false,
+            with_part: BTreeSet::new(),
             root,
             places: BTreeMap::new(),
             question: 0,
@@ -122,6 +125,10 @@ impl Directory {
 
     pub(super) fn state(&self) -> Option<&RootState> {
         self.state.as_ref()
+    }
+
+    pub(super) fn has_part(&self, node: u32) -> bool {
+        self.with_part.contains(&node)
     }
 
     pub(super) fn version(&self) -> u64 {
@@ -143,7 +150,8 @@ impl Directory {
     }
 
     pub(super) fn set(&mut self, state: RootState) {
-        self.root.members = root_members(&state.nodes);
+        self.root.members = state.root_members();
+        self.with_part = state.with_part();
         self.has_routed = state.namespaces.values().any(|namespace| namespace.settings.reads == Reads::Routed);
         self.places = state
             .namespaces
@@ -333,7 +341,8 @@ impl Host {
             }
             births.push(self.bear(group, &mut batch));
         }
-        let known: std::collections::BTreeSet<u64> = state.volumes().map(|(_, _, volume)| volume.group).collect();
+        births.extend(self.bear_root_of(&state, &mut batch));
+        let known: BTreeSet<u64> = state.volumes().map(|(_, _, volume)| volume.group).collect();
         let is_volume = |group: &GroupId| *group != ROOT && volume_of(*group).is_none();
         // Of one whose members decide this node may have heard before the root told.
         let is_gone = |group: &GroupId| is_volume(group) && !known.contains(&group.0) && state.has_given(*group);
@@ -348,10 +357,8 @@ impl Host {
             dropped.push(volume);
         }
         self.store(batch, Stored::Directory { births, dropped });
-        for node in &state.nodes {
-            self.meet_node(NodeId(node.id));
-        }
         self.directory.set(state);
+        self.follow_nodes();
         self.leave_forgotten_chains();
         self.follow_listed();
         self.tell_registers();
@@ -482,13 +489,6 @@ impl Host {
         self.forget_earlier_births(group, batch);
         self.bounce_reads_of(group, Bounce::UnknownGroup);
         self.lose_register(group, Bounce::UnknownGroup);
-    }
-
-    pub(super) fn meet_node(&mut self, node: NodeId) {
-        if node != self.settings.node {
-            self.peers.add(node, self.clock.now());
-            self.outbox.add(node);
-        }
     }
 }
 

@@ -20,12 +20,14 @@ mod batches;
 #[cfg(test)]
 mod becoming;
 mod behind;
+mod birth_of_root;
 mod births;
 #[cfg(test)]
 mod brief_lives;
 mod census;
 mod chains;
 pub(crate) mod checkpoints;
+mod clocks;
 mod coordination;
 mod copies;
 mod counters;
@@ -46,6 +48,7 @@ mod led;
 mod look_ahead;
 mod lookups;
 mod losses;
+mod nodes;
 mod open;
 mod order;
 mod orphans;
@@ -104,6 +107,7 @@ pub use directory::ObjectCount;
 pub use discarded::Discarded;
 pub use group::{Group, ROOT_NAMESPACE};
 pub use lookups::{Found, Lookup};
+pub use nodes::Admission;
 pub use open::{OpenError, OpenReport};
 pub use quarantine::{Fault, PanicIn};
 pub use resting::OwnCounts;
@@ -118,7 +122,6 @@ use crate::group_state::GroupState;
 use crate::hash::FixedState;
 use crate::level::FeatureLevel;
 use crate::outbox::{Carrier, Outbox};
-use crate::planted::{self, Planted};
 use crate::replica::{AnyEffects, AnyEvent, AnyMessage};
 use crate::root::{NodeRecord, RootState, Settings};
 use crate::timers::Timers;
@@ -135,8 +138,10 @@ pub struct HostSettings {
     pub node: NodeId,
     /// The node's durable count of its starts, this one included.
     pub start: u32,
-    /// The cluster that the first nodes form; the same on all of them.
+    /// The cluster that the first nodes form; the same on all of them. Of a node that joins, those by which it finds the others.
     pub nodes: Vec<NodeRecord>,
+    /// The cluster is there already: nothing is born here that the others do not tell of.
+    pub joins: bool,
     pub defaults: Settings,
     pub cluster: u64,
     pub timing: Timing,
@@ -234,6 +239,10 @@ pub struct Host {
     peers: Peers,
     started_at: Instant,
     linked: Vec<NodeId>,
+    /// Nodes that were removed, until no lease that they were given or gave can last.
+    gone: Vec<NodeId>,
+    /// When the root was last asked to note with which data directory this node begins.
+    begin_asked_at: Option<Instant>,
     /// The feature levels that nodes have said their releases know.
     levels: HashMap<NodeId, FeatureLevel, FixedState>,
     walls: WallClocks,
@@ -385,6 +394,10 @@ impl Host {
     pub fn receive(&mut self, from: NodeId, frame: &[u8]) -> Result<(), FrameError> {
         let (header, bytes) = decode_frame(frame)?;
         if header.node != from {
+            self.counters.nonsense += 1;
+            return Ok(());
+        }
+        if !self.is_peer(from) {
             self.counters.nonsense += 1;
             return Ok(());
         }
@@ -651,24 +664,6 @@ impl Host {
                     self.counters.nonsense += 1;
                 }
             }
-        }
-    }
-
-    /// Whether this node's wall clock is not known to be within a second of most: then it neither coordinates nor takes
-    /// commands. What it still stamps is right, if it ever was: time goes on by the lease clock.
-    pub fn is_clock_off(&self) -> bool {
-        self.clock_off
-    }
-
-    /// Whether it is known to be off, rather than not known to be right.
-    pub fn is_clock_known_off(&self) -> bool {
-        self.clock_off && self.walls.is_mine_known_off()
-    }
-
-    fn judge_clock(&mut self) {
-        self.clock_off = !self.walls.is_mine_trusted() && !planted::is(Planted::EveryClockTrusted);
-        if !self.clock_off {
-            self.clock.follow_wall();
         }
     }
 

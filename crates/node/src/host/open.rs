@@ -5,16 +5,16 @@ use std::collections::VecDeque;
 use hashbrown::HashMap;
 use quorate_checkpoint::{Store, StoreError};
 use quorate_protocol::peers::Peers;
-use quorate_protocol::quorum::QuorumSystem;
 use quorate_protocol::wire::Malformed;
-use quorate_protocol::{Configuration, GroupId, NodeId, Slot, Stamp};
+use quorate_protocol::{GroupId, NodeId, Slot, Stamp};
 use quorate_wal::{Lsn, Storage, Wal};
 use roaring::RoaringTreemap;
 use slab::Slab;
 
+use super::birth_of_root::{members_of_root, root_configuration};
 use super::checkpoints::{BEHIND_OBJECTS, Meta, Name, Stored, decode_meta, encode_meta, take_name};
 use super::directory::{Directory, RECORD};
-use super::dispatch::{INTERNAL, ROOT_EPOCH};
+use super::dispatch::INTERNAL;
 use super::group::{CheckpointState, Group, Own, ROOT_NAMESPACE};
 use super::losses::{self, Losses};
 use super::quarantine::{self, decode_given_up, isolate};
@@ -29,7 +29,7 @@ use crate::clock::{HybridClock, Moment, WallClocks};
 use crate::entry::Operations;
 use crate::group_state::GroupState;
 use crate::hash::FixedState;
-use crate::machine::{Content, Machine};
+use crate::machine::Machine;
 use crate::outbox::Outbox;
 use crate::register::RegisterReplica;
 use crate::replica::Protocol;
@@ -68,6 +68,8 @@ pub enum OpenError {
     Checkpoint { group: u64, reason: String },
     #[error("node {0} is not among the cluster's nodes")]
     NotAMember(NodeId),
+    #[error("{0} was removed from the cluster, and no other node takes it for one any more: remove its data directory")]
+    Removed(NodeId),
 }
 
 impl Host {
@@ -84,6 +86,9 @@ impl Host {
         let mut report = OpenReport::default();
         let mut faults = Vec::new();
         let directory = restore_directory(&settings, store, &mut report)?;
+        if directory.state().is_some_and(|state| state.node(settings.node.0).is_none()) {
+            return Err(OpenError::Removed(settings.node));
+        }
         let successions = Successions::restore(store, &mut report.damage)?;
         let mut own = Sleeping::new(&settings, store);
         let mut groups = restore_checkpoints(&settings, store, &directory, &mut own, &mut report, &mut faults)?;
@@ -136,9 +141,7 @@ impl Host {
         host.faults = faults;
         report.group_count = host.groups.len() + host.own_counts().paused;
         host.bear_root();
-        for node in host.settings.nodes.iter().map(|node| NodeId(node.id)).collect::<Vec<_>>() {
-            host.meet_node(node);
-        }
+        host.follow_nodes();
         host.judge_clock();
         host.start_timers();
         host.ask_for_directory();
@@ -161,8 +164,10 @@ impl Host {
             peers: Peers::new(settings.timing, moment.now, settings.start),
             started_at: moment.now,
             linked: Vec::new(),
+            gone: Vec::new(),
+            begin_asked_at: None,
             levels: HashMap::default(),
-            walls: WallClocks::new(settings.nodes.len(), settings.timing.heartbeat_us, moment),
+            walls: WallClocks::new(Vec::new(), settings.timing.heartbeat_us, moment),
             clock_off: true,
             seen: HashMap::default(),
             client_count: 0,
@@ -325,33 +330,6 @@ impl Host {
             self.store(batch, Stored::Directory { births: Vec::new(), dropped });
         }
     }
-
-    /// The root's first members are born with the cluster.
-    fn bear_root(&mut self) {
-        let configuration = root_configuration(&self.settings);
-        if !configuration.contains(self.settings.node) || self.find(ROOT).is_some() {
-            return;
-        }
-        let state = RootState::bootstrap(self.settings.nodes.clone(), self.settings.defaults, self.settings.cluster);
-        let machine = Machine::new(Content::Root(Box::new(state)));
-        let group = Group::new(
-            Protocol::Paxos,
-            configuration,
-            ROOT_NAMESPACE,
-            Durability::Sync,
-            [0; 16],
-            machine,
-            self.settings.node,
-        );
-        let mut batch = quorate_checkpoint::Batch::new();
-        let births = vec![self.bear(group, &mut batch)];
-        self.store(batch, Stored::Directory { births, dropped: Vec::new() });
-    }
-}
-
-fn root_configuration(settings: &HostSettings) -> Configuration {
-    let members = root_members(&settings.nodes);
-    Configuration { group: ROOT, epoch: ROOT_EPOCH, members: members.into(), quorum: QuorumSystem::Majority }
 }
 
 /// `damage_end` is the first block of the log behind everything that is damaged.
@@ -469,7 +447,7 @@ fn unreadable_group(
     let mut group = match listed {
         _ if id == ROOT => Group::new(
             Protocol::Paxos,
-            root_configuration(settings),
+            root_configuration(members_of_root(settings, directory)),
             ROOT_NAMESPACE,
             Durability::Sync,
             [0; 16],
@@ -673,7 +651,11 @@ fn restore_directory(
     store: &impl Store,
     report: &mut OpenReport,
 ) -> Result<Directory, OpenError> {
-    let mut directory = Directory::new(root_members(&settings.nodes));
+    let mut directory = Directory::new(match settings.joins {
+        // Who has no replica of the root says so, and another one is asked.
+        true => settings.nodes.iter().map(|node| NodeId(node.id)).filter(|node| *node != settings.node).collect(),
+        false => root_members(&settings.nodes),
+    });
     if let Some(bytes) = store.node_record(RECORD)? {
         match RootState::decode(&bytes) {
             Some(state) => directory.set(state),

@@ -12,7 +12,7 @@ use crate::hash::FixedState;
 use crate::quorum::Quorum;
 use crate::readiness::Readiness;
 use crate::replica::Protocol;
-use crate::root::{GroupRecord, ROOT, root_members};
+use crate::root::{GroupRecord, ROOT};
 use crate::status::{
     GroupReport, LogStatus, MemberStatus, NamespaceStatus, NodeOwnStatus, NodeState, NodeStatus, OwnGroupsStatus,
     Report, Status, VolumeStatus,
@@ -172,7 +172,7 @@ impl Host {
             nodes: node_status.collect(),
             ..Status::default()
         };
-        let members = root_members(nodes).into_iter().map(|node| node.0).collect();
+        let members = self.root_members().into_iter().map(|node| node.0).collect();
         let root = GroupRecord::new(Protocol::Paxos, ROOT, members, Quorum::Majority);
         status.root = volume_status(0, 0, &root, true, |node| by_group.get(&(node, ROOT.0)).copied());
         let Some(state) = self.directory.state() else { return status };
@@ -195,22 +195,18 @@ impl Host {
         status
     }
 
-    fn known_nodes(&self) -> &[crate::root::NodeRecord] {
-        self.directory.state().map_or(&self.settings.nodes, |state| &state.nodes)
-    }
-
     /// Whether this node takes commands. A replica of the root that is silent does not keep it from that: others tell it of
     /// the cluster.
     pub fn readiness(&self) -> Readiness {
         let is_unborn = self.root_state() == Some(GroupState::Unborn);
-        let nodes = self.known_nodes();
-        let is_heard = |node: u32| node == self.settings.node.0 || !self.peers.is_unheard(NodeId(node));
-        let heard = nodes.iter().filter(|node| is_heard(node.id)).count();
+        let (heard, counted) = self.count_heard();
         if self.directory.state().is_none() || is_unborn {
             Readiness::ClusterUnknown
+        } else if !self.is_of_cluster() {
+            Readiness::Removed
         } else if self.level() > self.settings.level_known {
             Readiness::ReleaseTooOld
-        } else if heard * 2 <= nodes.len() {
+        } else if heard * 2 <= counted {
             Readiness::CutOff
         } else if self.is_clock_known_off() {
             Readiness::ClockOff

@@ -84,9 +84,28 @@ pub(super) fn settings(node: NodeId, count: u32) -> HostSettings {
         forgotten: Forgotten::Nothing,
         is_new: false,
         version: "test".into(),
+        joins: false,
         level_known: crate::level::FeatureLevel::KNOWN,
         pid: 0,
         observe: true,
+    }
+}
+
+impl Node {
+    fn new(host: Host, storage: MemoryStorage, store: MemoryStore) -> Node {
+        Node {
+            host,
+            storage,
+            store,
+            is_store_slow: false,
+            unstored: Vec::new(),
+            answers: Vec::new(),
+            is_down: false,
+            wall_ahead_ms: 0,
+            is_full: false,
+            frames_sent: 0,
+            executed: Vec::new(),
+        }
     }
 }
 
@@ -99,19 +118,7 @@ impl Cluster {
             set(&mut settings);
             let (host, _) =
                 Host::open(settings, &storage, &MemoryStore::default(), moment(1_000_000)).expect("nothing is stored");
-            Node {
-                host,
-                storage,
-                store: MemoryStore::default(),
-                is_store_slow: false,
-                unstored: Vec::new(),
-                answers: Vec::new(),
-                is_down: false,
-                wall_ahead_ms: 0,
-                is_full: false,
-                frames_sent: 0,
-                executed: Vec::new(),
-            }
+            Node::new(host, storage, MemoryStore::default())
         };
         let mut cluster =
             Cluster { nodes: (1..=3).map(open).collect(), now_us: 1_000_000, under_way: Vec::new(), number: 0 };
@@ -122,6 +129,24 @@ impl Cluster {
         assert_eq!(coordinators, [true, false, false]);
         cluster.nodes.iter_mut().for_each(|node| node.executed.clear());
         cluster
+    }
+
+    /// One more node, with the next number.
+    pub(super) fn join(&mut self, settings: HostSettings) {
+        assert_eq!(settings.node.0 as usize, self.nodes.len() + 1);
+        let (storage, store) = (MemoryStorage::default(), MemoryStore::default());
+        let (host, _) = Host::open(settings, &storage, &store, moment(self.now_us)).expect("nothing is stored");
+        self.nodes.push(Node::new(host, storage, store));
+    }
+
+    /// An administrative command, in words without spaces in them, and what is answered.
+    pub(super) fn say(&mut self, at: u32, line: &str) -> Answer {
+        let number = self.next_number();
+        let words: Vec<Vec<u8>> = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+        self.node(at).host.submit_admin(number, 0, &words);
+        self.pass(2_000, arrives);
+        let answers = &self.node(at).answers;
+        answers.iter().find(|(of, _)| *of == number).map(|(_, answer)| answer.clone()).expect("answered")
     }
 
     pub(super) fn volume(&self) -> GroupId {

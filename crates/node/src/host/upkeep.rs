@@ -103,6 +103,8 @@ impl Host {
 
     fn beat(&mut self) {
         let now = self.clock.now();
+        self.forget_gone();
+        self.seek_begin();
         let nodes: Vec<NodeId> = self.peers.nodes().collect();
         self.tell_unable();
         nodes.iter().for_each(|&node| self.send_heartbeat(node));

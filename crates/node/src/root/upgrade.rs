@@ -45,11 +45,12 @@ pub enum UpgradeCommand {
     Raise { level: FeatureLevel },
 }
 
-/// A state, also one that was written before there were upgrades and levels, or before there were offices.
+/// A state, also one that was written before anything was placed anew, before there were upgrades and levels, or before there
+/// were offices.
 pub(super) fn decode(bytes: &[u8]) -> Option<RootState> {
-    const NONE: [u8; 4] = [0, 0, 0, FeatureLevel::FIRST.0];
+    const NONE: [u8; 11] = [0, 0, 0, FeatureLevel::FIRST.0, 0, 0, 0, 0, 0, 0, 0];
     let with = |end: &[u8]| postcard::from_bytes(&[bytes, end].concat()).ok();
-    with(&[]).or_else(|| with(&NONE[2..])).or_else(|| with(&NONE))
+    with(&[]).or_else(|| with(&NONE[4..])).or_else(|| with(&NONE[2..])).or_else(|| with(&NONE))
 }
 
 impl RootState {
@@ -248,7 +249,10 @@ mod tests {
     fn a_state_from_before_there_were_upgrades_is_read_and_one_with_an_upgrade_comes_back() {
         let mut root = root();
         let bytes = root.encode();
-        let (before, none) = bytes.split_at(bytes.len() - 2);
+        let (before_moves, placement) = bytes.split_at(bytes.len() - 7);
+        assert_eq!(placement, [0; 7], "nothing was placed anew");
+        assert_eq!(RootState::decode(before_moves), Some(root.clone()));
+        let (before, none) = before_moves.split_at(before_moves.len() - 2);
         assert_eq!(none, [0, 1], "no upgrade, and the first level");
         assert_eq!(RootState::decode(before), Some(root.clone()));
         let (before_offices, office) = before.split_at(before.len() - 2);

@@ -3,6 +3,7 @@
 //! Each node is this same program run as `quorate node --config DIR/node-i/node.toml`, so that any of them can be killed
 //! and started again by hand. `up` starts them, says when they answer, reports the ones that die, and stops them.
 
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -25,7 +26,7 @@ mod successor;
 use crate::failure::{Context, Failure};
 use crate::namespace::parse_quorum;
 use crate::output::{complain, say, shell_word, table, trimmed};
-use plan::Plan;
+use plan::{Plan, PlannedNode};
 use processes::Processes;
 use secrets::Secrets;
 use successor::Running;
@@ -43,7 +44,7 @@ const STOPPED_WITHIN: Duration = Duration::from_secs(10);
 
 const EXAMPLES: &str = "Examples:
   quorate up                                  three nodes, data in ./quorate-data
-  quorate up --nodes 5 --dir /var/lib/try     five nodes, data elsewhere
+  quorate up --nodes 5 --dir /var/lib/try     five nodes, data elsewhere; of a cluster that has fewer, the rest are added
   quorate up --ephemeral --durability memory  as fast as it gets, nothing is kept";
 
 /// Start a cluster on this machine, one process a node
@@ -52,6 +53,8 @@ const EXAMPLES: &str = "Examples:
 /// i - 1, and for the other nodes 10000 above its client port (below, where there is no such port). The first run
 /// writes DIR/node-i/node.toml; later runs use what is there. Ctrl-C stops the cluster, the same command brings it back
 /// with its data.
+///
+/// With more --nodes than DIR has, new ones are added to the cluster, which begin without data. `quorate node remove` removes one.
 ///
 /// A node that dies is reported. `quorate node --config DIR/node-i/node.toml` starts it again by hand; with --restart
 /// that is done for you, after a pause that doubles from half a second to 30 s while it keeps dying within a minute. A
@@ -111,8 +114,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let _running = Running::note(&plan)?;
     // Before the first process: none may outlive a Ctrl-C that comes early.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGCHLD]).context("cannot listen for signals")?;
+    plan.absent.iter().for_each(complain);
+    let added: Vec<OnceCell<PlannedNode>> = (0..plan.more).map(|_| OnceCell::new()).collect();
     let mut processes = Processes::start(&plan, options.restart)?;
-    let started = processes.wait_until_ready(READY_WITHIN, &mut || wants_to_end(&mut signals));
+    let started = start_all(&plan, &added, &mut processes, &mut signals);
     let result = match started {
         Ok(true) => {
             say(welcome(&plan, &processes, options));
@@ -124,6 +129,31 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     };
     let all_clean = processes.stop(STOPPED_WITHIN, &mut || wants_to_end(&mut signals));
     result.map(|()| if all_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Waits for the nodes that there are, and then for each that is added. False if that is no longer wanted.
+fn start_all<'a>(
+    plan: &Plan,
+    added: &'a [OnceCell<PlannedNode>],
+    processes: &mut Processes<'a>,
+    signals: &mut Signals,
+) -> Result<bool, Failure> {
+    let mut wait =
+        |processes: &mut Processes<'a>| processes.wait_until_ready(READY_WITHIN, &mut || wants_to_end(signals));
+    if !wait(processes)? {
+        return Ok(false);
+    }
+    for cell in added {
+        let before: Vec<&PlannedNode> = added.iter().filter_map(OnceCell::get).collect();
+        let node = plan.add(&before)?;
+        let (name, id) = (node.name().to_owned(), node.config.node.id);
+        processes.add(cell.get_or_init(|| node))?;
+        if !wait(processes)? {
+            return Ok(false);
+        }
+        say(format_args!("{name} was added to the cluster as node {id}; it has no data yet"));
+    }
+    Ok(true)
 }
 
 /// Reports nodes that die, and starts them again if that is wanted, until somebody asks to end.
@@ -151,13 +181,13 @@ fn wants_to_end(signals: &mut Signals) -> bool {
 
 fn welcome(plan: &Plan, processes: &Processes, options: &Options) -> String {
     let mut nodes = table(&["node", "clients", "admin", "pid"]);
-    for (node, pid) in plan.nodes.iter().zip(processes.pids()) {
+    for (node, pid) in processes.nodes() {
         let listen = &node.config.listen;
         let scheme = if node.config.tls.admin { "https" } else { "http" };
         let admin = format!("{scheme}://{}", listen.admin);
         nodes.add_row([node.config.node.name.clone(), listen.client.to_string(), admin, pid.to_string()]);
     }
-    let count = plan.nodes.len();
+    let count = processes.nodes().count();
     let port = plan.nodes[0].config.listen.client.port();
     let program = try_with(plan);
     let (kept, end) = if options.ephemeral {

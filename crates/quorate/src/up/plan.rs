@@ -16,9 +16,13 @@ use quorate_server::directory::{Directory, Whose, random_u64};
 
 use super::Options;
 use super::secrets::{self, Secrets};
+use crate::client::{Client, Endpoint};
 use crate::failure::{Context, Failure};
+use crate::nodes;
 
 const NODES_DEFAULT: u16 = 3;
+/// Places that are tried for a node that is added, each with ports of its own.
+const PLACES_TRIED: usize = 100;
 const PORT_DEFAULT: u16 = 7000;
 const ADMIN_PORT_DEFAULT: u16 = 8000;
 /// A node's port for its peers is this far from its port for clients.
@@ -27,6 +31,10 @@ const PEER_PORT_DISTANCE: u16 = 10_000;
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) nodes: Vec<PlannedNode>,
+    /// How many are to be added to those once they run.
+    pub(super) more: usize,
+    /// What is to be told of nodes that are not there.
+    pub(super) absent: Vec<String>,
     /// The directory has no nodes yet.
     is_new: bool,
     /// Where clients find what the nodes ask for, if they were made to ask.
@@ -135,6 +143,7 @@ impl Plan {
                 name: format!("n{id}"),
                 data_dir: directory.clone(),
                 directory: 1,
+                joins: false,
                 ephemeral: options.ephemeral,
             };
             let mut tls = if options.secure { secrets::tls(&node.name) } else { Tls::default() };
@@ -160,7 +169,7 @@ impl Plan {
             node.config.check().map_err(|reason| Failure(format!("these options do not fit together: {reason}")))?;
         }
         let secrets = options.secure.then(|| Secrets::of(dir));
-        Ok(Plan { nodes, is_new: true, secrets })
+        Ok(Plan { nodes, more: 0, absent: Vec::new(), is_new: true, secrets })
     }
 
     fn read(options: &Options, dir: &Path) -> Result<Plan, Failure> {
@@ -174,8 +183,6 @@ impl Plan {
             _ => Ok(()),
         };
         let listen = first.listen;
-        let way_out = "a cluster keeps the nodes that it was made with: leave --nodes out";
-        refuse_other(options.nodes.map(|n| n.to_string()), "--nodes", count.to_string(), way_out)?;
         let way_out = "leave it out or edit every node-*/node.toml";
         refuse_other(options.port.map(|n| n.to_string()), "--port", listen.client.port().to_string(), way_out)?;
         refuse_other(
@@ -197,7 +204,8 @@ impl Plan {
             )));
         }
         let mut nodes = vec![PlannedNode { directory: node_directory(dir, 1), config: first }];
-        for index in 2..=count {
+        let (indices, absent) = present(dir, count)?;
+        for index in indices {
             let path = config_path(dir, index);
             let config = Config::load(&path)?;
             if config.cluster.id != nodes[0].config.cluster.id || config.node.id as usize != index {
@@ -206,8 +214,81 @@ impl Plan {
             }
             nodes.push(PlannedNode { directory: node_directory(dir, index), config });
         }
+        let wanted = options.nodes.map_or(nodes.len(), usize::from);
+        let mut absent = absent;
+        if wanted < nodes.len() {
+            absent.push(format!(
+                "{} has {} nodes, and all of them are started: `quorate node remove` removes one that is stopped and has no replicas",
+                dir.display(),
+                nodes.len()
+            ));
+        }
+        let more = wanted.saturating_sub(nodes.len());
         let is_secure = nodes[0].config.tls.client && nodes[0].config.auth.password_hash.is_some();
-        Ok(Plan { nodes, is_new: false, secrets: is_secure.then(|| Secrets::of(dir)) })
+        Ok(Plan { nodes, more, absent, is_new: false, secrets: is_secure.then(|| Secrets::of(dir)) })
+    }
+
+    /// Adds one more node to the cluster, which runs, and makes its directory and its configuration. `added` are those that this has
+    /// done before.
+    pub(super) fn add(&self, added: &[&PlannedNode]) -> Result<PlannedNode, Failure> {
+        let first = &self.nodes[0];
+        let dir = first.directory.parent().unwrap_or(Path::new("."));
+        let known: Vec<&PlannedNode> = self.nodes.iter().chain(added.iter().copied()).collect();
+        let (index, listen) = self.place_of_next(dir, &known)?;
+        let name = format!("n{index}");
+        let addresses = [listen.peer, listen.client, listen.admin].map(|address| address.to_string());
+        let mut client = Client::connect(&self.endpoint_of_first())?;
+        let id = nodes::add(&mut client, &name, [&addresses[0], &addresses[1], &addresses[2]])?;
+        if let Some(secrets) = &self.secrets {
+            secrets.make_certificates(std::iter::once(name.as_str()))?;
+        }
+        let directory = node_directory(dir, id as usize);
+        let mut config = first.config.clone();
+        config.node = Node {
+            id,
+            name: name.clone(),
+            data_dir: directory.clone(),
+            directory: 1,
+            joins: true,
+            ephemeral: first.config.node.ephemeral,
+        };
+        config.listen = listen;
+        config.cluster.nodes = known.iter().map(|node| member_of(&node.config)).collect();
+        config.cluster.nodes.push(member_of(&config));
+        config.tls = if first.config.tls.client { secrets::tls(&name) } else { Tls::default() };
+        config.tls.set_directory(&directory);
+        let node = PlannedNode { directory, config };
+        node.write(&first.config.auth).context(format_args!("cannot write {}", node.config_path().display()))?;
+        Ok(node)
+    }
+
+    /// Behind all nodes that there were, where nobody listens.
+    fn place_of_next(&self, dir: &Path, known: &[&PlannedNode]) -> Result<(usize, Listen), Failure> {
+        let first = self.nodes[0].config.listen;
+        let last_known = known.iter().map(|node| node.config.node.id as usize).max().unwrap_or_default();
+        let last = indices_in(dir)?.into_iter().max().unwrap_or_default().max(last_known);
+        let at = |address: SocketAddr, index: usize| {
+            let port = u16::try_from(index - 1).ok().and_then(|further| address.port().checked_add(further));
+            port.map(|port| SocketAddr::new(address.ip(), port))
+        };
+        let used: Vec<SocketAddr> = known.iter().flat_map(|node| addresses(&node.config.listen)).collect();
+        let is_free = |listen: &Listen| {
+            addresses(listen).into_iter().all(|address| !used.contains(&address) && TcpListener::bind(address).is_ok())
+        };
+        let listen = |index: usize| {
+            let (client, peer, admin) = (at(first.client, index)?, at(first.peer, index)?, at(first.admin, index)?);
+            Some(Listen { client, peer, admin }).filter(is_free)
+        };
+        let found = (last + 1..=last + PLACES_TRIED).find_map(|index| Some((index, listen(index)?)));
+        found.ok_or_else(|| Failure("no free ports for another node: `quorate node add` adds one elsewhere".to_owned()))
+    }
+
+    fn endpoint_of_first(&self) -> Endpoint {
+        let config = &self.nodes[0].config;
+        let endpoint = Endpoint::new(config.listen.client.ip().to_string(), config.listen.client.port());
+        let endpoint = endpoint.with_password_file(self.secrets.as_ref().map(|secrets| &*secrets.password));
+        let tls = &config.tls;
+        if tls.client { endpoint.with_tls(&tls.ca, &tls.certificate, &tls.key) } else { endpoint }
     }
 }
 
@@ -226,6 +307,48 @@ impl PlannedNode {
         let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(self.config_path())?;
         file.write_all(text.as_bytes())
     }
+}
+
+/// The nodes that there are beside the first, of those that the cluster was made with and those that were added; and what is to be told
+/// of others.
+fn present(dir: &Path, founders: usize) -> Result<(Vec<usize>, Vec<String>), Failure> {
+    let found = indices_in(dir)?;
+    let mut absent = Vec::new();
+    let mut indices: Vec<usize> = (2..=founders).chain(found.into_iter().filter(|&index| index > founders)).collect();
+    indices.retain(|&index| {
+        let directory = node_directory(dir, index);
+        let why = if Directory::is_removed(&directory) {
+            "was removed from the cluster: its directory can be removed too"
+        } else if !directory.exists() {
+            "is not there: its node is left out"
+        } else {
+            return true;
+        };
+        absent.push(format!("{} {why}", directory.display()));
+        false
+    });
+    Ok((indices, absent))
+}
+
+/// The nodes that have a configuration in this directory.
+fn indices_in(dir: &Path) -> Result<Vec<usize>, Failure> {
+    let read = || std::fs::read_dir(dir)?.collect::<std::io::Result<Vec<_>>>();
+    let entries = read().context(format_args!("cannot read {}", dir.display()))?;
+    let index = |entry: &std::fs::DirEntry| {
+        let index: usize = entry.file_name().to_str()?.strip_prefix("node-")?.parse().ok()?;
+        config_path(dir, index).exists().then_some(index)
+    };
+    let mut indices: Vec<usize> = entries.iter().filter_map(index).collect();
+    indices.sort_unstable();
+    Ok(indices)
+}
+
+fn addresses(listen: &Listen) -> [SocketAddr; 3] {
+    [listen.client, listen.peer, listen.admin]
+}
+
+fn member_of(config: &Config) -> Member {
+    Member { name: config.node.name.clone(), ..member(config.node.id, config.listen) }
 }
 
 fn check_quorum(quorum: Option<Quorum>, protocol: Protocol) -> Result<(), Failure> {
@@ -353,14 +476,50 @@ mod tests {
     fn a_directory_made_otherwise_is_refused() {
         let scratch = Scratch::new("otherwise");
         Plan::new(&options(), &scratch.0).and_then(|plan| plan.write()).expect("made");
-        let refusal = scratch.refusal(&Options { nodes: Some(5), ..options() });
-        assert!(refusal.contains("was made with --nodes 3, not 5; a cluster keeps the nodes"), "{refusal}");
-        assert!(refusal.contains("leave --nodes out, or use another --dir"), "{refusal}");
         assert!(scratch.refusal(&Options { port: Some(7100), ..options() }).contains("--port 7000, not 7100"));
         let memory = Options { durability: Some(Durability::Memory), ..options() };
         assert!(scratch.refusal(&memory).contains("quorate namespace create"));
         let same = Options { nodes: Some(3), port: Some(7000), ..options() };
         assert!(Plan::new(&same, &scratch.0).is_ok());
+    }
+
+    #[test]
+    fn more_nodes_than_there_are_are_to_be_added_and_fewer_are_all_started() {
+        let scratch = Scratch::new("more");
+        Plan::new(&options(), &scratch.0).and_then(|plan| plan.write()).expect("made");
+        let plan = Plan::new(&Options { nodes: Some(5), ..options() }, &scratch.0).expect("read");
+        assert_eq!((plan.nodes.len(), plan.more, plan.absent.len()), (3, 2, 0));
+        let plan = Plan::new(&Options { nodes: Some(2), ..options() }, &scratch.0).expect("read");
+        assert_eq!((plan.nodes.len(), plan.more), (3, 0));
+        assert!(
+            plan.absent[0].contains("3 nodes") && plan.absent[0].contains("`quorate node remove`"),
+            "{:?}",
+            plan.absent
+        );
+    }
+
+    #[test]
+    fn nodes_that_were_added_are_started_with_the_others_and_those_that_were_removed_are_not() {
+        let scratch = Scratch::new("added");
+        let made = Plan::new(&options(), &scratch.0).expect("made");
+        made.write().expect("written");
+        let mut config = made.nodes[2].config.clone();
+        (config.node.id, config.node.name, config.node.joins) = (7, "n7".to_owned(), true);
+        let at = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        config.listen = Listen { client: at(7006), peer: at(17_006), admin: at(8006) };
+        config.cluster.nodes.push(member_of(&config));
+        let seventh = PlannedNode { directory: node_directory(&scratch.0, 7), config };
+        seventh.write(&Auth::default()).expect("written");
+        let plan = Plan::new(&Options { nodes: Some(4), ..options() }, &scratch.0).expect("read");
+        let ids = |plan: &Plan| plan.nodes.iter().map(|node| node.config.node.id).collect::<Vec<_>>();
+        assert_eq!((ids(&plan), plan.more), (vec![1, 2, 3, 7], 0));
+        let (index, _) = plan.place_of_next(&scratch.0, &plan.nodes.iter().collect::<Vec<_>>()).expect("a place");
+        assert!(index >= 8, "{index}");
+        std::fs::write(seventh.directory.join("removed"), "").expect("written");
+        std::fs::remove_dir_all(scratch.0.join("node-3")).expect("there");
+        let plan = Plan::new(&options(), &scratch.0).expect("read");
+        assert_eq!((ids(&plan), plan.more, plan.absent.len()), (vec![1, 2], 0, 2));
+        assert!(plan.absent[0].contains("node-3 is not there") && plan.absent[1].contains("node-7 was removed"));
     }
 
     #[test]

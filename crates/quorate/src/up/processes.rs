@@ -68,8 +68,15 @@ impl<'a> Processes<'a> {
         Ok(processes)
     }
 
-    pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
-        self.list.iter().map(|process| process.child.id())
+    /// Starts one more.
+    pub(super) fn add(&mut self, node: &'a PlannedNode) -> Result<(), Failure> {
+        let child = start(node, None).context(format_args!("cannot start {}", node.name()))?;
+        self.list.push(Process::new(node, child));
+        Ok(())
+    }
+
+    pub(super) fn nodes(&self) -> impl Iterator<Item = (&'a PlannedNode, u32)> {
+        self.list.iter().map(|process| (process.node, process.child.id()))
     }
 
     /// True once every node has answered a PING, false if that is no longer wanted.
@@ -79,28 +86,45 @@ impl<'a> Processes<'a> {
         ended: &mut dyn FnMut() -> bool,
     ) -> Result<bool, Failure> {
         let deadline = Instant::now() + within;
-        for index in 0..self.list.len() {
-            while !self.list[index].answers() {
+        let mut index = 0;
+        while index < self.list.len() {
+            while self.list.get(index).is_some_and(|process| !process.answers()) {
                 if ended() {
                     return Ok(false);
                 }
+                self.leave_removed();
                 if let Some(dead) = self.list.iter_mut().find_map(Process::just_ended) {
                     return Err(Failure(format!("{} while the cluster started", dead.death())));
                 }
                 if Instant::now() > deadline {
-                    let process = &self.list[index];
+                    let Some(process) = self.list.get(index) else { break };
                     let (name, within_s) = (process.node.name(), within.as_secs());
                     let log = process.log_note();
                     return Err(Failure(format!("{name} did not answer within {within_s} s{log}")));
                 }
                 sleep(POLL_EVERY);
             }
+            index += 1;
         }
         Ok(true)
     }
 
+    /// Nodes that have ended because the others have told them that they were removed are none any more.
+    fn leave_removed(&mut self) {
+        self.list.retain_mut(|process| {
+            // Of others the end is not to be noticed here.
+            let stays = !Directory::is_removed(&process.node.directory) || process.is_running();
+            if !stays {
+                let (name, directory) = (process.node.name(), process.node.directory.display());
+                complain(format_args!("{name} was removed from the cluster; {directory} can be removed too"));
+            }
+            stays
+        });
+    }
+
     /// One line on standard error for each node that has died since the last call, with what comes of it.
     pub(super) fn report_deaths(&mut self) {
+        self.leave_removed();
         let mut somebody_died = false;
         for process in &mut self.list {
             let Some(process) = process.just_ended() else { continue };

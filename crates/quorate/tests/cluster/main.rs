@@ -8,6 +8,7 @@ mod authority;
 mod becoming;
 mod chains;
 mod clients;
+mod come_and_go;
 mod compat;
 mod digests;
 mod disk;

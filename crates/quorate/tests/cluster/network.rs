@@ -151,7 +151,7 @@ impl Network {
         let configuration = |index: usize| {
             let Member { id, name, .. } = member(index);
             Config {
-                node: Node { id, name, data_dir: ".".into(), directory: 1, ephemeral: false },
+                node: Node { id, name, data_dir: ".".into(), directory: 1, joins: false, ephemeral: false },
                 listen: listen(index),
                 cluster: cluster.clone(),
                 auth: Auth { insecure: true, ..Auth::default() },

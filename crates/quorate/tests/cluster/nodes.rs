@@ -154,7 +154,18 @@ impl Cluster {
         self.wait_for_answer(index);
     }
 
-    fn spawn_by_hand(&mut self, index: usize, wrapper: &[&str]) {
+    /// There is place for one more node, which is not started.
+    pub(crate) fn one_more(&mut self) {
+        self.by_hand.push(None);
+    }
+
+    /// The last node does not count any more, and does not run.
+    pub(crate) fn one_fewer(&mut self) {
+        let last = self.by_hand.pop().expect("there are nodes");
+        assert!(last.is_none(), "it does not run");
+    }
+
+    pub(crate) fn spawn_by_hand(&mut self, index: usize, wrapper: &[&str]) {
         let directory = self.node_directory(index);
         let words: Vec<&str> = wrapper.iter().copied().chain([env!("CARGO_BIN_EXE_quorate")]).collect();
         let mut command = Command::new(words[0]);
@@ -167,7 +178,7 @@ impl Cluster {
         self.by_hand[index] = Some(spawn(&mut command, &directory.join("log")));
     }
 
-    fn wait_for_answer(&mut self, index: usize) {
+    pub(crate) fn wait_for_answer(&mut self, index: usize) {
         until("the node answers", || {
             let child = self.by_hand[index].as_mut().expect("just started");
             let ended = child.try_wait().expect("ours to wait for");

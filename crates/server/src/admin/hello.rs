@@ -14,6 +14,9 @@ const LIST: &str = "This is the admin port of a Quorate node. Redis clients conn
                     GET    /status           nodes, namespaces and volumes, as JSON\n\
                     GET    /demand           ?count=20 what this node's clients ask for most\n\
                     GET    /upgrade          how far the rolling upgrade is, if there is one\n\
+                    GET    /nodes            who they are, and what is on them\n\
+                    POST   /nodes            ?name=n4&peer=HOST:PORT&client=HOST:PORT&admin=HOST:PORT\n\
+                    DELETE /nodes/NAME       of one that is stopped and has no replicas\n\
                     GET    /namespaces\n\
                     POST   /namespaces/N     ?protocol=paxos&replicas=3&volumes=64\n\
                     PATCH  /namespaces/N     ?reads=quorum\n\

@@ -48,7 +48,20 @@ fn optional_tables_may_be_left_out() {
     let required = Config::EXAMPLE.split("[auth]").next().expect("a first part");
     let config = parse(required).expect("valid");
     assert_eq!(config.timing, Timing::default());
-    assert_eq!(config.settings().replicas, 1, "never more than there are nodes");
+    assert_eq!(config.settings().replicas, 3, "the root makes no more than there are nodes");
+}
+
+#[test]
+fn a_node_that_joins_lists_others_and_need_not_list_all() {
+    let joins =
+        |text: &str| parse(&text.replace("joins = false", "joins = true").replace("replicas = 1\n", "replicas = 5\n"));
+    let alone = joins(Config::EXAMPLE).expect_err("it finds nobody").to_string();
+    assert!(alone.contains("node.joins is true, and cluster.nodes lists no other node"), "{alone}");
+    let other = "[[cluster.nodes]]\nid = 2\nname = \"n2\"\nclient = \"h:3\"\npeer = \"h:1\"\nadmin = \"h:2\"\n\n[auth]";
+    let listing = Config::EXAMPLE.replacen("[auth]", other, 1);
+    assert!(joins(&listing).expect("valid").node.joins);
+    let makes = parse(&listing.replace("replicas = 1\n", "replicas = 5\n")).expect_err("too many").to_string();
+    assert!(makes.contains("with 2 nodes in cluster.nodes it can be 1 to 2"), "{makes}");
 }
 
 /// The line of the example that begins so, from 1.

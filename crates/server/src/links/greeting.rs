@@ -2,10 +2,13 @@
 
 use quorate_node::frame::FRAME_VERSION;
 use quorate_node::level::FeatureLevel;
+use quorate_node::root::RootState;
 use quorate_protocol::NodeId;
 use rustls::pki_types::CertificateDer;
 
-use super::hello::{HELLO_BYTES, Hello, Key, ProofOf, Refusal, first_message, is_same, kind, write_message};
+use super::hello::{
+    HELLO_BYTES, Hello, Key, ProofOf, Refusal, first_message, founders_of, is_same, kind, write_message,
+};
 use super::pins::{IsUnheard, Pins};
 use crate::config::{ClusterId, Config};
 use crate::directory::Directory;
@@ -16,10 +19,18 @@ pub(crate) struct Terms {
     pub(crate) me: NodeId,
     cluster: ClusterId,
     agreement: u64,
+    /// With whom it makes a cluster, or with whom others did; 0 where that is not known.
+    founders: u64,
+    /// It knows of no cluster, and is to make one.
+    is_founding: bool,
     start: u32,
     incarnation: u64,
     run: u64,
     members: Vec<(NodeId, String)>,
+    /// It joins a cluster of which nothing has been told yet.
+    is_joining: bool,
+    /// Numbers below are of members, or of nodes that were removed.
+    removed_below: u32,
     key: Key,
     /// That of the cluster.
     level: FeatureLevel,
@@ -40,6 +51,8 @@ pub(crate) enum Failed {
     Refused(Refusal),
     /// The other node refuses, and says why.
     RefusedByPeer(String),
+    /// The other node, which is proven to be one of the cluster, says that this one is none any more.
+    Removed(String),
 }
 
 pub(crate) struct Greeting {
@@ -67,10 +80,14 @@ impl Terms {
             me: config.node_id(),
             cluster: config.cluster.id,
             agreement: super::hello::agreement(config),
+            founders: if config.node.joins { 0 } else { super::hello::founders(&config.node_records()) },
+            is_founding: !config.node.joins,
             start: identity.start_number,
             incarnation: identity.incarnation,
             run: directory.run(),
             members: config.cluster.nodes.iter().map(|node| (NodeId(node.id), node.name.clone())).collect(),
+            is_joining: config.node.joins,
+            removed_below: 0,
             key: Key::of_secret(config.cluster.secret.expose()),
             level: FeatureLevel::FIRST,
         }
@@ -81,6 +98,20 @@ impl Terms {
         self.level = level;
     }
 
+    /// What the cluster is known to be, from now on.
+    pub(crate) fn follow(&mut self, state: &RootState) {
+        self.members = state.nodes.iter().map(|node| (NodeId(node.id), node.name.clone())).collect();
+        self.founders = founders_of(state);
+        self.is_founding = false;
+        self.is_joining = false;
+        self.removed_below = state.placement.node_next;
+    }
+
+    /// Whether a node was removed from the cluster.
+    fn has_removed(&self, node: NodeId) -> bool {
+        node.0 > 0 && node.0 < self.removed_below && !self.members.iter().any(|(member, _)| *member == node)
+    }
+
     fn hello(&self, nonce: [u8; 16]) -> [u8; HELLO_BYTES] {
         let hello = Hello {
             frame_version_min: FRAME_VERSION,
@@ -88,6 +119,7 @@ impl Terms {
             level_known: FeatureLevel::KNOWN,
             cluster: self.cluster,
             agreement: self.agreement,
+            founders: if self.is_founding { self.founders } else { 0 },
             node: self.me,
             start: self.start,
             incarnation: self.incarnation,
@@ -116,14 +148,24 @@ impl Terms {
         if let Some(expected) = expected.filter(|&expected| expected != peer) {
             return Err(Refusal::Unexpected { found: peer, me, expected });
         }
+        if self.has_removed(peer) && peer != me {
+            // It is told once it is proven who says so.
+            return Ok(());
+        }
         let Some((_, name)) = self.members.iter().find(|(node, _)| *node == peer && peer != me) else {
-            return Err(Refusal::UnknownNode { peer, me });
+            return Err(match self.is_joining {
+                true => Refusal::NotKnownYet { peer, me },
+                false => Refusal::UnknownNode { peer, me },
+            });
         };
         if certificate.is_some_and(|certificate| !tls::is_for_node(certificate, name)) {
             return Err(Refusal::Certificate { peer, name: name.clone(), me });
         }
         if hello.agreement != self.agreement {
             return Err(Refusal::Disagreement { peer, me });
+        }
+        if ![0, self.founders].contains(&hello.founders) && self.founders != 0 {
+            return Err(Refusal::OtherFounders { peer, me });
         }
         if hello.level_known < self.level {
             return Err(Refusal::Level { peer, known: hello.level_known, me, level: self.level });
@@ -172,7 +214,8 @@ impl Greeting {
         loop {
             let taken = match first_message(input) {
                 Ok(None) => return Ok(None),
-                Ok(Some((kind::REFUSED, body, _))) => {
+                Ok(Some((kind::REMOVED, body, _))) if self.is_proven => return Err(Failed::Removed(printable(body))),
+                Ok(Some((kind::REFUSED | kind::REMOVED, body, _))) => {
                     return Err(Failed::RefusedByPeer(printable(body)));
                 }
                 Ok(Some((kind, body, rest))) => {
@@ -191,7 +234,9 @@ impl Greeting {
                 Err(refusal) => {
                     // A stranger would not understand.
                     if refusal != Refusal::NotAPeer {
-                        write_message(kind::REFUSED, refusal.to_string().as_bytes(), out);
+                        let is_removed = matches!(refusal, Refusal::Removed { .. });
+                        let kind = if is_removed { kind::REMOVED } else { kind::REFUSED };
+                        write_message(kind, refusal.to_string().as_bytes(), out);
                     }
                     return Err(Failed::Refused(refusal));
                 }
@@ -229,6 +274,9 @@ impl Greeting {
             }
             (kind::PROOF, Role::Acceptor) if self.theirs.is_some() && !self.is_proven => {
                 self.check_proof(terms, ProofOf::Connector, body)?;
+                if let Some(peer) = self.claimed().filter(|peer| terms.has_removed(*peer)) {
+                    return Err(Refusal::Removed { peer });
+                }
                 let peer = self.remember(terms, pins, is_unheard)?;
                 write_message(kind::WELCOME, &[], out);
                 Ok(Some(peer))
@@ -282,10 +330,14 @@ mod tests {
             me: NodeId(me),
             cluster: ClusterId(1),
             agreement: 1,
+            founders: 1,
+            is_founding: true,
             start: 1,
             incarnation: 100 + u64::from(me),
             run: 7,
             members: vec![(NodeId(1), "n1".to_owned()), (NodeId(2), "n2".to_owned())],
+            is_joining: false,
+            removed_below: 0,
             key: Key::of_secret(secret),
             level: FeatureLevel::FIRST,
         }
@@ -367,6 +419,73 @@ mod tests {
         assert_refused_by_acceptor(&unknown, &two, "unknown", Refusal::UnknownNode { peer: NodeId(3), me });
         let differing = Terms { agreement: 9, ..terms(1, "secret") };
         assert_refused_by_acceptor(&differing, &two, "agreement", Refusal::Disagreement { peer, me });
+    }
+
+    #[test]
+    fn who_joins_is_let_in_once_it_was_added_and_never_again_once_it_was_removed() {
+        let joining = Terms {
+            me: NodeId(4),
+            founders: 0,
+            is_founding: false,
+            is_joining: true,
+            members: vec![(NodeId(2), "n2".to_owned()), (NodeId(4), "n4".to_owned())],
+            ..terms(4, "secret")
+        };
+        let (peer, me) = (NodeId(4), NodeId(2));
+        let refusal = Refusal::UnknownNode { peer, me };
+        assert!(refusal.to_string().contains("`quorate node add`"), "{refusal}");
+        assert_refused_by_acceptor(&joining, &terms(2, "secret"), "unadded", refusal);
+        let member = |id: u32| (NodeId(id), format!("n{id}"));
+        let added = Terms { members: vec![member(1), member(2), member(4)], removed_below: 5, ..terms(2, "secret") };
+        let (left, right) = greet(&joining, &added, &Scratch::new("added"));
+        assert!(matches!((left, right), (Ok(Some(_)), Ok(Some(Peer { node: NodeId(4), .. })))));
+        let removed = Terms { members: vec![member(1), member(2)], removed_below: 5, ..terms(2, "secret") };
+        let (left, right) = greet(&joining, &removed, &Scratch::new("removed"));
+        let refusal = Refusal::Removed { peer };
+        assert_eq!(left, Err(Failed::Removed(refusal.to_string())), "it is proven who says so");
+        assert_eq!(right, Err(Failed::Refused(refusal)));
+        // Who does not know the secret is told nothing that matters, and tells nothing.
+        let stranger = Terms { key: Key::of_secret("guess"), ..removed };
+        let (left, _) = greet(&joining, &stranger, &Scratch::new("stranger"));
+        assert_eq!(left, Err(Failed::Refused(Refusal::Secret { peer: me, me: peer })));
+        let other = Terms { members: vec![member(1), member(4)], ..joining };
+        let (left, _) = greet(&terms(1, "secret"), &Terms { me: NodeId(2), ..other }, &Scratch::new("known yet"));
+        assert!(matches!(left, Ok(Some(_))), "{left:?}");
+        let unlisted =
+            Terms { me: NodeId(2), members: vec![member(2), member(4)], is_joining: true, ..terms(2, "secret") };
+        let refusal = Refusal::NotKnownYet { peer: NodeId(1), me };
+        assert_refused_by_acceptor(&terms(1, "secret"), &unlisted, "not yet", refusal);
+    }
+
+    #[test]
+    fn a_word_of_removal_without_a_proof_is_a_refusal_as_any() {
+        let terms = terms(1, "secret");
+        let scratch = Scratch::new("unproven");
+        let (mut input, mut output) = (Vec::new(), Vec::new());
+        write_message(kind::REMOVED, b"go away", &mut input);
+        let mut greeting = Greeting::connect(&terms, NodeId(2), [1; 16], &mut output);
+        let ended = greeting.advance(&terms, &mut scratch.pins("one"), &|_| false, &mut input, &mut output);
+        assert_eq!(ended, Err(Failed::RefusedByPeer("go away".to_owned())));
+    }
+
+    #[test]
+    fn nodes_make_a_cluster_only_with_those_that_know_the_same_ones() {
+        let two = terms(2, "secret");
+        let other = Terms { founders: 9, ..terms(1, "secret") };
+        let refusal = Refusal::OtherFounders { peer: NodeId(1), me: NodeId(2) };
+        assert!(refusal.to_string().contains("node.joins = true"), "{refusal}");
+        assert_refused_by_acceptor(&other, &two, "founders", refusal);
+        let known = Terms { founders: 9, is_founding: false, ..terms(1, "secret") };
+        let (left, right) = greet(&known, &two, &Scratch::new("known founders"));
+        let refusal = Refusal::OtherFounders { peer: NodeId(2), me: NodeId(1) };
+        assert_eq!((right, left), (Err(Failed::RefusedByPeer(refusal.to_string())), Err(Failed::Refused(refusal))));
+        // Nodes that know the cluster may not have heard alike of what has changed, and one that joins knows nothing.
+        for (one, two) in [((0, false), (1, true)), ((0, false), (1, false)), ((9, false), (1, false))] {
+            let of = |id, (founders, is_founding)| Terms { founders, is_founding, ..terms(id, "secret") };
+            let (one, two) = (of(1, one), of(2, two));
+            let (left, right) = greet(&one, &two, &Scratch::new("joins"));
+            assert!(left.is_ok() && right.is_ok(), "{left:?} {right:?}");
+        }
     }
 
     #[test]

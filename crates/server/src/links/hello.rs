@@ -7,9 +7,10 @@
 //!   PROOF  ------------------------->          checks it
 //!          <-----------------------  WELCOME   frames follow, from the connector only
 //!
-//! message:  length u16 | kind u8 | body        REFUSED with the reason, in place of any answer, ends the link
-//! hello:    magic 8 | hello version u8 | frame versions u8, u8 | feature level u8 | cluster u64 | agreement u64 | node u32 |
-//!           start u32 | incarnation u64 | run u64 | nonce 16
+//! message:  length u16 | kind u8 | body        REFUSED with the reason, in place of any answer, ends the link; so does REMOVED,
+//!                                              in place of WELCOME, of a node that was removed: it is proven by then who says so
+//! hello:    magic 8 | hello version u8 | frame versions u8, u8 | feature level u8 | cluster u64 | agreement u64 | founders u64 |
+//!           node u32 | start u32 | incarnation u64 | run u64 | nonce 16
 //! proof:    SipHash-2-4-128 of role u8, the connector's hello and the acceptor's hello, under the secret's key
 //! ```
 //! Little-endian. The secret itself never travels, and nobody can use a proof again: both nonces are in it.
@@ -18,6 +19,7 @@ use std::hash::Hasher;
 
 use quorate_node::frame::FRAME_VERSION;
 use quorate_node::level::FeatureLevel;
+use quorate_node::root::{NodeRecord, RootState};
 use quorate_protocol::NodeId;
 use siphasher::sip128::{Hasher128, SipHasher24};
 use subtle::ConstantTimeEq;
@@ -25,7 +27,7 @@ use subtle::ConstantTimeEq;
 use super::pins::Seen;
 use crate::config::{ClusterId, Config};
 
-pub(crate) const HELLO_BYTES: usize = 8 + 1 + 2 + 1 + 8 + 8 + 4 + 4 + 8 + 8 + 16;
+pub(crate) const HELLO_BYTES: usize = 8 + 1 + 2 + 1 + 8 + 8 + 8 + 4 + 4 + 8 + 8 + 16;
 pub(crate) const PROOF_BYTES: usize = 16;
 const HEADER_BYTES: usize = 3;
 /// No message of this layer is longer.
@@ -33,13 +35,14 @@ const BODY_BYTES_MAX: usize = 512;
 
 const MAGIC: [u8; 8] = *b"QUORATE\n";
 /// The layout of a hello. Its first nine bytes stay as they are in every later one.
-const HELLO_VERSION: u8 = 3;
+const HELLO_VERSION: u8 = 4;
 
 pub(crate) mod kind {
     pub(crate) const HELLO: u8 = 1;
     pub(crate) const PROOF: u8 = 2;
     pub(crate) const WELCOME: u8 = 3;
     pub(crate) const REFUSED: u8 = 4;
+    pub(crate) const REMOVED: u8 = 5;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +54,8 @@ pub(crate) struct Hello {
     pub(crate) cluster: ClusterId,
     /// A hash of what all nodes must be configured with alike.
     pub(crate) agreement: u64,
+    /// Of a node that is to make a cluster, a hash of the nodes that do; 0 of one that knows the cluster, or joins it.
+    pub(crate) founders: u64,
     pub(crate) node: NodeId,
     pub(crate) start: u32,
     pub(crate) incarnation: u64,
@@ -74,13 +79,26 @@ pub(crate) enum Refusal {
     Level { peer: NodeId, known: FeatureLevel, me: NodeId, level: FeatureLevel },
     #[error("{peer} belongs to cluster {found}, {me} to {expected}")]
     OtherCluster { peer: NodeId, found: ClusterId, me: NodeId, expected: ClusterId },
-    #[error("{peer} is not among the cluster.nodes of {me}")]
+    #[error("{peer} is no node of the cluster, as {me} knows it: add it with `quorate node add`, then it is let in")]
     UnknownNode { peer: NodeId, me: NodeId },
+    #[error(
+        "{me} does not know the cluster yet, and {peer} is not among its cluster.nodes: it is let in once the others have told of it"
+    )]
+    NotKnownYet { peer: NodeId, me: NodeId },
+    #[error(
+        "{peer} was removed from the cluster, and is not let in again: remove its data directory; `quorate node add` adds a new node"
+    )]
+    Removed { peer: NodeId },
+    #[error(
+        "{peer} and {me} do not belong to a cluster that the same nodes have made: make [[cluster.nodes]] the same on nodes that make \
+         one; where nodes have come or gone since, set node.joins = true on the node whose data directory is new"
+    )]
+    OtherFounders { peer: NodeId, me: NodeId },
     #[error("{found} answers where {me} expects {expected}: check the addresses in cluster.nodes")]
     Unexpected { found: NodeId, me: NodeId, expected: NodeId },
-    #[error("{peer} and {me} are configured differently: make [[cluster.nodes]], [defaults] and [timing] the same")]
+    #[error("{peer} and {me} are configured differently: make [defaults] and [timing] the same")]
     Disagreement { peer: NodeId, me: NodeId },
-    #[error("{peer} shows a certificate that is not for {name}, as {me} has it in cluster.nodes")]
+    #[error("{peer} shows a certificate that is not for {name}, as {me} knows it")]
     Certificate { peer: NodeId, name: String, me: NodeId },
     #[error("{peer} does not have the cluster.secret of {me}")]
     Secret { peer: NodeId, me: NodeId },
@@ -119,6 +137,7 @@ impl Hello {
         bytes.extend_from_slice(&[HELLO_VERSION, self.frame_version_min, self.frame_version_max, self.level_known.0]);
         bytes.extend_from_slice(&self.cluster.0.to_le_bytes());
         bytes.extend_from_slice(&self.agreement.to_le_bytes());
+        bytes.extend_from_slice(&self.founders.to_le_bytes());
         bytes.extend_from_slice(&self.node.0.to_le_bytes());
         bytes.extend_from_slice(&self.start.to_le_bytes());
         bytes.extend_from_slice(&self.incarnation.to_le_bytes());
@@ -145,11 +164,12 @@ impl Hello {
             level_known: FeatureLevel(body[11]),
             cluster: ClusterId(u64_at(12)),
             agreement: u64_at(20),
-            node: NodeId(u32_at(28)),
-            start: u32_at(32),
-            incarnation: u64_at(36),
-            run: u64_at(44),
-            nonce: *body[52..].first_chunk().expect("inside of the hello"),
+            founders: u64_at(28),
+            node: NodeId(u32_at(36)),
+            start: u32_at(40),
+            incarnation: u64_at(44),
+            run: u64_at(52),
+            nonce: *body[60..].first_chunk().expect("inside of the hello"),
         })
     }
 }
@@ -189,19 +209,29 @@ pub(crate) fn is_same(left: &[u8; PROOF_BYTES], right: &[u8]) -> bool {
     left.ct_eq(right).into()
 }
 
-/// A hash of what must be the same on all nodes: who they are, what the first namespace is born with, and the timing
-/// that leases depend on.
+/// A hash of what must be the same on all nodes: what the first namespace is born with, and the timing that leases depend on.
 pub(crate) fn agreement(config: &Config) -> u64 {
-    let mut nodes: Vec<_> = config.cluster.nodes.iter().collect();
-    nodes.sort_by_key(|node| node.id);
-    let mut text = String::new();
-    for node in nodes {
-        text += &format!("{} {} {} {} {}\n", node.id, node.name, node.client, node.peer, node.admin);
-    }
-    text += &format!("{:?}\n", config.settings());
+    let mut text = format!("{:?}\n", config.settings());
     let timing = config.timing;
     text += &format!("{} {} {}\n", timing.suspicion_ms, timing.lease_held_ms, timing.lease_given_ms);
     xxhash_rust::xxh3::xxh3_64(text.as_bytes())
+}
+
+/// A hash of what must be the same on all nodes that make a cluster: who they are. The root is born with it.
+pub(crate) fn founders(nodes: &[NodeRecord]) -> u64 {
+    let mut nodes: Vec<&NodeRecord> = nodes.iter().collect();
+    nodes.sort_by_key(|node| node.id);
+    let line = |node: &NodeRecord| format!("{} {} {} {} {}\n", node.id, node.name, node.client, node.peer, node.admin);
+    let text: String = nodes.into_iter().map(line).collect();
+    // 0 is for who does not know.
+    xxhash_rust::xxh3::xxh3_64(text.as_bytes()).max(1)
+}
+
+/// Whom nodes of a cluster that is there take for one of those that are to make it. Once nodes have come or gone nobody is any more: the list of its file
+/// says neither whom it has to meet nor what the root was born with.
+pub(crate) fn founders_of(state: &RootState) -> u64 {
+    const CHANGED: u64 = u64::MAX;
+    if state.has_changed_nodes() { CHANGED } else { founders(&state.nodes) }
 }
 
 pub(crate) fn write_message(kind: u8, body: &[u8], out: &mut Vec<u8>) {
@@ -232,6 +262,7 @@ mod tests {
         level_known: FeatureLevel(6),
         cluster: ClusterId(0xc0ffee),
         agreement: 5,
+        founders: 6,
         node: NodeId(2),
         start: 3,
         incarnation: 4,
@@ -246,8 +277,8 @@ mod tests {
 
     #[test]
     fn a_hello_is_laid_out_as_it_always_was() {
-        let mut golden = b"QUORATE\n\x03\x01\x01\x06".to_vec();
-        golden.extend_from_slice(b"\xee\xff\xc0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x02\0\0\0\x03\0\0\0");
+        let mut golden = b"QUORATE\n\x04\x01\x01\x06".to_vec();
+        golden.extend_from_slice(b"\xee\xff\xc0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\x02\0\0\0\x03\0\0\0");
         golden.extend_from_slice(b"\x04\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0");
         golden.extend_from_slice(&[9; 16]);
         assert_eq!(HELLO.encode().escape_ascii().to_string(), golden.escape_ascii().to_string());
@@ -257,8 +288,8 @@ mod tests {
     fn strangers_and_newer_hellos_are_told_apart() {
         assert_eq!(Hello::decode(b"GET / HTTP/1.1\r\n", NodeId(1)), Err(Refusal::NotAPeer));
         let mut newer = HELLO.encode();
-        newer[8] = 4;
-        assert!(matches!(Hello::decode(&newer, NodeId(1)), Err(Refusal::HelloVersion { found: 4, .. })));
+        newer[8] = 5;
+        assert!(matches!(Hello::decode(&newer, NodeId(1)), Err(Refusal::HelloVersion { found: 5, .. })));
     }
 
     #[test]

@@ -60,16 +60,21 @@ enum State {
 }
 
 impl Incoming {
-    pub(super) fn new(listener: TcpListener, node_count: usize) -> Incoming {
+    pub(super) fn new(listener: TcpListener) -> Incoming {
         Incoming {
             listener,
             accept_at: Some(Instant(0)),
             links: Slab::new(),
-            connections_max: node_count * CONNECTIONS_PER_NODE + CONNECTIONS_SPARE,
+            connections_max: CONNECTIONS_SPARE,
             readable: Vec::new(),
             fed: Vec::new(),
             arrived: Vec::new(),
         }
+    }
+
+    /// How many nodes there are.
+    pub(super) fn set_node_count(&mut self, count: usize) {
+        self.connections_max = count * CONNECTIONS_PER_NODE + CONNECTIONS_SPARE;
     }
 
     pub(super) fn on_listener(&mut self) {

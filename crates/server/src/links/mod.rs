@@ -18,10 +18,12 @@ use mio::event::Event;
 use mio::net::TcpListener;
 use mio::{Registry, Waker};
 use quorate_node::Host;
+use quorate_node::root::NodeRecord;
 use quorate_protocol::{Instant, NodeId};
+use slab::Slab;
 use tracing::warn;
 
-use crate::config::Config;
+use crate::config::{Address, Config};
 use crate::directory::{Directory, random_u64};
 use crate::tls::{PeerMaterial, Store};
 use greeting::{Failed, Terms};
@@ -39,8 +41,12 @@ const REFUSALS_MAX: usize = 256;
 
 pub(crate) struct Links {
     common: Common,
-    outgoing: Vec<Outgoing>,
+    outgoing: Slab<Outgoing>,
     incoming: Incoming,
+    /// This node, as it is configured.
+    own: NodeRecord,
+    /// The version of the directory that these links are of.
+    followed: u64,
 }
 
 /// What links in both directions need.
@@ -50,6 +56,8 @@ struct Common {
     pins: Pins,
     refusals: Refusals,
     waker: Arc<Waker>,
+    /// Another node has said, and proven that it may, that this one was removed from the cluster.
+    removed: Option<String>,
     /// With what links are encrypted, if they are.
     tls: Option<Arc<Store>>,
 }
@@ -58,6 +66,7 @@ impl Links {
     pub(crate) fn new(
         config: &Config,
         directory: &Directory,
+        host: &mut Host,
         listener: TcpListener,
         registry: Registry,
         waker: Arc<Waker>,
@@ -65,11 +74,74 @@ impl Links {
     ) -> Result<Links, PinsError> {
         let pins = Pins::open(directory.path())?;
         let terms = Terms::new(config, directory);
-        let others = config.cluster.nodes.iter().filter(|node| node.id != config.node.id);
-        let outgoing = others.enumerate().map(|(place, node)| Outgoing::new(place, node)).collect();
-        let incoming = Incoming::new(listener, config.cluster.nodes.len());
-        let common = Common { registry, terms, pins, refusals: Refusals::default(), waker, tls };
-        Ok(Links { common, outgoing, incoming })
+        let own = config.node_records().into_iter().find(|node| node.id == config.node.id);
+        let own = own.expect("a configuration lists its own node");
+        let common = Common { registry, terms, pins, refusals: Refusals::default(), waker, removed: None, tls };
+        let (outgoing, incoming) = (Slab::new(), Incoming::new(listener));
+        let mut links = Links { common, outgoing, incoming, own, followed: 0 };
+        links.lead_to(host);
+        links.follow(host);
+        Ok(links)
+    }
+
+    /// Who the others are, and where, is what the directory says.
+    fn follow(&mut self, host: &mut Host) {
+        let Some(state) = host.directory().filter(|state| state.version != self.followed) else { return };
+        self.followed = state.version;
+        self.common.terms.follow(state);
+        if let Some(record) = state.node(self.own.id).filter(|record| **record != self.own) {
+            // Once: records do not change.
+            self.own = record.clone();
+            warn!(
+                "the cluster knows this node as {} at {} (peers), {} (clients) and {} (HTTP), and cluster.nodes says something \
+                 else: the others go by what the cluster knows. An address changes with a new node in place of this one",
+                record.name, record.peer, record.client, record.admin
+            );
+        }
+        self.lead_to(host);
+    }
+
+    /// Links to all others that there are, and to nobody else.
+    fn lead_to(&mut self, host: &mut Host) {
+        let me = host.settings().node;
+        let known = host.known_nodes().iter().filter(|node| node.id != me.0);
+        let others = known.filter_map(|node| match node.peer.parse::<Address>() {
+            Ok(address) => Some((NodeId(node.id), node.name.clone(), address)),
+            Err(reason) => {
+                warn!("no link to {}: {reason}", node.name);
+                None
+            }
+        });
+        let others: Vec<(NodeId, String, Address)> = others.collect();
+        let mut lost = Vec::new();
+        self.outgoing.retain(|_, link| {
+            let stays = others.iter().any(|(node, name, at)| *node == link.node() && link.leads_to(name, at));
+            if !stays {
+                lost.push((link.node(), link.is_linked()));
+            }
+            stays
+        });
+        for &(node, was_linked) in &lost {
+            self.common.refusals.forget(node);
+            if was_linked {
+                host.unlinked(node);
+            }
+        }
+        let gone: Vec<NodeId> = lost.into_iter().map(|(node, _)| node).collect();
+        self.incoming.drop_all_of(&gone);
+        self.incoming.set_node_count(others.len() + 1);
+        for (node, name, address) in others {
+            if !self.outgoing.iter().any(|(_, link)| link.node() == node) {
+                let entry = self.outgoing.vacant_entry();
+                let link = Outgoing::new(entry.key(), node, name, address);
+                entry.insert(link);
+            }
+        }
+    }
+
+    /// What another node says of this one's removal, if one does.
+    pub(crate) fn removed(&self) -> Option<&str> {
+        self.common.removed.as_deref()
     }
 
     pub(crate) fn on_listener(&mut self) {
@@ -94,21 +166,22 @@ impl Links {
 
     /// Hands the host what was read, and tells it which links there are.
     pub(crate) fn deliver(&mut self, host: &mut Host, now: Instant) {
+        self.follow(host);
         self.common.terms.note_level(host.level());
-        for link in &mut self.outgoing {
+        for (_, link) in &mut self.outgoing {
             link.advance(&mut self.common, host, now);
         }
         self.incoming.drop_all_of(&self.common.pins.take_replaced());
         self.incoming.deliver(&mut self.common, host);
         // Their older links were dropped when they began these; ours may lead to a process that hangs.
         let replaced = self.common.pins.take_replaced();
-        for link in self.outgoing.iter_mut().filter(|link| replaced.contains(&link.node())) {
+        for (_, link) in self.outgoing.iter_mut().filter(|(_, link)| replaced.contains(&link.node())) {
             link.lose_of_earlier(host, now);
         }
         // Whoever has just reached us is there to be reached: one that comes back must not think for what is left of a
         // back-off that everybody else is gone.
         for node in self.incoming.take_arrived() {
-            if let Some(link) = self.outgoing.iter_mut().find(|link| link.node() == node) {
+            if let Some((_, link)) = self.outgoing.iter_mut().find(|(_, link)| link.node() == node) {
                 link.hurry(now);
             }
         }
@@ -116,19 +189,19 @@ impl Links {
 
     /// Whether a frame for this node should be made now. One that nobody would get is better lost than kept.
     pub(crate) fn can_take(&self, node: NodeId) -> bool {
-        self.outgoing.iter().all(|link| link.node() != node || link.can_take())
+        self.outgoing.iter().all(|(_, link)| link.node() != node || link.can_take())
     }
 
     /// Sends a frame, if there is a link; it is lost otherwise.
     pub(crate) fn send(&mut self, to: NodeId, frame: &[u8]) {
-        if let Some(link) = self.outgoing.iter_mut().find(|link| link.node() == to) {
+        if let Some((_, link)) = self.outgoing.iter_mut().find(|(_, link)| link.node() == to) {
             link.send(frame);
         }
     }
 
     /// Ends connections and greetings that take too long, and begins new ones.
     pub(crate) fn tick(&mut self, host: &mut Host, now: Instant) {
-        for link in &mut self.outgoing {
+        for (_, link) in &mut self.outgoing {
             link.tick(&mut self.common, host, now);
         }
         self.incoming.tick(&mut self.common, now);
@@ -136,17 +209,17 @@ impl Links {
 
     /// When [`Links::tick`] has something to do, or a socket holds more than was read.
     pub(crate) fn next_due(&self) -> Instant {
-        let outgoing = self.outgoing.iter().map(Outgoing::next_due).min().unwrap_or(Instant::MAX);
+        let outgoing = self.outgoing.iter().map(|(_, link)| link.next_due()).min().unwrap_or(Instant::MAX);
         outgoing.min(self.incoming.next_due())
     }
 
     pub(crate) fn is_linked_to(&self, node: NodeId) -> bool {
-        self.outgoing.iter().any(|link| link.node() == node && link.is_linked())
+        self.outgoing.iter().any(|(_, link)| link.node() == node && link.is_linked())
     }
 
     /// Nodes that have not accepted this one since it was started, each with its refusal if there was one.
     pub(crate) fn not_met(&self) -> impl Iterator<Item = String> {
-        self.outgoing.iter().filter(|link| !link.has_met()).map(|link| {
+        self.outgoing.iter().map(|(_, link)| link).filter(|link| !link.has_met()).map(|link| {
             let told = self.common.refusals.told.get(&Some(link.node()));
             told.map_or_else(|| link.name().to_owned(), |why| format!("{} ({why})", link.name()))
         })
@@ -164,6 +237,10 @@ impl Common {
         let (who, what) = match failed {
             Failed::Refused(refusal) => ("refused a link", refusal.to_string()),
             Failed::RefusedByPeer(reason) => ("a link was refused by the other node", reason.clone()),
+            Failed::Removed(reason) => {
+                self.removed = Some(reason.clone());
+                ("a link was refused by the other node", reason.clone())
+            }
         };
         // Anybody may connect and say nothing; that is no news.
         if claimed.is_none() && *failed == Failed::Refused(Refusal::NotAPeer) {

@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 use super::greeting::Greeting;
 use super::{Common, GREETING_US, nonce};
-use crate::config::{Address, Member};
+use crate::config::Address;
 use crate::socket;
 use crate::tls::Stream;
 use crate::worker::Source;
@@ -65,12 +65,12 @@ enum State {
 }
 
 impl Outgoing {
-    pub(super) fn new(place: usize, member: &Member) -> Outgoing {
+    pub(super) fn new(place: usize, node: NodeId, name: String, address: Address) -> Outgoing {
         Outgoing {
             place,
-            node: NodeId(member.id),
-            name: member.name.clone(),
-            address: member.peer.clone(),
+            node,
+            name,
+            address,
             state: State::Resting,
             is_readable: false,
             is_writable: false,
@@ -90,6 +90,10 @@ impl Outgoing {
 
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(super) fn leads_to(&self, name: &str, address: &Address) -> bool {
+        self.name == name && self.address == *address
     }
 
     pub(super) fn node(&self) -> NodeId {
@@ -382,9 +386,8 @@ mod tests {
 
     #[test]
     fn a_link_rests_ever_longer_unless_it_is_told_to_hurry() {
-        let at = |port| Address { host: "127.0.0.1".to_owned(), port };
-        let member = Member { id: 2, name: "n2".to_owned(), client: at(1), peer: at(2), admin: at(3) };
-        let mut link = Outgoing::new(0, &member);
+        let address = Address { host: "127.0.0.1".to_owned(), port: 2 };
+        let mut link = Outgoing::new(0, NodeId(2), "n2".to_owned(), address);
         let now = Instant(5_000_000);
         let rests = (0..7).map(|_| {
             link.rest(now);

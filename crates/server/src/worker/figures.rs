@@ -54,6 +54,6 @@ impl Worker {
 }
 
 fn name_of(host: &Host, node: NodeId) -> String {
-    let known = host.settings().nodes.iter().find(|known| known.id == node.0);
+    let known = host.known_nodes().iter().find(|known| known.id == node.0);
     known.map_or_else(|| node.to_string(), |known| known.name.clone())
 }

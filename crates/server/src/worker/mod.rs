@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use mio::{Events, Poll};
 use quorate_front::{Access, Front, Histogram, OperationId};
-use quorate_node::host::{Discarded, ROOT_NAMESPACE};
+use quorate_node::host::{Admission, Discarded, ROOT_NAMESPACE};
 use quorate_node::root::{Durability, INTERVAL_US};
 use quorate_node::{Answer, Carrier, Fault, Host, Readiness};
 use quorate_protocol::{Instant, NodeId};
@@ -243,6 +243,7 @@ impl Worker {
         self.host.set_out_of_memory(self.memory.is_exceeded());
         self.host.set_out_of_space(!self.disk.has_space());
         self.links.deliver(&mut self.host, now);
+        self.end_if_removed()?;
         self.state.wall_ms = moment.wall.0;
         self.take_clients(now, moment.wall.0);
         self.take_admin();
@@ -404,22 +405,54 @@ impl Worker {
         }
     }
 
-    /// A new directory counts once every other node has accepted it: one of them may know an older one of this node's.
+    /// A new directory counts once every other node has accepted it: one of them may know an older one of this node's. Of a node that was
+    /// added the root knows whether there was one.
     fn try_admit(&mut self) -> Result<(), ServerError> {
-        if self.directory.is_new() && self.links.not_met().next().is_none() {
+        if !self.directory.is_new() {
+            return Ok(());
+        }
+        let (is_let_in, why) = match self.host.admission() {
+            Admission::AllOthers => (self.links.not_met().next().is_none(), "all other nodes have accepted this one"),
+            Admission::ByRoot => (true, "the root has noted this node's data directory, and it begins"),
+            Admission::ClusterIsAsked | Admission::RootIsAsked | Admission::Never => (false, ""),
+        };
+        if is_let_in {
             self.directory.admit()?;
             self.host.admit();
-            info!("all other nodes have accepted this one");
+            info!("{why}");
         }
         Ok(())
+    }
+
+    /// Whom a new data directory waits for.
+    fn waits_for(&self) -> Vec<String> {
+        let root = match self.host.admission() {
+            Admission::AllOthers | Admission::ByRoot => None,
+            Admission::ClusterIsAsked => Some("a member of the root, which tells who the others are"),
+            Admission::RootIsAsked => Some("the root, which notes it"),
+            Admission::Never => Some(
+                "the root, which knows another data directory of this node: put that one back or, if it is lost for good, set \
+                 node.directory one higher",
+            ),
+        };
+        let others = self.links.not_met().filter(|_| self.host.admission() != Admission::RootIsAsked);
+        root.map(str::to_owned).into_iter().chain(others).collect()
+    }
+
+    /// Nobody takes this node for one of the cluster any more.
+    fn end_if_removed(&mut self) -> Result<(), ServerError> {
+        let told = self.links.removed().map(str::to_owned);
+        let told = told.or_else(|| (!self.host.is_of_cluster()).then(|| "it was removed from the cluster".to_owned()));
+        let Some(told) = told else { return Ok(()) };
+        self.directory.remove()?;
+        Err(ServerError::Removed(told))
     }
 
     /// What is wrong, for whoever asks for the status.
     fn alarms(&self) -> Vec<String> {
         let mut alarms = Vec::new();
         if self.directory.is_new() {
-            let others: Vec<String> = self.links.not_met().collect();
-            let others = others.join(", ");
+            let others = self.waits_for().join(", ");
             alarms.push(format!(
                 "its data directory is new: it neither votes nor serves until these accept it: {others}"
             ));
@@ -592,7 +625,7 @@ impl Worker {
             return;
         }
         let due = *self.state.waiting_at.get_or_insert(now.after_us(WAITING_FIRST_US));
-        let waits_for: Vec<String> = self.links.not_met().collect();
+        let waits_for = self.waits_for();
         let is_told_already = !self.state.waits_for.is_empty() && self.state.waits_for == waits_for;
         // The first moments are none to speak of, and nothing is said twice but now and then.
         if now < due && (is_told_already || self.state.waits_for.is_empty()) {

@@ -48,6 +48,7 @@ impl Nodes {
                 name: format!("n{}", index + 1),
                 data_dir: directory.join(format!("node-{}", index + 1)),
                 directory: 1,
+                joins: false,
                 ephemeral: false,
             },
             listen: *listen,

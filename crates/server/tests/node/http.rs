@@ -8,7 +8,7 @@ use crate::common::{Nodes, until};
 type Requests = [(&'static str, u16)];
 
 /// For each method and path of the description.
-const REQUESTS: [(&str, &str, &Requests); 16] = [
+const REQUESTS: [(&str, &str, &Requests); 19] = [
     ("get", "/", &[("/", 200)]),
     ("get", "/healthz", &[("/healthz", 200)]),
     ("get", "/readyz", &[("/readyz", 200)]),
@@ -107,6 +107,24 @@ const REQUESTS: [(&str, &str, &Requests); 16] = [
     ("get", "/log-level", &[("/log-level", 200)]),
     ("put", "/log-level", &[("/log-level", 400), ("/log-level?level=inf", 400), ("/log-level?level=", 400)]),
     ("get", "/openapi.json", &[("/openapi.json", 200)]),
+    (
+        "post",
+        "/nodes",
+        &[
+            ("/nodes?name=n2&peer=127.0.0.1:1&client=127.0.0.1:2&admin=127.0.0.1:3", 200),
+            ("/nodes?name=n2&peer=127.0.0.1:1&client=127.0.0.1:2&admin=127.0.0.1:3", 200),
+            ("/nodes?name=n1&peer=127.0.0.1:4&client=127.0.0.1:5&admin=127.0.0.1:6", 400),
+            ("/nodes?name=n3&peer=127.0.0.1:4&client=127.0.0.1:5&admin=here", 400),
+            ("/nodes?name=n3&peer=127.0.0.1:4&client=127.0.0.1:5", 400),
+            ("/nodes?name=n3&peer=127.0.0.1:4&client=127.0.0.1:5&admin=127.0.0.1:6&id=3", 400),
+        ],
+    ),
+    ("get", "/nodes", &[("/nodes", 200)]),
+    (
+        "delete",
+        "/nodes/{name}",
+        &[("/nodes/n1", 400), ("/nodes/n2?x=y", 400), ("/nodes/n2", 200), ("/nodes/n2", 404), ("/nodes/n9", 404)],
+    ),
 ];
 
 #[test]
@@ -131,6 +149,11 @@ fn every_answer_is_as_described() {
     for (method, path, requests) in REQUESTS {
         for (target, expected) in requests {
             let request = format!("{} {target}", method.to_uppercase());
+            if request == "DELETE /nodes/n2" && *expected == 200 {
+                // One that was never heard of is no loss, and is known to be gone after a while.
+                until("the new node is not there", || nodes.http(0, "GET /nodes").1.contains("suspected"));
+                assert_eq!(nodes.http(0, "GET /readyz").0, 200);
+            }
             let (request, sent) = match request.match_indices(' ').nth(1) {
                 Some((at, _)) => request.split_at(at),
                 None => (&request[..], ""),
@@ -153,7 +176,7 @@ fn every_answer_is_as_described() {
 fn line_of_list(line: &str) -> (String, String) {
     let mut words = line.split_whitespace();
     let mut word = || words.next().unwrap_or_default();
-    (word().to_lowercase(), word().replace("/N", "/{number}").replace("KEY", "{key}"))
+    (word().to_lowercase(), word().replace("/NAME", "/{name}").replace("/N", "/{number}").replace("KEY", "{key}"))
 }
 
 /// Panics where `value` is not what `schema` describes, or more.

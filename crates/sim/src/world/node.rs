@@ -205,6 +205,7 @@ impl Node {
             forgotten: self.forgotten,
             is_new: self.unmet.is_some(),
             version: "sim".into(),
+            joins: false,
             level_known: quorate_node::level::FeatureLevel::KNOWN,
             pid: 0,
             observe: true,

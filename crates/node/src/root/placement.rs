@@ -1,0 +1,73 @@
+//! Where groups lie, as far as it has been changed since the cluster and its namespaces were made.
+
+use std::collections::BTreeMap;
+
+use quorate_object::Outcome;
+use serde::{Deserialize, Serialize};
+
+use super::{NodeRecord, RootState, error};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placement {
+    /// The root's members, once nodes have come or gone; before that [`super::root_members`] of all nodes.
+    pub root: Vec<u32>,
+    /// The nodes that the cluster was made with, once nodes have come or gone; before that all nodes.
+    pub founders: Vec<NodeRecord>,
+    /// Of nodes that were added, the data directory that each has begun with.
+    pub begun: BTreeMap<u32, u64>,
+    /// Every number of a node that was ever given is below, once nodes have come or gone.
+    pub node_next: u32,
+    /// Nodes whose groups are to move to others.
+    pub draining: Vec<u32>,
+    /// Volumes are to move until every node has as many as any other.
+    pub is_levelling: bool,
+    /// By volume, of `paxos`: those of which a member was ever replaced, or is to be.
+    pub seats: BTreeMap<u64, Seats>,
+}
+
+/// Who sits where in a volume of `paxos`. One member is replaced at a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seats {
+    /// In which epoch a member has entered, of those that were not there from birth.
+    pub entered: BTreeMap<u32, u32>,
+    /// The member in whose place the volume's `joining` node comes, once it has a copy.
+    pub leaving: Option<u32>,
+    /// Who has entered last and does not take part yet, as far as the root knows.
+    pub unsettled: Option<u32>,
+}
+
+/// A command on the root that changes which nodes there are, or where groups lie.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PlaceCommand {
+    /// A node that was not there before; it begins with no groups. With the number 0 it is given the next one.
+    AddNode { node: NodeRecord },
+    /// A node that no group is on any more goes for good.
+    RemoveNode { node: u32 },
+    /// Whether a node's groups are to move to others.
+    Drain { node: u32, is_draining: bool },
+    /// Whether volumes are to move until every node has as many as any other.
+    Level { is_levelling: bool },
+    /// One node in place of another in a volume that stands at this epoch.
+    Replace { group: u64, epoch: u32, from: u32, to: u32 },
+    /// What was to replace a member of a volume of `paxos` does not any more.
+    Keep { group: u64, epoch: u32 },
+    /// Who is to replace a member of a volume of `paxos` has a copy, and enters.
+    Enter { group: u64, epoch: u32 },
+    /// Who has entered last takes part.
+    Settle { group: u64, epoch: u32 },
+    /// A node that was added is about to begin, with this data directory: it has said nothing, and no other one may.
+    Begin { node: u32, directory: u64 },
+}
+
+impl RootState {
+    pub(super) fn execute_place(&mut self, command: &PlaceCommand) -> Outcome {
+        match command {
+            PlaceCommand::AddNode { node } => self.add_node(node),
+            PlaceCommand::RemoveNode { node } => self.remove_node(*node),
+            PlaceCommand::Begin { node, directory } => self.begin_node(*node, *directory),
+            PlaceCommand::Drain { .. } | PlaceCommand::Level { .. } => error("nothing is placed anew yet"),
+            PlaceCommand::Replace { .. } | PlaceCommand::Keep { .. } => error("volumes do not move yet"),
+            PlaceCommand::Enter { .. } | PlaceCommand::Settle { .. } => error("volumes do not move yet"),
+        }
+    }
+}
