@@ -98,6 +98,8 @@ pub enum Purpose {
     },
     /// A parent's business with its groups: whoever asked looks at what has become of it.
     Settling,
+    /// A move of a replica that whoever coordinates the root has planned.
+    Placing,
     /// The same, of this volume and of no other that has taken its place.
     OfVolume {
         volume: GroupId,

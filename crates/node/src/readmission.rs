@@ -10,6 +10,8 @@ pub enum Asks {
     Slots = 1,
     /// Nothing more: it takes part again, and wants to be sure that this is known.
     Notice = 2,
+    /// How far they are: it copies the group, to take a seat in it.
+    Standing = 3,
 }
 
 impl Asks {
@@ -18,6 +20,7 @@ impl Asks {
             0 => Asks::Testimony,
             1 => Asks::Slots,
             2 => Asks::Notice,
+            3 => Asks::Standing,
             tag => return Err(Malformed::UnknownTag { of: "question of a replica that has forgotten", tag }),
         })
     }

@@ -1,7 +1,7 @@
 //! What a parent's replicated state says of a group: its epoch, and who is in it. The parent of a volume is the root, that of an
 //! own group its volume. Whichever it is, it decides one change after the other.
 
-use quorate_protocol::chain::Membership;
+use quorate_protocol::chain::{Membership, Place};
 use quorate_protocol::quorum::QuorumSystem;
 use quorate_protocol::register::Stage;
 use quorate_protocol::{Configuration, Epoch, GroupId, NodeId};
@@ -20,9 +20,11 @@ pub struct GroupRecord {
     pub epoch: u32,
     /// The first is the coordinator that the group is born with and returns to; of a chain, from head to tail.
     pub members: Vec<u32>,
-    /// Of a chain: gets a copy from the tail, and is to be the tail one day.
+    /// Of a chain: gets a copy from the tail, and is to be the tail one day. Of a volume of `paxos`: gets a copy, and is to take a
+    /// member's seat.
     pub joining: Option<u32>,
-    /// Of a chain: the members that it was born with, and that come back to it.
+    /// Of a chain: the members that it is to have, in their order, and that come back to it. It was born with them, but for
+    /// those that have replaced others. Else the members.
     pub home: Vec<u32>,
     /// Of registers: the configurations that are not retired, one or two. `epoch` and `members` are those of the last.
     pub stages: Stages,
@@ -53,12 +55,12 @@ impl GroupRecord {
         self.members.iter().copied().map(NodeId)
     }
 
-    /// What the group is born with. A chain's present members are its [membership](GroupRecord::membership), those of
+    /// All members, and those that come back. A chain's present members are its [membership](GroupRecord::membership), those of
     /// registers stand in its stages.
     pub(crate) fn configuration(&self) -> Configuration {
         let home = self.home.iter().copied().map(NodeId);
         let mut members: Vec<NodeId> = match &self.stages.0[..] {
-            [] => home.collect(),
+            [] => home.chain(self.member_ids()).collect(),
             stages => stages.iter().flat_map(|stage| stage.configuration.members.iter().copied()).collect(),
         };
         let mut named = std::collections::BTreeSet::new();
@@ -85,11 +87,23 @@ impl GroupRecord {
     /// Whether a replica of it comes to life on this node: a chain's with the chain, or when it is to join.
     pub(crate) fn lives_on(&self, node: NodeId, protocol: Protocol) -> bool {
         match protocol {
-            Protocol::Paxos => self.members.contains(&node.0),
-            Protocol::Chain => self.epoch == 0 && self.members.contains(&node.0) || self.joining == Some(node.0),
+            Protocol::Paxos => self.members.contains(&node.0) || self.joining == Some(node.0),
+            // One that has been replaced since it was asked to join is given up.
+            Protocol::Chain => {
+                let joins = self.joining == Some(node.0) && self.home.contains(&node.0);
+                joins || self.epoch == 0 && self.members.contains(&node.0)
+            }
             Protocol::Register => self.stages.0.iter().any(|stage| stage.configuration.contains(node)),
         }
     }
+}
+
+/// Why a node does not come in place of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReplaceError {
+    NotThere,
+    IsThere,
+    Changing,
 }
 
 /// Of a chain.
@@ -103,10 +117,41 @@ impl GroupRecord {
         (self.members, self.joining) = (members, joining);
     }
 
-    /// In a chain with all its members, one of those whose moving behind the tail brings back the order that it was born
-    /// with: the first that does not follow those before it in that order. The tail never does.
+    /// Whether it has the members that it is to have and no other, in whatever order.
+    pub fn is_whole(&self) -> bool {
+        let is_here = |node: &u32| self.members.contains(node);
+        self.joining.is_none() && self.members.len() == self.home.len() && self.home.iter().all(is_here)
+    }
+
+    /// A member in whose place another has come, or is to come.
+    pub(crate) fn replaced(&self) -> Option<NodeId> {
+        self.member_ids().find(|node| !self.home.contains(&node.0))
+    }
+
+    /// Whether the node has nothing to do with the chain any more, and does not come back to it.
+    pub(crate) fn is_left_by(&self, node: NodeId) -> bool {
+        self.membership().place(node) == Place::Outside && !self.home.contains(&node.0)
+    }
+
+    /// One node in place of another, from head to tail. The chain follows: who has come joins, and who has gone leaves.
+    pub(crate) fn replace(&mut self, from: u32, to: u32) -> Result<(), ReplaceError> {
+        let at = self.home.iter().position(|&node| node == from).ok_or(ReplaceError::NotThere)?;
+        if self.home.contains(&to) {
+            return Err(ReplaceError::IsThere);
+        }
+        // While one is being replaced, only whoever was to come and has not may be replaced by yet another.
+        let is_changing = self.replaced().is_some() && self.members.contains(&from);
+        if self.joining.is_some() || is_changing {
+            return Err(ReplaceError::Changing);
+        }
+        self.home[at] = to;
+        Ok(())
+    }
+
+    /// In a chain with all its members, one of those whose moving behind the tail brings back the order that it is to have: the
+    /// first that does not follow those before it in that order. The tail never does.
     pub(crate) fn out_of_turn(&self) -> Option<NodeId> {
-        let is_whole = self.joining.is_none() && self.members.len() == self.home.len();
+        let is_whole = self.is_whole();
         let mut follows = 0;
         for member in &self.members {
             follows += usize::from(self.home.get(follows) == Some(member));
@@ -179,6 +224,34 @@ pub(crate) fn is_ahead(stages: &[Stage], of: &[Stage]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A chain of nodes 1, 2 and 3, in order, that has come to these members.
+    fn chain(members: &[u32], joining: Option<u32>) -> GroupRecord {
+        let mut record = GroupRecord::new(Protocol::Chain, GroupId(7), vec![1, 2, 3], Quorum::Majority);
+        record.reconfigure(members.to_vec(), joining);
+        record
+    }
+
+    #[test]
+    fn one_node_of_a_chain_is_replaced_at_a_time() {
+        let mut record = chain(&[1, 2, 3], None);
+        assert!(record.is_whole());
+        assert_eq!(record.replace(4, 5), Err(ReplaceError::NotThere));
+        assert_eq!(record.replace(1, 3), Err(ReplaceError::IsThere));
+        assert_eq!(record.replace(1, 4), Ok(()));
+        assert_eq!((&record.home[..], &record.members[..], record.epoch), (&[4, 2, 3][..], &[1, 2, 3][..], 1));
+        assert_eq!((record.is_whole(), record.replaced()), (false, Some(NodeId(1))));
+        assert!(record.out_of_turn().is_none(), "nobody is moved behind the tail meanwhile");
+        assert!(!record.is_left_by(NodeId(1)) && !record.is_left_by(NodeId(4)) && record.is_left_by(NodeId(5)));
+        assert_eq!(record.replace(2, 5), Err(ReplaceError::Changing));
+        assert_eq!(record.replace(4, 5), Ok(()), "who has not come yet");
+        assert_eq!(record.replace(5, 1), Ok(()), "back");
+        assert!(record.is_whole() && record.home == [1, 2, 3]);
+        assert_eq!(chain(&[1, 2], Some(3)).replace(3, 4), Err(ReplaceError::Changing), "it is given up first");
+        let mut shorter = chain(&[1, 2], None);
+        assert_eq!(shorter.replace(3, 4), Ok(()), "who was left out");
+        assert!(shorter.is_left_by(NodeId(3)) && shorter.replaced().is_none());
+    }
 
     #[test]
     fn the_last_member_in_use_is_in_a_quorum() {

@@ -4,9 +4,12 @@
 //! Routing by an old copy is harmless, since whoever is asked wrongly says so. Replicas come to life only from a copy
 //! that the root gave as a linearizable answer.
 
+mod layout;
 mod nodes;
 mod placement;
+mod planner;
 mod registers;
+mod seats;
 mod settings;
 mod upgrade;
 
@@ -21,8 +24,10 @@ use crate::office::{Office, decode_with_office};
 use crate::quorum::{Quorum, Stages};
 pub use crate::record::GroupRecord;
 use crate::replica::Protocol;
+pub(crate) use layout::{HAS_CHANGED, Places, stays};
 pub use nodes::{NAME_LENGTH_MAX, NODES_MAX, check_name};
 pub use placement::{PlaceCommand, Placement, Seats};
+pub(crate) use planner::{Health, Plan, plan};
 pub use registers::check_quorum;
 pub(crate) use settings::NO_LEASE;
 pub use settings::{Authority, Durability, Groups, INTERVAL_US, Reads, Settings, replicas_max};
@@ -216,6 +221,7 @@ impl RootState {
                 let found = volumes.into_iter().find(|volume| volume.group == *group && volume.epoch == *epoch);
                 let Some(volume) = found else { return Outcome::Nil };
                 volume.reconfigure(members.clone(), *joining);
+                self.note_members_of_chain(*group, members);
                 self.version += 1;
                 Outcome::Ok
             }
@@ -237,6 +243,7 @@ impl RootState {
                 if self.namespaces.remove(number).is_none() {
                     return no_such_namespace(*number);
                 }
+                self.forget_seats();
                 self.version += 1;
                 Outcome::Ok
             }
@@ -333,19 +340,19 @@ impl RootState {
         Outcome::Ok
     }
 
-    /// Volume i's members, unless they are named, are the nodes from the i-th on, around: every node coordinates as many
-    /// volumes as any other.
+    /// Volume i's members, unless they are named, are the nodes from the i-th on, around, of those that do not drain: every node
+    /// coordinates as many volumes as any other.
     fn create(&mut self, number: u32, mut settings: Settings, named: &[u32], seed: u64) {
         settings.replicas = settings.replicas.min(self.nodes.len() as u8);
         // It was not said, or it would have been refused.
         if settings.protocol.is_register() && settings.reads == Reads::Lease {
             settings.reads = Reads::Quorum;
         }
-        let nodes = self.nodes.len();
+        let nodes = self.nodes_for_new(settings.replicas.into());
         let mut volumes = Vec::with_capacity(settings.volumes as usize);
         for index in 0..settings.volumes as usize {
             let members: Vec<u32> = match named {
-                [] => laid_out(nodes, index, settings.replicas.into()).map(|at| self.nodes[at].id).collect(),
+                [] => laid_out(nodes.len(), index, settings.replicas.into()).map(|at| nodes[at]).collect(),
                 named => named.to_vec(),
             };
             let group = GroupId(self.group_next);
@@ -380,6 +387,10 @@ pub fn root_members(nodes: &[NodeRecord]) -> Vec<NodeId> {
 
 fn no_such_namespace(number: u32) -> Outcome {
     error(&format!("no namespace {number}: QUORATE NAMESPACE LIST shows those that exist"))
+}
+
+fn no_such_node(id: u32) -> Outcome {
+    error(&format!("no node {id}"))
 }
 
 fn error(text: &str) -> Outcome {

@@ -117,6 +117,12 @@ pub struct VolumeStatus {
     pub coordinator: Option<u32>,
     /// The first slot not yet decided at the coordinator.
     pub next_slot: u64,
+    /// Nodes that are to have a replica and do not take part yet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub joining: Vec<u32>,
+    /// Members in whose place others come.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub leaving: Vec<u32>,
     /// Of registers, which members are a quorum.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub quorum: String,

@@ -203,6 +203,14 @@ impl Peers {
         Some(Message::Grant { sent_at, number })
     }
 
+    /// What is given to this node from now on is another grant. Until when the one that it has may count there.
+    pub fn break_grant(&mut self, holder: NodeId, now: Instant) -> Instant {
+        let from_before_the_start = self.started_at.after_us(self.timing.lease_given_us);
+        let Some(peer) = self.find_mut(holder) else { return from_before_the_start.max(now) };
+        peer.given = 0;
+        peer.given_until.max(from_before_the_start).max(now)
+    }
+
     pub fn handle_grant(&mut self, from: NodeId, sent_at: Instant, number: GrantNumber) {
         let held_until = sent_at.after_us(self.timing.lease_held_us);
         let Some(peer) = self.find_mut(from) else {

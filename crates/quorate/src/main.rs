@@ -12,6 +12,7 @@ mod cert;
 mod cli;
 mod client;
 mod demand;
+mod drain;
 mod failure;
 mod group;
 mod inspect;
@@ -29,6 +30,7 @@ mod status;
 mod tune;
 mod up;
 mod upgrade;
+mod volume;
 mod wire;
 
 use failure::Failure;
@@ -59,6 +61,7 @@ enum Command {
     Namespace(namespace::Options),
     Group(group::Options),
     Quorum(quorum::Options),
+    Volume(volume::Options),
     Tune(tune::Options),
     Upgrade(upgrade::Options),
     Password(secrets::PasswordOptions),
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
         Command::Namespace(options) => namespace::run(&options),
         Command::Group(options) => group::run(&options),
         Command::Quorum(options) => quorum::run(&options),
+        Command::Volume(options) => volume::run(&options),
         Command::Tune(options) => tune::run(&options),
         Command::Upgrade(options) => upgrade::run(&options),
         Command::Password(options) => secrets::print_password_hash(&options),
@@ -160,6 +164,11 @@ mod tests {
             "quorate node list -h db -p 7001 --json",
             "quorate node add n4 --peer h:1 --client h:2 --admin h:3 -p 7001",
             "quorate node remove n4 -p 7001",
+            "quorate node drain n4 --no-wait -p 7001",
+            "quorate node undrain n4",
+            "quorate node level --stop",
+            "quorate volume list 0 -p 7001",
+            "quorate volume move 0 63 --from n1 --to n4",
         ] {
             assert!(Arguments::try_parse_from(line.split(' ')).is_ok(), "{line}");
         }

@@ -15,6 +15,8 @@ const EXAMPLES: &str = "Examples:
   quorate node --config node.toml
   quorate node list
   quorate node add n4 --peer 10.0.0.4:17000 --client 10.0.0.4:7000 --admin 10.0.0.4:8000
+  quorate node drain n4                            its volumes move to other nodes
+  quorate node level                               until all nodes have as many
   quorate node remove n4";
 
 /// Run one node of a cluster, or tell and change which nodes there are

@@ -1,4 +1,4 @@
-//! `quorate node list|add|remove`: the nodes of a cluster, in the words of `QUORATE NODE`.
+//! `quorate node list|add|remove|drain|undrain|level`: the nodes of a cluster, in the words of `QUORATE NODE`.
 
 use std::process::ExitCode;
 
@@ -7,6 +7,7 @@ use quorate_resp::Value;
 use serde_json::json;
 
 use crate::client::{Client, Endpoint};
+use crate::drain;
 use crate::failure::Failure;
 use crate::output::{fields, say, table, trimmed};
 use crate::status;
@@ -16,6 +17,9 @@ pub(crate) enum Command {
     List(List),
     Add(Add),
     Remove(Remove),
+    Drain(drain::Drain),
+    Undrain(drain::Undrain),
+    Level(drain::Level),
 }
 
 /// List the nodes of a cluster
@@ -88,6 +92,9 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, Failure> {
                 say(advice(options, number, &cluster, &list(client)?));
             }
         }
+        Command::Drain(options) => return drain::drain(options),
+        Command::Undrain(options) => return drain::undrain(options),
+        Command::Level(options) => return drain::level(options),
         Command::Remove(Remove { endpoint, name }) => {
             Client::connect(endpoint)?.ask(&["QUORATE", "NODE", "REMOVE", name])?;
             say(format_args!("{name} is no node of the cluster any more; its data directory can be removed"));

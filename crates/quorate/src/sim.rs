@@ -54,6 +54,9 @@ pub struct Options {
     /// Volumes are read through routers, at whatever member is known to be consistent
     #[arg(long, conflicts_with_all = ["protocol", "authority", "outside", "forgetful", "hasty"])]
     routed: bool,
+    /// Volumes of chains or registers move from node to node all the time
+    #[arg(long, conflicts_with_all = ["protocol", "authority", "outside", "forgetful", "hasty", "routed"])]
+    moves: bool,
     /// Run each seed twice and compare the traces
     #[arg(long)]
     twice: bool,
@@ -147,6 +150,7 @@ fn world(options: &Options, seed: u64) -> Settings {
         Authority::Parent if options.forgetful => Settings::of_forgetful(seed),
         Authority::Parent if options.hasty => Settings::of_hasty(seed),
         Authority::Parent if options.routed => Settings::of_routed(seed),
+        Authority::Parent if options.moves => Settings::of_moves(seed),
         Authority::Parent => Settings::of(options.protocol, seed),
         Authority::Members => Settings::of_members(seed),
     }
@@ -158,6 +162,7 @@ fn words_of(options: &Options) -> String {
         Authority::Parent if options.forgetful => format!("--forgetful --protocol {}", options.protocol.word()),
         Authority::Parent if options.hasty => "--hasty".into(),
         Authority::Parent if options.routed => "--routed".into(),
+        Authority::Parent if options.moves => "--moves".into(),
         Authority::Parent => format!("--protocol {}", options.protocol.word()),
         Authority::Members => "--authority members".into(),
     }

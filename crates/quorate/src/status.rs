@@ -190,6 +190,13 @@ fn name_of(node: u32, nodes: &[NodeStatus]) -> String {
     known.map_or_else(|| format!("node {node}"), |known| known.name.clone())
 }
 
+/// `; n4 joins; n1 leaves` of one whose replicas are on their way.
+fn moves(volume: &VolumeStatus, nodes: &[NodeStatus]) -> String {
+    let joins = volume.joining.iter().map(|&node| format!("; {} joins", name_of(node, nodes)));
+    let leaves = volume.leaving.iter().map(|&node| format!("; {} leaves", name_of(node, nodes)));
+    joins.chain(leaves).collect()
+}
+
 fn volume_table(status: &Status) -> String {
     let mut table = table(&["namespace", "volume", "group", "epoch", "coordinator", "next slot", "members (lag)"]);
     for volume in &status.volumes {
@@ -217,7 +224,7 @@ fn volume_table(status: &Status) -> String {
                 None => "none".to_owned(),
             },
             if of_registers { "-".to_owned() } else { volume.next_slot.to_string() },
-            members.collect::<Vec<String>>().join(", "),
+            members.collect::<Vec<String>>().join(", ") + &moves(volume, &status.nodes),
         ]);
     }
     align_right(&mut table, [1, 2, 3, 5]);
@@ -265,6 +272,8 @@ mod tests {
             members: vec![member(1, Some(0)), member(2, None)],
             coordinator,
             next_slot: 5,
+            joining: Vec::new(),
+            leaving: Vec::new(),
             quorum: String::new(),
         };
         Status {
@@ -298,6 +307,9 @@ mod tests {
         );
         let all = render(&status(), true);
         assert_eq!(all.lines().filter(|line| line.ends_with("n1 (0), n2 (?)")).count(), 3, "{all}");
+        let mut moving = status();
+        (moving.volumes[1].joining, moving.volumes[1].leaving) = (vec![2], vec![1]);
+        assert!(render(&moving, true).contains("n1 (0), n2 (?); n2 joins; n1 leaves\n"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod guard;
 mod hello;
 mod listener;
 mod nodes;
+mod placement;
 mod token;
 
 use std::io;
@@ -23,7 +24,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, post};
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -196,7 +197,12 @@ fn router(admin: Admin) -> Router {
         .route("/demand", get(demand))
         .route("/upgrade", get(upgrade))
         .route("/nodes", get(nodes::list_nodes).post(nodes::add_node))
-        .route("/nodes/{name}", delete(nodes::remove_node))
+        .route("/nodes/{name}", get(placement::show_node).delete(nodes::remove_node))
+        .route("/nodes/{name}/drain", post(placement::drain_node))
+        .route("/nodes/{name}/undrain", post(placement::undrain_node))
+        .route("/level", post(placement::level).delete(placement::stop_levelling))
+        .route("/namespaces/{number}/volumes", get(placement::list_volumes))
+        .route("/namespaces/{number}/volumes/{index}/move", post(placement::move_volume))
         .route("/namespaces", get(namespaces))
         .route("/namespaces/{number}", post(create_namespace).patch(set_namespace).delete(drop_namespace))
         .route("/groups/{number}/{key}", get(groups::show_group))

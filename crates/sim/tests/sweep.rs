@@ -89,6 +89,8 @@ fn seeds_pass_and_reach_the_rare_paths() {
         "a member came to life on the word of others",
         "a replica that had forgotten was taken in again",
         "a member of a chain that had forgotten began anew",
+        "a member of a chain left since another had come in its place",
+        "whoever coordinated the root had a replica moved",
         "a log had lost something",
         "a node came back with a new directory",
         "an own group began anew because a member had forgotten what it said",
@@ -160,6 +162,14 @@ fn chains_pass_and_reach_the_rare_paths() {
     let Sometimes { chains_changed, chains_turned, read_by_member, .. } = reached;
     let Sometimes { snapshot_installed, learned_from_log, log_carried, .. } = reached;
     let counts = [chains_changed, chains_turned, read_by_member, snapshot_installed, learned_from_log, log_carried];
+    assert!(counts.iter().all(|&count| count > 0), "{reached:?}");
+}
+
+#[test]
+fn volumes_that_move_from_node_to_node_pass_and_come_to_rest() {
+    let reached = sweep_worlds("--moves", Settings::of_moves, 1..=30);
+    let Sometimes { chains_replaced, moves_planned, registers_retired, snapshot_installed, .. } = reached;
+    let counts = [chains_replaced, moves_planned, registers_retired, snapshot_installed];
     assert!(counts.iter().all(|&count| count > 0), "{reached:?}");
 }
 

@@ -6,6 +6,7 @@ use quorate_protocol::{GroupId, NodeId};
 use super::batches::{BATCH_NAMES_MAX, GroupAction, GroupRequest};
 use super::directory::Missing;
 use super::nodes::{self, NodeRequest};
+use super::placement::{self, PlacementRequest};
 use super::upgrade::{self, UpgradeRequest};
 use super::{Host, demand, help};
 use crate::answer::{AdminReply, Answer, Failure};
@@ -27,7 +28,8 @@ pub(super) struct Waiting {
 
 const USAGE: &str = "ERR the commands are QUORATE NAMESPACE CREATE|SET|MOVE|LIST|DROP, \
                      QUORATE GROUP CREATE|PROMOTE|DEMOTE|MOVE|RETYPE|SHOW, QUORATE QUORUM SET|SHOW, \
-                     QUORATE NODE LIST|ADD|REMOVE, QUORATE UPGRADE SHOW|BEGIN|NOTE|LEAVE|END|RAISE, QUORATE DEMAND [COUNT n] and QUORATE STATUS [JSON]: QUORATE HELP tells what each does";
+                     QUORATE VOLUME LIST|MOVE, QUORATE NODE LIST|SHOW|ADD|REMOVE|DRAIN|UNDRAIN|LEVEL, \
+                     QUORATE UPGRADE SHOW|BEGIN|NOTE|LEAVE|END|RAISE, QUORATE DEMAND [COUNT n] and QUORATE STATUS [JSON]: QUORATE HELP tells what each does";
 const CREATE_USAGE: &str = "ERR QUORATE NAMESPACE CREATE number [PROTOCOL paxos|chain|register] [REPLICAS n] \
                             [VOLUMES n] [DURABILITY sync|interval|memory] [READS lease|quorum|local|apportioned|routed] \
                             [GROUPS volumes|own] [QUORUM majority | threshold R W | grid | grid ROWSxCOLS] \
@@ -64,6 +66,7 @@ enum Request {
     SetQuorum { number: u32, quorum: Quorum },
     Node(NodeRequest),
     Upgrade(UpgradeRequest),
+    Placement(PlacementRequest),
 }
 
 impl Host {
@@ -83,6 +86,7 @@ impl Host {
             Ok(Request::Move { name, members, quorum }) => self.submit_move(number, namespace, &name, &members, quorum),
             Ok(Request::Node(request)) => self.submit_node_request(number, request),
             Ok(Request::Upgrade(request)) => self.submit_upgrade(number, request),
+            Ok(Request::Placement(request)) => self.submit_placement(number, request),
             Ok(Request::Help) => self.answers.push((number, Answer::Admin(help::reply()))),
             Ok(Request::Demand { count }) => self.answers.push((number, Answer::Admin(self.tell_demand(count)))),
             Ok(Request::Status { json }) => self.ask_for_status(number, json),
@@ -262,11 +266,15 @@ fn parse(words: &[Vec<u8>], defaults: Settings) -> Result<Request, String> {
             _ => Err(DEMAND_USAGE.into()),
         };
     }
-    if is(0, "NODE") {
-        return nodes::parse(&words[1..]).map(Request::Node);
-    }
     if is(0, "UPGRADE") {
         return upgrade::parse(&words[1..]).map(Request::Upgrade);
+    }
+    if is(0, "VOLUME") {
+        return placement::parse_volume(&words[1..]).map(Request::Placement);
+    }
+    if is(0, "NODE") {
+        let moves = placement::parse_node(&words[1..]).map(Request::Placement);
+        return moves.map_or_else(|| nodes::parse(&words[1..]).map(Request::Node), Ok);
     }
     if !is(0, "NAMESPACE") {
         return Err(USAGE.into());
@@ -625,6 +633,8 @@ mod tests {
             let filled = one
                 .replace("DRIVER number", "DRIVER 1")
                 .replace("number", "1")
+                .replace("namespace", "1")
+                .replace("volume FROM", "3 FROM")
                 .replace("R W", "1 3")
                 .replace("PROTOCOL protocol", "PROTOCOL chain");
             let line = filled.split('[').next().expect("a split has a first part");
@@ -634,7 +644,8 @@ mod tests {
             [("NAMESPACE", "CREATE|SET|MOVE|LIST|DROP"), ("GROUP", "CREATE|PROMOTE|DEMOTE|MOVE|RETYPE|SHOW")];
         let others = [
             ("QUORUM", "SET|SHOW"),
-            ("NODE", "LIST|ADD|REMOVE"),
+            ("VOLUME", "LIST|MOVE"),
+            ("NODE", "LIST|SHOW|ADD|REMOVE|DRAIN|UNDRAIN|LEVEL"),
             ("UPGRADE", "SHOW|BEGIN|NOTE|LEAVE|END|RAISE"),
             ("", "DEMAND"),
             ("", "STATUS"),

@@ -8,6 +8,7 @@
 //! docs/decisions/0020.
 
 mod office;
+mod replaced;
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +38,7 @@ const PROPOSAL: u64 = INTERNAL | 1 << 62;
 /// No read has this token: it asks for the lease only.
 const NOBODY: u64 = u64::MAX;
 /// A node comes back to a chain after so long without suspicion.
-const STEADY_US: u64 = 1_000_000;
+pub(super) const STEADY_US: u64 = 1_000_000;
 /// Who has no replica, or a silent one, is not asked to join for so long: while it joins, reads may wait for it.
 const ABSENT_US: u64 = 3_000_000;
 /// When coordination of a parent is to be given away, no term is given for so long.
@@ -72,6 +73,8 @@ pub(super) struct Terms {
     proposal_count: u64,
     /// By parent, the chain whose order is mended.
     turning: BTreeMap<GroupId, Turning>,
+    /// Members in whose place others have come, and the epoch that they are to leave their chain in.
+    going: BTreeMap<GroupId, (Epoch, NodeId)>,
     /// Own chains that are looked at with this heartbeat, and the last of those that were looked at in turn.
     due: BTreeSet<GroupId>,
     seen_up_to: GroupId,
@@ -162,7 +165,8 @@ impl Terms {
         let given = self.given.get(&(parent, node)).filter(|given| now < given.until);
         let is_turned =
             self.turning.get(&parent).is_some_and(|turning| (turning.group, turning.member) == (group, node));
-        if is_turned && planted::is(Planted::TurnedWhileBound) {
+        let is_replaced = self.going.get(&group).is_some_and(|(_, leaving)| *leaving == node);
+        if (is_turned || is_replaced) && planted::is(Planted::TurnedWhileBound) {
             return false;
         }
         given.is_some_and(|given| {
@@ -197,11 +201,6 @@ impl Terms {
             given.number += 1;
         }
     }
-
-    fn is_turned(&self, parent: GroupId, group: GroupId, epoch: Epoch, member: NodeId) -> bool {
-        let turning = self.turning.get(&parent);
-        turning.is_some_and(|turning| (turning.group, turning.epoch, turning.member) == (group, epoch, member))
-    }
 }
 
 impl Host {
@@ -218,6 +217,7 @@ impl Host {
     /// Each heartbeat: terms are asked for, and chains looked after.
     pub(super) fn tend_chains(&mut self) {
         self.follow_root();
+        self.leave_replaced_chains();
         self.choose_due();
         for parent in self.leading(Protocol::Chain) {
             self.ask_for_term(parent);
@@ -304,6 +304,11 @@ impl Host {
         let confirm: Vec<_> = chains.iter().filter(is_asked_for).map(with_epoch).collect();
         let extended: Vec<_> = chains.iter().filter(|(_, chain)| chain.is_extended()).map(with_epoch).collect();
         let (me, asked_at, to) = (self.settings.node, self.clock.now(), route.coordinator);
+        let is_unanswered = parent == ROOT && to != me && held.is_none_or(|held| held.until <= asked_at);
+        if is_unanswered {
+            // Whoever is asked may coordinate no more, and does not say so to this question.
+            self.meet_unknown_group();
+        }
         if to == me {
             self.note_absent(me, parent, &absent);
             self.handle_term_question(me, parent, asked_at, &confirm, &extended);
@@ -377,8 +382,7 @@ impl Host {
         let is_current = |(group, epoch): &&(GroupId, Epoch)| {
             let record = executed.find(*group);
             let is_newest = record.is_some_and(|record| record.epoch == epoch.0 && record.members.contains(&from.0));
-            let is_settled =
-                !self.terms.changing.contains_key(group) && !self.terms.is_turned(parent, *group, *epoch, from);
+            let is_settled = !self.terms.changing.contains_key(group) && !self.terms.goes(parent, *group, *epoch, from);
             is_newest && is_told && is_settled || planted::is(Planted::AnyEpochConfirmed)
         };
         let confirmed: Vec<(GroupId, Epoch)> = confirm.iter().filter(is_current).copied().collect();
@@ -503,6 +507,7 @@ impl Host {
             return;
         }
         self.turn_one(parent);
+        self.let_replaced_go(parent);
         let wanted: Vec<(GroupId, Epoch, Membership)> = self
             .due_of(parent)
             .filter(|record| !self.terms.changing.contains_key(&GroupId(record.group)))
@@ -525,11 +530,12 @@ impl Host {
         let is_gone = |node: NodeId| {
             self.hears_nothing_of(parent, node)
                 || self.terms.absent.contains(&(group, node))
-                || self.terms.is_turned(parent, group, membership.epoch, node)
+                || self.terms.goes(parent, group, membership.epoch, node)
                 || node != self.settings.node && self.peers.is_suspected(node)
         };
         if let Some(joining) = membership.joining {
-            if is_gone(joining) {
+            // It may have been replaced since it was asked to join.
+            if is_gone(joining) || !record.home.contains(&joining.0) {
                 return Some(membership.without(joining, next));
             }
             let is_complete = self.terms.extended.get(&group) == Some(&membership.epoch);
@@ -599,7 +605,7 @@ impl Host {
 
     fn goes_on_turning(&self, parent: GroupId, turning: &Turning) -> bool {
         let Some(record) = self.chains_as_executed().find(turning.group) else { return false };
-        let is_back = record.epoch != turning.epoch.0 && record.members.len() == record.home.len();
+        let is_back = record.epoch != turning.epoch.0 && record.is_whole();
         self.is_well(parent, record) && !is_back && self.clock.now() < turning.since.after_us(TURN_US)
     }
 

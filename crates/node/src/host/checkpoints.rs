@@ -163,6 +163,7 @@ impl Host {
                 // One that is born anew begins with low slots: what it logs is not what was just forgotten.
                 self.wal.note_releases();
                 self.finish_births(births);
+                self.follow_seats();
             }
             Stored::Checkpoints { checkpointed, forgotten } => {
                 forgotten.iter().for_each(|group| self.wal.forget(group.0));

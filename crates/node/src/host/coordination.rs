@@ -181,7 +181,8 @@ impl Host {
 
     fn hand_over_groups(&mut self, away: Vec<(u32, NodeId)>) {
         for (index, to) in away {
-            if self.may_hand_over(self.groups[index as usize].id()) {
+            let group = self.groups[index as usize].id();
+            if !self.is_leaving_seat(group, to) && self.may_hand_over(group) {
                 self.plan(index, Event::Proposed(Proposal::HandOver { to }));
             }
         }

@@ -44,6 +44,9 @@ pub struct Counters {
     pub quarantined: u64,
     /// Replicas that had forgotten what they said and were taken in again.
     pub readmitted: u64,
+    /// Seats in volumes of `paxos` that changed hands, as replicas here have followed it, and those that were this node's.
+    pub seats_changed: u64,
+    pub seats_left: u64,
     /// Replicas of chains here that had forgotten what they said, were left out and begin anew.
     pub chains_left: u64,
     /// Reads that panicked.
@@ -71,6 +74,10 @@ pub struct Counters {
     pub chains_changed: u64,
     /// Members of chains that were moved behind the tail.
     pub chains_turned: u64,
+    /// Members of chains that are to leave, since others have come in their place.
+    pub chains_replaced: u64,
+    /// Moves of replicas that this node, where it coordinated the root, has proposed.
+    pub moves_planned: u64,
     /// Configurations of registers that this node has begun to make ready to be retired.
     pub registers_retired: u64,
     /// Own groups that were registers, as far as a replica here told what they ended with.

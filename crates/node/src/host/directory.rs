@@ -11,6 +11,7 @@ use quorate_protocol::{Epoch, Event, GroupId, NodeId};
 use super::checkpoints::Stored;
 use super::dispatch::ROOT_EPOCH;
 use super::group::Group;
+use super::seats::{seated, takes_a_seat};
 use super::{Host, Timer};
 use crate::answer::Answer;
 use crate::entry::{Purpose, Target};
@@ -37,7 +38,7 @@ pub(super) struct Place {
     pub hint: Option<NodeId>,
     pub protocol: Protocol,
     pub reads: Reads,
-    /// Of a chain.
+    /// Of a chain, or of a volume of which a member is to be replaced.
     pub joining: Option<NodeId>,
     /// Of registers.
     pub stages: Vec<Stage>,
@@ -75,7 +76,7 @@ pub(super) struct Directory {
     question: u64,
     asking: bool,
     /// An answer to a question that was asked since this start has been followed.
-    is_followed: bool,
+    pub(super) is_followed: bool,
     /// The latest question that was answered.
     answered: u64,
     /// Another one is to follow it.
@@ -184,6 +185,11 @@ impl Directory {
     pub(super) fn index_of_volume(&self, namespace: u32, volume: GroupId) -> Option<u32> {
         let places = self.places.get(&namespace)?;
         places.iter().position(|place| place.group == volume).map(|index| index as u32)
+    }
+
+    /// Where commands for a volume go.
+    pub(super) fn place_of(&self, namespace: u32, volume: GroupId) -> Option<&Place> {
+        self.places.get(&namespace)?.iter().find(|place| place.group == volume)
     }
 
     /// The way to a volume of any namespace.
@@ -308,6 +314,7 @@ impl Host {
         }
         self.directory.answered = self.directory.question;
         self.leave_forgotten_chains();
+        self.leave_replaced_chains();
         self.finish_waiting_admins(self.directory.question);
         if std::mem::take(&mut self.directory.asking_anew) {
             self.ask_for_directory();
@@ -330,14 +337,22 @@ impl Host {
             }
             let machine = Group::empty_machine(namespace);
             let settings = &namespace.settings;
-            let (protocol, configuration) = (settings.protocol, volume.configuration());
+            let protocol = settings.protocol;
+            let configuration = match protocol {
+                Protocol::Paxos => seated(&state, volume, me),
+                Protocol::Chain | Protocol::Register => volume.configuration(),
+            };
             let mut group =
                 Group::new(protocol, configuration, number, settings.durability, namespace.hash_key, machine, me);
-            if protocol.is_chain() && volume.epoch > 0 {
+            if protocol.is_chain() {
                 group.replica = AnyReplica::Chain(Box::new(Chain::new(Arc::new(volume.membership()), me)));
             }
             if protocol.is_register() {
                 group.replica = self.register_replica(volume);
+            }
+            if protocol == Protocol::Paxos && takes_a_seat(&state, volume, me) {
+                group.state = GroupState::Forgetful;
+                group.replica.restored();
             }
             births.push(self.bear(group, &mut batch));
         }

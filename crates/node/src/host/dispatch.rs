@@ -416,6 +416,7 @@ impl Host {
             Purpose::Directory => self.take_directory(answer),
             Purpose::Admin { operation } => self.finish_admin(operation, answer),
             Purpose::Settling | Purpose::OfVolume { .. } => {}
+            Purpose::Placing => self.note_placed(),
             Purpose::Renewed { volume } => self.take_renewed(volume),
             Purpose::Returned { group } => self.take_returned(group, &answer),
             Purpose::Words { volume } => self.take_words(volume, answer),

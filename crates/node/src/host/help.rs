@@ -3,7 +3,7 @@
 use crate::answer::AdminReply;
 
 /// The subcommands and what each does. Where options are left out here, the subcommand without any word tells them.
-const SUBCOMMANDS: [(&str, &str); 26] = [
+const SUBCOMMANDS: [(&str, &str); 32] = [
     ("STATUS [JSON]", "Nodes, namespaces and volumes, in short or with everything as JSON."),
     ("DEMAND [COUNT n]", "What this node's clients ask for, and which objects most."),
     ("NAMESPACE LIST", "The namespaces and their settings."),
@@ -20,9 +20,15 @@ const SUBCOMMANDS: [(&str, &str); 26] = [
     ("QUORUM SET key|KEYS count key ... R W", "Other quorum sizes for registers in groups of their own."),
     ("QUORUM SET NAMESPACE number R W", "Other quorum sizes for a namespace of registers."),
     ("QUORUM SHOW key", "Tell of the group that an object is in, and of its quorums."),
+    ("VOLUME LIST namespace", "Where a namespace's volumes are, and where they are moving to."),
+    ("VOLUME MOVE namespace volume FROM node TO node", "Move one replica of a volume to another node."),
     ("NODE LIST", "The nodes, where they are, and how many volumes each has a replica of."),
+    ("NODE SHOW name", "How many replicas of volumes a node has, and what keeps them there."),
     ("NODE ADD name PEER host:port CLIENT host:port ADMIN host:port", "Let a new node in, and tell its number."),
     ("NODE REMOVE name", "Let a node go for good, which is stopped and has no replica of anything."),
+    ("NODE DRAIN name", "Move all replicas of volumes that a node has to other nodes."),
+    ("NODE UNDRAIN name", "Let it have replicas again."),
+    ("NODE LEVEL [STOP]", "Move replicas until all nodes have as many as any other."),
     ("UPGRADE SHOW", "Tell how far the rolling upgrade is, if there is one."),
     ("UPGRADE BEGIN version DRIVER number [ANEW] [SILENT beat]", "Begin one, or go on with it: quorate upgrade does."),
     ("UPGRADE NOTE DRIVER number [BATCH node,node,...] [DONE node,node,...]", "Keep how far it is."),

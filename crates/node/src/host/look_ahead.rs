@@ -61,6 +61,7 @@ impl Host {
         if let Some((index, group)) = found
             && let Some((epoch, message)) = place.said(bytes)
             && epoch == group.configuration.epoch
+            && !self.hears_nobody(group.id())
         {
             self.hear(index, header.node, message);
         } else if let Some(message) = place.message(bytes)? {

@@ -56,6 +56,7 @@ mod outside;
 mod own;
 mod own_registers;
 mod perform;
+mod placement;
 mod postponed;
 mod quarantine;
 mod readmission;
@@ -70,6 +71,7 @@ mod routed;
 mod router;
 mod routes;
 mod saving;
+mod seats;
 mod shown;
 #[cfg(test)]
 mod sizes;
@@ -273,6 +275,7 @@ pub struct Host {
     admins: Vec<admin::Waiting>,
     batches_open: batches::Batches,
     changes: postponed::Changes,
+    placing: placement::Placing,
     flushes: flush::Flushes,
     questions: status::Questions,
     lookups: Vec<Lookup>,
@@ -299,6 +302,7 @@ pub struct Host {
     digests: digests::Digests,
     unlogged: unlogged::Unlogged,
     readmissions: readmission::Readmissions,
+    seats: seats::SeatChanges,
     own: own::OwnGroups,
     terms: chains::Terms,
     registers: registers::Registers,
@@ -621,6 +625,9 @@ impl Host {
 
     /// Also of a message that has waited here for what it refers to.
     fn handle_replica_message(&mut self, from: NodeId, group: GroupId, epoch: Epoch, message: AnyMessage) {
+        if self.hears_nobody(group) {
+            return;
+        }
         let is_learned = matches!(message, AnyMessage::Paxos(quorate_protocol::paxos::Message::Learn { .. }));
         match self.rouse(group) {
             Some(index) if self.groups[index as usize].configuration.epoch == epoch => {

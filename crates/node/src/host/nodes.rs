@@ -8,7 +8,7 @@ use crate::entry::Purpose;
 use crate::root::{NodeRecord, PlaceCommand, RootCommand, RootState, Settings, root_members};
 
 const USAGE: &str = "ERR QUORATE NODE LIST; QUORATE NODE ADD name PEER host:port CLIENT host:port ADMIN host:port; \
-                     QUORATE NODE REMOVE name";
+                     QUORATE NODE REMOVE name; QUORATE NODE SHOW|DRAIN|UNDRAIN name; QUORATE NODE LEVEL [STOP]";
 
 /// How often the root is asked, until it has answered.
 const BEGIN_AGAIN_US: u64 = 1_000_000;

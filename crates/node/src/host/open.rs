@@ -150,6 +150,7 @@ impl Host {
         host.follow_listed();
         host.tell_registers();
         host.tell_chains();
+        host.follow_seats();
         host.run();
         Ok((host, report))
     }
@@ -184,6 +185,7 @@ impl Host {
             admins: Vec::new(),
             batches_open: super::batches::Batches::default(),
             changes: super::postponed::Changes::default(),
+            placing: super::placement::Placing::default(),
             flushes: super::flush::Flushes::default(),
             lookups: Vec::new(),
             swapping: super::swapped::Swapping::default(),
@@ -206,6 +208,7 @@ impl Host {
             digests: super::digests::Digests::default(),
             unlogged: super::unlogged::Unlogged::default(),
             readmissions: super::readmission::Readmissions::default(),
+            seats: super::seats::SeatChanges::default(),
             staged: Vec::new(),
             own: super::own::OwnGroups::default(),
             terms: super::chains::Terms::default(),

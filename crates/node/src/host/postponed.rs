@@ -1,4 +1,4 @@
-//! Changes of registers that find another one under way. A parent decides one after the other and refuses what comes too early;
+//! Changes of groups that find another one under way. A parent decides one after the other and refuses what comes too early;
 //! the node that was asked asks again until it is time, and its client does not notice.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use super::{Host, Timer};
 use crate::answer::Answer;
 use crate::entry::Purpose;
 use crate::record::STILL_CHANGING;
-use crate::root::RootCommand;
+use crate::root::{HAS_CHANGED, RootCommand};
 
 /// A change takes some milliseconds, or as long as it takes to move versions.
 const FIRST_PAUSE_US: u64 = 2_000;
@@ -52,7 +52,8 @@ impl Host {
 
     pub(super) fn change_again(&mut self, operation: u64) {
         if let Some((command, _)) = self.changes.open.get(&operation) {
-            let command = command.clone();
+            let mut command = command.clone();
+            self.refresh_move(&mut command);
             self.submit_to_root(&command, Purpose::Admin { operation });
         }
     }
@@ -60,7 +61,11 @@ impl Host {
     /// Whether the root is to be asked again, which has answered.
     pub(super) fn postpone_change(&mut self, operation: u64, answer: &Answer) -> bool {
         let Some((command, mut patience)) = self.changes.open.remove(&operation) else { return false };
-        let is_early = matches!(answer, Answer::Outcome(Outcome::Error(line)) if line == STILL_CHANGING);
+        let is_answer = |why: &str| matches!(answer, Answer::Outcome(Outcome::Error(line)) if line == why);
+        if is_answer(HAS_CHANGED) {
+            self.ask_for_directory();
+        }
+        let is_early = is_answer(STILL_CHANGING) || is_answer(HAS_CHANGED);
         let Some(again_at) = patience.again_at(self.clock.now()).filter(|_| is_early) else { return false };
         self.changes.open.insert(operation, (command, patience));
         self.timers.set(again_at, Timer::Change { operation });

@@ -13,9 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use quorate_checkpoint::Batch;
 use quorate_protocol::id::Content;
 use quorate_protocol::paxos::{AcceptedValue, Paxos, Record, Testimony};
-use quorate_protocol::{Epoch, Event, GroupId, NodeId, Slot};
+use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId, Slot};
 
 use super::checkpoints::Stored;
+use super::seats::{BeforeTestimonies, Copying};
 use super::{Group, Host};
 use crate::envelope::Envelope;
 use crate::frame::Message;
@@ -102,6 +103,8 @@ struct Readmission {
     testimonies: BTreeMap<NodeId, Testimony>,
     /// Who is not known to have noticed that the replica takes part again, once it does.
     unnoticed: Option<BTreeSet<NodeId>>,
+    /// Of a node that is to take a seat.
+    copying: Copying,
     beats: u32,
 }
 
@@ -113,6 +116,18 @@ impl Readmission {
     fn is_due(&mut self) -> bool {
         self.beats = self.beats.wrapping_add(1);
         self.beats.is_power_of_two() || self.beats.is_multiple_of(BEATS_MAX)
+    }
+}
+
+impl Readmissions {
+    /// The group is in another epoch.
+    pub(super) fn begin_anew(&mut self, group: GroupId) {
+        self.0.remove(&group);
+    }
+
+    /// Whether a copy has what the members had a moment ago.
+    pub(super) fn is_close(&mut self, group: GroupId, next_slot: Slot, now: Instant) -> bool {
+        self.0.get_mut(&group).is_some_and(|readmission| readmission.copying.is_close(next_slot, now))
     }
 }
 
@@ -135,9 +150,9 @@ impl Host {
         for (group, mut readmission) in std::mem::take(&mut self.readmissions.0) {
             let Some(index) = self.find(group) else { continue };
             let Some((asks, asked)) = self.next_question(index, &readmission) else { continue };
-            if asked.is_empty() {
+            if asked.is_empty() && asks == Asks::Testimony {
                 readmission = self.readmit(index, readmission.testimonies);
-            } else if asks == Asks::Slots || readmission.is_due() {
+            } else if matches!(asks, Asks::Slots | Asks::Standing) || readmission.is_due() {
                 let found = &self.groups[index as usize];
                 let (epoch, next_slot) = (found.configuration.epoch, found.replica.next_slot());
                 let message = Message::Readmit { group, epoch, start: self.settings.start, next_slot, asks };
@@ -161,6 +176,15 @@ impl Host {
         }
         let members = found.configuration.members.iter().copied();
         let others: Vec<NodeId> = members.filter(|&node| node != self.settings.node).collect();
+        let next_other = others[readmission.beats as usize % others.len()];
+        match self.before_testimonies(found) {
+            Some(BeforeTestimonies::Copy) if !readmission.copying.has_asked() => return Some((Asks::Standing, others)),
+            Some(BeforeTestimonies::Copy) if !readmission.copying.has_reached(found.replica.next_slot()) => {
+                return Some((Asks::Slots, vec![next_other]));
+            }
+            Some(_) => return Some((Asks::Standing, Vec::new())),
+            None => {}
+        }
         let testimonies = &readmission.testimonies;
         let enough = if planted::is(Planted::ReadmittedByOne) { 1 } else { others.len() };
         if testimonies.len() < enough {
@@ -172,7 +196,7 @@ impl Host {
             return Some((Asks::Testimony, Vec::new()));
         }
         // One after the other: whoever had executed the most may be gone.
-        Some((Asks::Slots, vec![others[readmission.beats as usize % others.len()]]))
+        Some((Asks::Slots, vec![next_other]))
     }
 
     fn readmit(&mut self, index: u32, testimonies: BTreeMap<NodeId, Testimony>) -> Readmission {
@@ -255,6 +279,9 @@ impl Host {
     /// Whether a silent replica only lacks slots that others have.
     pub(super) fn is_catching_up(&self, index: u32) -> bool {
         let group = &self.groups[index as usize];
+        if self.is_copying(group) {
+            return true;
+        }
         let readmission = self.readmissions.0.get(&group.id());
         readmission.is_some_and(|readmission| readmission.testimonies.len() + 1 == group.configuration.members.len())
     }
@@ -270,14 +297,22 @@ impl Host {
     ) {
         let Some(index) = self.rouse(group) else { return };
         let now = self.clock.now();
-        let found = &mut self.groups[index as usize];
+        let found = &self.groups[index as usize];
         let is_member = found.configuration.epoch == epoch && found.configuration.contains(from);
+        let is_ahead = found.configuration.epoch < epoch;
+        let is_copying = matches!(asks, Asks::Slots | Asks::Standing);
+        let found = &self.groups[index as usize];
         if !found.is_alive() {
             return self.tell_silent(index);
         }
-        if !is_member || from == self.settings.node {
+        if is_ahead {
+            self.meet_unknown_group();
             return;
         }
+        if !(is_member || is_copying && self.is_to_enter(found, from)) || from == self.settings.node {
+            return;
+        }
+        let found = &mut self.groups[index as usize];
         let Some(replica) = found.replica.paxos_mut() else { return };
         let testimony = match asks {
             Asks::Notice => {
@@ -286,6 +321,7 @@ impl Host {
                 Testimony::default()
             }
             Asks::Slots => return self.catch_ups.push((group, from, next_slot)),
+            Asks::Standing => Testimony { next_slot: replica.next_slot(), ..Testimony::default() },
             Asks::Testimony => {
                 let testimony = replica.testify(from, now);
                 self.forget_mail_from(from, group);
@@ -312,12 +348,19 @@ impl Host {
         testimony: Testimony,
     ) {
         let Some(index) = self.find(group).filter(|_| start == self.settings.start) else { return };
+        let now = self.clock.now();
+        let before_testimonies = self.before_testimonies(&self.groups[index as usize]);
         let configuration = &self.groups[index as usize].configuration;
         if configuration.epoch == epoch
             && configuration.contains(from)
             && from != self.settings.node
             && let Some(readmission) = self.readmissions.0.get_mut(&group)
         {
+            match before_testimonies {
+                Some(BeforeTestimonies::Copy) => return readmission.copying.note_standing(testimony.next_slot, now),
+                Some(BeforeTestimonies::Wait) => return,
+                None => {}
+            }
             match &mut readmission.unnoticed {
                 Some(unnoticed) => drop(unnoticed.remove(&from)),
                 None => drop(readmission.testimonies.insert(from, testimony)),

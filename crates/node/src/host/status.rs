@@ -30,20 +30,38 @@ pub(super) struct Questions {
 
 struct Question {
     operation: u64,
-    json: bool,
+    wanted: Wanted,
     awaited: Vec<NodeId>,
     reports: Vec<Report>,
 }
 
+/// What is to be told once all have answered.
+#[derive(Clone, Copy)]
+enum Wanted {
+    Summary,
+    Json,
+    Node(NodeId),
+}
+
 impl Host {
     pub(super) fn ask_for_status(&mut self, operation: u64, json: bool) {
+        let awaited = self.peers.nodes().filter(|&node| !self.peers.is_unheard(node)).collect();
+        self.ask_nodes(operation, if json { Wanted::Json } else { Wanted::Summary }, awaited);
+    }
+
+    /// As [`Host::ask_for_status`], of one node.
+    pub(super) fn ask_for_node(&mut self, operation: u64, node: NodeId) {
+        let awaited = self.peers.nodes().filter(|&peer| peer == node && !self.peers.is_unheard(peer)).collect();
+        self.ask_nodes(operation, Wanted::Node(node), awaited);
+    }
+
+    fn ask_nodes(&mut self, operation: u64, wanted: Wanted, awaited: Vec<NodeId>) {
         self.questions.nonce_last += 1;
         let nonce = self.questions.nonce_last;
-        let awaited: Vec<NodeId> = self.peers.nodes().filter(|&node| !self.peers.is_unheard(node)).collect();
         for &node in &awaited {
             self.outbox.send(node, &Message::StatusQuestion { nonce });
         }
-        let question = Question { operation, json, awaited, reports: vec![self.report()] };
+        let question = Question { operation, wanted, awaited, reports: vec![self.report()] };
         self.questions.open.insert(nonce, question);
         self.timers.set(self.clock.now().after_us(PATIENCE_US), Timer::Status { nonce });
         self.try_finish_status(nonce, false);
@@ -74,11 +92,11 @@ impl Host {
             return;
         }
         let Some(question) = self.questions.open.remove(&nonce) else { return };
-        let status = self.assemble(&question.reports);
-        let reply = if question.json {
-            AdminReply::Text(serde_json::to_string(&status).expect("plain data has an encoding"))
-        } else {
-            summary(&status)
+        let status = || self.assemble(&question.reports);
+        let reply = match question.wanted {
+            Wanted::Json => AdminReply::Text(serde_json::to_string(&status()).expect("plain data has an encoding")),
+            Wanted::Summary => summary(&status()),
+            Wanted::Node(node) => self.tell_node(node, question.reports.iter().find(|report| report.node == node.0)),
         };
         self.answers.push((question.operation, Answer::Admin(reply)));
     }
@@ -189,7 +207,10 @@ impl Host {
             for (index, volume) in namespace.volumes.iter().enumerate() {
                 let report = |node: u32| by_group.get(&(node, volume.group)).copied();
                 let is_ordered = namespace.settings.protocol.is_ordered();
-                status.volumes.push(volume_status(number, index as u32, &self.present(volume), is_ordered, report));
+                let present = self.present(volume);
+                let places = state.places(namespace.settings.protocol, &present);
+                let told = volume_status(number, index as u32, &present, is_ordered, report);
+                status.volumes.push(VolumeStatus { joining: places.coming, leaving: places.leaving, ..told });
             }
         }
         status
@@ -254,6 +275,8 @@ fn volume_status<'a>(
         members: volume.members.iter().map(member).collect(),
         coordinator,
         next_slot: front,
+        joining: Vec::new(),
+        leaving: Vec::new(),
         quorum: if is_ordered { String::new() } else { volume.quorum().words() },
     }
 }

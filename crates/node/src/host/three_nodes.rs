@@ -1,4 +1,4 @@
-//! Three hosts and the links between them, for tests that decide about every message.
+//! Some hosts and the links between them, for tests that decide about every message.
 
 use quorate_checkpoint::{Batch, MemoryStore, Store};
 use quorate_object::{Command, Condition, Expiry, Outcome, SetAnswer};
@@ -40,7 +40,8 @@ pub(super) struct Node {
     pub(super) executed: Vec<(GroupId, Slot, u64)>,
 }
 
-/// Three nodes that are members of one volume, and links on which a test decides about every message.
+/// Three nodes that are members of one volume, perhaps with others beside them, and links on which a test decides about every
+/// message.
 pub(super) struct Cluster {
     pub(super) nodes: Vec<Node>,
     now_us: u64,
@@ -112,21 +113,27 @@ impl Node {
 impl Cluster {
     /// Node 1 coordinates the volume. `set` changes the settings of each node.
     pub(super) fn new(set: impl Fn(&mut HostSettings)) -> Cluster {
+        let cluster = Cluster::of(3, set);
+        let volume = cluster.volume();
+        let coordinators: Vec<bool> = cluster.nodes.iter().map(|node| coordinates(&node.host, volume)).collect();
+        assert_eq!(coordinators, [true, false, false]);
+        cluster
+    }
+
+    /// Of so many nodes.
+    pub(super) fn of(count: u32, set: impl Fn(&mut HostSettings)) -> Cluster {
         let open = |id: u32| {
             let storage = MemoryStorage::default();
-            let mut settings = settings(NodeId(id), 3);
+            let mut settings = settings(NodeId(id), count);
             set(&mut settings);
             let (host, _) =
                 Host::open(settings, &storage, &MemoryStore::default(), moment(1_000_000)).expect("nothing is stored");
             Node::new(host, storage, MemoryStore::default())
         };
         let mut cluster =
-            Cluster { nodes: (1..=3).map(open).collect(), now_us: 1_000_000, under_way: Vec::new(), number: 0 };
+            Cluster { nodes: (1..=count).map(open).collect(), now_us: 1_000_000, under_way: Vec::new(), number: 0 };
         cluster.nodes.iter_mut().for_each(|node| link(&mut node.host));
         cluster.pass(5_000, |_, _, _| Fate::Arrives);
-        let volume = cluster.volume();
-        let coordinators: Vec<bool> = cluster.nodes.iter().map(|node| coordinates(&node.host, volume)).collect();
-        assert_eq!(coordinators, [true, false, false]);
         cluster.nodes.iter_mut().for_each(|node| node.executed.clear());
         cluster
     }
@@ -312,7 +319,8 @@ impl Cluster {
 /// The links to all others are made.
 fn link(host: &mut Host) {
     let me = host.settings().node;
-    (1..=3).map(NodeId).filter(|&peer| peer != me).for_each(|peer| host.linked(peer));
+    let count = host.settings().nodes.len() as u32;
+    (1..=count).map(NodeId).filter(|&peer| peer != me).for_each(|peer| host.linked(peer));
 }
 
 pub(super) fn coordinates(host: &Host, group: GroupId) -> bool {

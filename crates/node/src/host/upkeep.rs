@@ -122,9 +122,11 @@ impl Host {
         }
         self.tell_behind();
         self.tend_chains();
+        self.tend_placement();
         self.tend_registers();
         self.tend_successions();
         self.tend_readmissions();
+        self.tend_seats();
         self.tend_renewals();
         self.tend_demand();
         self.tend_routers();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use quorate_object::Outcome;
 use serde::{Deserialize, Serialize};
 
-use super::{NodeRecord, RootState, error};
+use super::{NodeRecord, RootState};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
@@ -21,18 +21,18 @@ pub struct Placement {
     pub draining: Vec<u32>,
     /// Volumes are to move until every node has as many as any other.
     pub is_levelling: bool,
-    /// By volume, of `paxos`: those of which a member was ever replaced, or is to be.
+    /// By volume, of `paxos`: those of which a member was ever replaced, or is to be; and chains of which one is being replaced.
     pub seats: BTreeMap<u64, Seats>,
 }
 
-/// Who sits where in a volume of `paxos`. One member is replaced at a time.
+/// Who sits where in a volume. One member is replaced at a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seats {
     /// In which epoch a member has entered, of those that were not there from birth.
     pub entered: BTreeMap<u32, u32>,
     /// The member in whose place the volume's `joining` node comes, once it has a copy.
     pub leaving: Option<u32>,
-    /// Who has entered last and does not take part yet, as far as the root knows.
+    /// Who has entered last and does not take part yet, as far as the root knows; of a chain, who was to come and is no member yet.
     pub unsettled: Option<u32>,
 }
 
@@ -65,9 +65,12 @@ impl RootState {
             PlaceCommand::AddNode { node } => self.add_node(node),
             PlaceCommand::RemoveNode { node } => self.remove_node(*node),
             PlaceCommand::Begin { node, directory } => self.begin_node(*node, *directory),
-            PlaceCommand::Drain { .. } | PlaceCommand::Level { .. } => error("nothing is placed anew yet"),
-            PlaceCommand::Replace { .. } | PlaceCommand::Keep { .. } => error("volumes do not move yet"),
-            PlaceCommand::Enter { .. } | PlaceCommand::Settle { .. } => error("volumes do not move yet"),
+            PlaceCommand::Drain { node, is_draining } => self.drain(*node, *is_draining),
+            PlaceCommand::Level { is_levelling } => self.level(*is_levelling),
+            PlaceCommand::Replace { group, epoch, from, to } => self.replace(*group, *epoch, *from, *to),
+            PlaceCommand::Keep { group, epoch } => self.keep_seat(*group, *epoch),
+            PlaceCommand::Enter { group, epoch } => self.enter_seat(*group, *epoch),
+            PlaceCommand::Settle { group, epoch } => self.settle_seat(*group, *epoch),
         }
     }
 }

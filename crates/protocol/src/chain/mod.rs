@@ -36,5 +36,5 @@ pub const WINDOW_BYTES: usize = 16 << 20;
 pub const WAITING_READS_MAX: usize = 1 << 16;
 /// A joining member that lacks no more decided updates than this is waited for: see [`tail`].
 pub const CLOSE_SLOTS: u64 = 256;
-/// A chain's latency grows with each member.
-pub const MEMBERS_MAX: usize = 15;
+/// A chain's latency grows with each member. The last place is for who comes before another goes.
+pub const MEMBERS_MAX: usize = 16;

@@ -99,7 +99,8 @@ impl Paxos {
         // A holder that is silent reads nothing at the ballots that it may have had. But its word may be older than a later
         // start of it, of which this replica's node had heard before it was itself started.
         let silent = self.is_silent(holder) && !cx.peers.is_bound_by_the_past(cx.now);
-        let free = holder == candidate || released.is_some_and(given_back) || silent;
+        let has_left = !self.configuration.contains(holder);
+        let free = holder == candidate || released.is_some_and(given_back) || silent || has_left;
         if free || planted::is(Planted::PromiseDespiteGrant) {
             return None;
         }

@@ -9,7 +9,7 @@
 //! [`replica`] is the state and its entry points, [`acceptor`] votes and follows, [`candidate`] wins a ballot,
 //! [`coordinator`] proposes and reads with it; [`ledger`] holds the slots that are not executed yet; [`aside`] is how a
 //! replica that lacks a quorum is made fit to leave memory; [`readmission`] how one that has
-//! forgotten is taken in again.
+//! forgotten is taken in again, and [`seats`] how one is replaced.
 
 mod acceptor;
 mod aside;
@@ -23,6 +23,7 @@ mod readmission;
 mod reads;
 mod record;
 mod replica;
+mod seats;
 #[cfg(test)]
 mod tests;
 

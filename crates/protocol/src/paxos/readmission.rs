@@ -32,15 +32,7 @@ impl Paxos {
     /// leaves once what it says is durable. The replica is to be woken.
     pub fn testify(&mut self, to: NodeId, now: Instant) -> Testimony {
         if let Some(position) = self.configuration.position(to) {
-            match &mut self.life {
-                Life::Idle { known: Some(known), .. } => known.forget(position),
-                Life::Idle { known: None, .. } => {}
-                Life::Working(active) => match &mut active.duty {
-                    Duty::Following(_) => {}
-                    Duty::Preparing(candidacy) => candidacy.forget_promise(position, to, now),
-                    Duty::Coordinating(coordination) => coordination.forget(position, now),
-                },
-            }
+            self.forget_said(position, to, now);
         }
         let ledger = match &self.life {
             Life::Working(active) => Some(&active.ledger),
@@ -50,6 +42,19 @@ impl Paxos {
         let accepted =
             entries.map(|(slot, entry)| AcceptedValue { slot, ballot: entry.ballot, value: entry.value.clone() });
         Testimony { promised: self.promised, next_slot: self.next_slot, accepted: accepted.collect() }
+    }
+
+    /// What the member at this position has said counts no more.
+    pub(super) fn forget_said(&mut self, position: usize, member: NodeId, now: Instant) {
+        match &mut self.life {
+            Life::Idle { known: Some(known), .. } => known.forget(position),
+            Life::Idle { known: None, .. } => {}
+            Life::Working(active) => match &mut active.duty {
+                Duty::Following(_) => {}
+                Duty::Preparing(candidacy) => candidacy.forget_promise(position, member, now),
+                Duty::Coordinating(coordination) => coordination.forget(position, now),
+            },
+        }
     }
 
     /// Whether every quorum that this member may have been part of has another one.

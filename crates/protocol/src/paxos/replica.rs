@@ -237,7 +237,7 @@ impl Paxos {
 
     /// Whether nothing is to be expected of this member.
     pub(super) fn is_absent(&self, member: NodeId, cx: &Cx<'_>) -> bool {
-        self.is_silent(member) || cx.peers.is_suspected(member)
+        !self.configuration.contains(member) || self.is_silent(member) || cx.peers.is_suspected(member)
     }
 
     pub fn status(&self) -> Status {
@@ -375,12 +375,7 @@ impl Paxos {
             Message::Busy { ballot, .. } | Message::Frontier { ballot, .. } | Message::Confirmed { ballot, .. } => {
                 ballot.node == self.me && from != self.me
             }
-            Message::Rejected { ballot, promised } => {
-                ballot.node == self.me
-                    && from != self.me
-                    && promised > ballot
-                    && self.configuration.contains(promised.node)
-            }
+            Message::Rejected { ballot, promised } => ballot.node == self.me && from != self.me && promised > ballot,
             Message::Fetch { .. } | Message::Learn { .. } => from != self.me,
         }
     }

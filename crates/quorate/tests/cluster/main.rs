@@ -20,6 +20,7 @@ mod life;
 mod load;
 mod local_reads;
 mod many;
+mod moves;
 mod network;
 mod nodes;
 mod outside;

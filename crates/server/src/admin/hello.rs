@@ -16,11 +16,18 @@ const LIST: &str = "This is the admin port of a Quorate node. Redis clients conn
                     GET    /upgrade          how far the rolling upgrade is, if there is one\n\
                     GET    /nodes            who they are, and what is on them\n\
                     POST   /nodes            ?name=n4&peer=HOST:PORT&client=HOST:PORT&admin=HOST:PORT\n\
+                    GET    /nodes/NAME       how many replicas it has, and what keeps them there\n\
                     DELETE /nodes/NAME       of one that is stopped and has no replicas\n\
+                    POST   /nodes/NAME/drain move what it has to other nodes\n\
+                    POST   /nodes/NAME/undrain\n\
+                    POST   /level            move replicas until all nodes have as many\n\
+                    DELETE /level            leave it at what has been moved\n\
                     GET    /namespaces\n\
                     POST   /namespaces/N     ?protocol=paxos&replicas=3&volumes=64\n\
                     PATCH  /namespaces/N     ?reads=quorum\n\
                     DELETE /namespaces/N\n\
+                    GET    /namespaces/N/volumes where they are\n\
+                    POST   /namespaces/N/volumes/INDEX/move ?from=n1&to=n4\n\
                     GET    /groups/N/KEY     the group that an object is in; the key as in a%2Fb\n\
                     POST   /groups/N         create, promote, demote, move, retype, set_quorum or show, as the JSON body says\n\
                     GET    /log-level\n\

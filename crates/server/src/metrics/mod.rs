@@ -280,6 +280,16 @@ impl Figures {
                 "Members of chains that this node has moved behind the tail to bring back their order.",
                 host.chains_turned,
             ),
+            (
+                "quorate_chains_replaced_total",
+                "Members of chains that this node, where it coordinated the root, has let go since others had come in their place.",
+                host.chains_replaced,
+            ),
+            (
+                "quorate_moves_planned_total",
+                "Moves of volumes' replicas that this node has proposed where it coordinated the root.",
+                host.moves_planned,
+            ),
             ("quorate_reads_clean_total", "Reads that members of chains answered by themselves.", host.reads_clean),
             (
                 "quorate_register_configurations_total",

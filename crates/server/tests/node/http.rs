@@ -8,7 +8,7 @@ use crate::common::{Nodes, until};
 type Requests = [(&'static str, u16)];
 
 /// For each method and path of the description.
-const REQUESTS: [(&str, &str, &Requests); 19] = [
+const REQUESTS: [(&str, &str, &Requests); 26] = [
     ("get", "/", &[("/", 200)]),
     ("get", "/healthz", &[("/healthz", 200)]),
     ("get", "/readyz", &[("/readyz", 200)]),
@@ -120,6 +120,34 @@ const REQUESTS: [(&str, &str, &Requests); 19] = [
         ],
     ),
     ("get", "/nodes", &[("/nodes", 200)]),
+    ("get", "/nodes/{name}", &[("/nodes/n1", 200), ("/nodes/n9", 404)]),
+    (
+        "post",
+        "/nodes/{name}/drain",
+        &[("/nodes/n9/drain", 404), ("/nodes/n2/drain?x=y", 400), ("/nodes/n2/drain", 200)],
+    ),
+    (
+        "post",
+        "/nodes/{name}/undrain",
+        &[("/nodes/n2/undrain", 200), ("/nodes/n9/undrain", 404), ("/nodes/n2/undrain?x", 400)],
+    ),
+    ("post", "/level", &[("/level", 200), ("/level?x=y", 400)]),
+    ("delete", "/level", &[("/level", 200), ("/level?x=y", 400)]),
+    (
+        "get",
+        "/namespaces/{number}/volumes",
+        &[("/namespaces/0/volumes", 200), ("/namespaces/77/volumes", 404), ("/namespaces/x/volumes", 400)],
+    ),
+    (
+        "post",
+        "/namespaces/{number}/volumes/{index}/move",
+        &[
+            ("/namespaces/0/volumes/0/move?from=n1", 400),
+            ("/namespaces/0/volumes/0/move?from=n1&to=n1", 400),
+            ("/namespaces/0/volumes/9999/move?from=n1&to=n2", 400),
+            ("/namespaces/77/volumes/0/move?from=n1&to=n2", 404),
+        ],
+    ),
     (
         "delete",
         "/nodes/{name}",
@@ -176,7 +204,14 @@ fn every_answer_is_as_described() {
 fn line_of_list(line: &str) -> (String, String) {
     let mut words = line.split_whitespace();
     let mut word = || words.next().unwrap_or_default();
-    (word().to_lowercase(), word().replace("/NAME", "/{name}").replace("/N", "/{number}").replace("KEY", "{key}"))
+    (
+        word().to_lowercase(),
+        word()
+            .replace("/NAME", "/{name}")
+            .replace("/N", "/{number}")
+            .replace("KEY", "{key}")
+            .replace("INDEX", "{index}"),
+    )
 }
 
 /// Panics where `value` is not what `schema` describes, or more.

@@ -33,6 +33,11 @@ pub fn is_converged(nodes: &[Node]) -> bool {
     is_same && changing_own(nodes).next().is_none() && own_amiss(nodes).is_empty()
 }
 
+/// Whether replicas of volumes are on their way to other nodes, as far as any node knows, or are left where they were.
+pub fn is_moving(nodes: &[Node]) -> bool {
+    nodes.iter().filter_map(Node::host).any(Host::sees_moves)
+}
+
 /// Volumes of which own groups begin or end still.
 fn changing_own(nodes: &[Node]) -> impl Iterator<Item = &Group> {
     nodes.iter().filter_map(Node::host).flat_map(judged).filter(|group| group.changing_own() != Default::default())
@@ -133,7 +138,18 @@ pub fn unrest(nodes: &[Node]) -> String {
         format!("\n  own groups of {:?} begin: {begin:?}, or end: {end:?}", volume.id())
     });
     let amiss = own_amiss(nodes).into_iter().map(|words| format!("\n  {words}"));
-    replicas.iter().map(line).chain(left_over).chain(changing).chain(amiss).collect()
+    let moving = nodes.iter().filter_map(Node::host).filter(|host| host.sees_moves()).map(moves_seen);
+    replicas.iter().map(line).chain(left_over).chain(changing).chain(amiss).chain(moving).collect()
+}
+
+/// What a node knows of volumes that move, in words.
+fn moves_seen(host: &Host) -> String {
+    let root = host.directory().expect("it sees them there");
+    let volumes: Vec<_> = root.volumes().map(|(.., volume)| volume).collect();
+    let chains: Vec<_> =
+        host.groups().filter_map(|group| Some((group.id(), group.replica.chain()?.status()))).collect();
+    let (node, placement) = (host.settings().node, &root.placement);
+    format!("\n  {node} sees volumes move: {placement:?}, {volumes:?}; it has {chains:?}")
 }
 
 /// Panics, naming the replicas, where states differ.

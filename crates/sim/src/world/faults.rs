@@ -239,10 +239,10 @@ impl World {
     /// Whether no chain is down to members that may be gone together, whichever node is asked, and nor will be before it is noticed
     /// that one has forgotten: a chain that leaves out whoever is not heard of may have nobody left but the one that was just killed.
     fn are_chains_whole(&self) -> bool {
-        let is_whole = |record: &GroupRecord| record.members.len() == record.home.len();
         let sees_all = |node: &Node| {
             let host = node.host().filter(|host| !host.changes_chains());
-            host.and_then(|host| host.directory()).is_some_and(|root| root.led(Protocol::Chain).all(is_whole))
+            host.and_then(|host| host.directory())
+                .is_some_and(|root| root.led(Protocol::Chain).all(GroupRecord::is_whole))
         };
         let is_quiet = || self.network.is_whole(self.now_us) && self.nodes.iter().all(|node| !node.paused);
         self.settings.protocol != Protocol::Chain || is_quiet() && self.nodes.iter().all(sees_all)
@@ -414,6 +414,7 @@ impl World {
 
     /// Every client has its answers and every replica of a group stands at the same slot.
     pub(super) fn is_at_rest(&self) -> bool {
-        self.clients.is_done() && crate::property::convergence::is_converged(&self.nodes)
+        let is_moving = self.settings.placed_anew && crate::property::convergence::is_moving(&self.nodes);
+        !is_moving && self.clients.is_done() && crate::property::convergence::is_converged(&self.nodes)
     }
 }

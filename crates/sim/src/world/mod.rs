@@ -127,6 +127,8 @@ pub struct Sometimes {
     pub outside_ended: u64,
     pub chains_changed: u64,
     pub chains_turned: u64,
+    pub chains_replaced: u64,
+    pub moves_planned: u64,
     pub read_by_member: u64,
     pub read_through_router: u64,
     pub read_at_router: u64,
@@ -148,7 +150,7 @@ pub struct Sometimes {
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 53] {
+    pub fn counts(&self) -> [(&'static str, u64); 55] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -186,6 +188,8 @@ impl Sometimes {
             ("one of these ended", self.outside_ended),
             ("a chain was changed", self.chains_changed),
             ("a member of a chain was moved behind the tail", self.chains_turned),
+            ("a member of a chain left since another had come in its place", self.chains_replaced),
+            ("whoever coordinated the root had a replica moved", self.moves_planned),
             ("a member of a chain answered a read by itself", self.read_by_member),
             ("a member answered a read that a router sent it", self.read_through_router),
             ("a router read its own replica", self.read_at_router),
@@ -243,6 +247,8 @@ impl Sometimes {
         self.outside_ended += more.outside_ended;
         self.chains_changed += more.chains_changed;
         self.chains_turned += more.chains_turned;
+        self.chains_replaced += more.chains_replaced;
+        self.moves_planned += more.moves_planned;
         self.read_by_member += more.read_by_member;
         self.read_through_router += more.read_through_router;
         self.read_at_router += more.read_at_router;

@@ -16,6 +16,15 @@ impl World {
         let Some(mean_ms) = self.settings.moves_mean_ms else {
             return self.plan(1_000_000, Event::Move);
         };
+        if self.settings.placed_anew && self.random.chance(700) {
+            let line = self.placement_wished();
+            let node = self.random.below(self.nodes.len() as u64) as usize;
+            self.call_admin(node, 0, &line);
+            return self.move_next(mean_ms);
+        }
+        if self.settings.protocol.is_chain() {
+            return self.move_next(mean_ms);
+        }
         if self.settings.authority.is_members() {
             // Often at several nodes at once.
             let together = self.random.range(1..4);
@@ -78,6 +87,30 @@ impl World {
         let nodes = self.shuffled_nodes();
         let count = self.random.range(3..nodes.len() as u64 + 1) as usize;
         Some(nodes[..count].join(","))
+    }
+
+    /// Another node for some replica, or for all that a node has, or for as many as makes nodes even.
+    fn placement_wished(&mut self) -> String {
+        let count = u64::from(self.settings.nodes);
+        let node = self.random.range(1..count + 1);
+        match self.random.below(10) {
+            0 => format!("NODE DRAIN n{node}"),
+            1 | 2 => format!("NODE UNDRAIN n{node}"),
+            3 => "NODE LEVEL".into(),
+            4 => "NODE LEVEL STOP".into(),
+            _ => {
+                let volume = self.random.below(u64::from(self.settings.volumes)) as usize;
+                let is_there = |at: u64| {
+                    let mut roots = self.nodes.iter().filter_map(|node| node.host()?.directory());
+                    roots.any(|root| root.namespaces[&0].volumes[volume].members.contains(&(at as u32)))
+                };
+                // Mostly one that has it, and one that has not.
+                let after = |from: u64| (0..count).map(move |step| (from + step) % count + 1);
+                let from = after(node).find(|at| is_there(*at)).unwrap_or(node);
+                let to = after(node).find(|at| !is_there(*at)).unwrap_or(node);
+                format!("VOLUME MOVE 0 {volume} FROM n{from} TO n{to}")
+            }
+        }
     }
 
     /// A chain or a register for some object, or other members or quorums if it is one.

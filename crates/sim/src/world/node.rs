@@ -295,6 +295,8 @@ fn seen_by(host: &Host) -> Sometimes {
         outside_ended: counters.outside_ended,
         chains_changed: counters.chains_changed,
         chains_turned: counters.chains_turned,
+        chains_replaced: counters.chains_replaced,
+        moves_planned: counters.moves_planned,
         read_by_member: counters.reads_clean,
         read_through_router: counters.reads_routed,
         read_at_router: counters.reads_routed_here,

@@ -60,6 +60,8 @@ pub struct Settings {
     pub led_groups: bool,
     /// How many more objects have groups of their own, on and off, that no client asks for.
     pub crowd: u32,
+    /// Whether volumes move from node to node, by hand and because nodes drain or are made even.
+    pub placed_anew: bool,
     /// Whether a namespace of which no client knows comes and goes.
     pub guests: bool,
     /// Now and then most nodes are gone for seconds, or all are alone: own groups without a quorum are paused.
@@ -126,6 +128,7 @@ impl Settings {
             outside_groups,
             led_groups,
             crowd: if seed % 16 == 5 { 2_000 } else { 0 },
+            placed_anew: false,
             guests: seed % 4 == 3,
             outages: moves_mean_ms.is_some() && Random::new(seed ^ 0x0A7).chance(400),
             cuts_at_changes: 0,
@@ -304,6 +307,24 @@ impl Settings {
             // All of them are to be whole before another node dies.
             volumes: chains.volumes.min(2),
             ..chains
+        }
+    }
+
+    /// As [`Settings::of_chains`] or [`Settings::of_registers`], with more nodes than replicas, between which volumes move all the
+    /// time.
+    pub fn of_moves(seed: u64) -> Settings {
+        let random = &mut Random::new(seed ^ 0x30FE);
+        let is_chain = random.chance(700);
+        let base = if is_chain { Settings::of_chains(seed) } else { Settings::of_registers(seed) };
+        let replicas = if is_chain { *random.pick(&[1, 2, 3, 3]) } else { base.replicas };
+        Settings {
+            replicas,
+            nodes: (u32::from(replicas) + random.range(1..3) as u32).max(3),
+            moves_mean_ms: Some(*random.pick(&[300, 1_000])),
+            // A chain of one that has panicked is back with its node only.
+            panics: if replicas == 1 { 0 } else { base.panics },
+            placed_anew: true,
+            ..base
         }
     }
 

@@ -37,12 +37,12 @@ fn all_volumes_that_are_asked_about_are_found_in_one_look_at_the_roots_records()
     assert_eq!(host.volumes_led_by(GroupId(linear[0].group)).count(), 0);
 }
 
-fn answers_reads(host: &Host, chain: GroupId) -> bool {
+pub(super) fn answers_reads(host: &Host, chain: GroupId) -> bool {
     let replica = host.find(chain).and_then(|index| host.groups[index as usize].replica.chain());
     replica.is_some_and(|chain| chain.answers_clean(host.clock.now()))
 }
 
-fn goes_on_without(host: &Host, chain: GroupId, node: u32) -> bool {
+pub(super) fn goes_on_without(host: &Host, chain: GroupId, node: u32) -> bool {
     let replica = host.find(chain).and_then(|index| host.groups[index as usize].replica.chain());
     replica.is_some_and(|chain| chain.membership().members.iter().all(|member| member.0 != node))
 }

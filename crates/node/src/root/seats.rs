@@ -1,0 +1,219 @@
+//! Volumes of `paxos` whose members are replaced, one at a time. See docs/decisions/0033.
+//!
+//! Who is to come in copies the volume first, as the record's `joining` node. Then it takes the seat, in the next epoch, and is taken in by
+//! the others as a member that has forgotten what it said. Until it takes part nobody else is replaced: of two that know nothing each
+//! would wait for the other.
+
+use quorate_object::Outcome;
+use quorate_protocol::NodeId;
+
+use super::{GroupRecord, Reads, RootState, Seats, error, no_such_node};
+use crate::record::STILL_CHANGING;
+use crate::replica::Protocol;
+
+impl Seats {
+    /// Whether what this node's replica said in `epoch` is still the word of its seat: it has sat there ever since.
+    pub(crate) fn is_word_of(&self, node: NodeId, epoch: u32) -> bool {
+        self.entered.get(&node.0).is_none_or(|&entered| entered <= epoch)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.entered.is_empty() && self.leaving.is_none() && self.unsettled.is_none()
+    }
+}
+
+/// Why a volume stays where it is.
+const ALONE: &str =
+    "a volume with one replica does not move: its members could not tell what it has decided without each other";
+const ROUTED: &str = "volumes that are read through routers do not move";
+
+impl RootState {
+    /// Who sits where in a volume of `paxos`, if anybody was ever replaced there.
+    pub(crate) fn seats(&self, group: u64) -> Option<&Seats> {
+        self.placement.seats.get(&group)
+    }
+
+    /// `to` is to come in the place of `from`.
+    pub(super) fn replace_seat(&mut self, group: u64, epoch: u32, from: u32, to: u32) -> Outcome {
+        if !self.nodes.iter().any(|node| node.id == to) {
+            return no_such_node(to);
+        }
+        let is_routed = |reads: Reads| reads == Reads::Routed;
+        let routed =
+            self.volumes().any(|(_, namespace, volume)| volume.group == group && is_routed(namespace.settings.reads));
+        let Some(volume) = self.volume_mut(group).filter(|volume| volume.epoch == epoch) else { return Outcome::Nil };
+        if routed {
+            return error(ROUTED);
+        }
+        if volume.members.len() < 2 {
+            return error(ALONE);
+        }
+        if volume.joining == Some(to) || volume.members.contains(&to) {
+            return error(&format!("node {to} has a replica of the volume, or is to have one"));
+        }
+        if !volume.members.contains(&from) {
+            return error(&format!("node {from} has no replica of the volume"));
+        }
+        let unsettled = self.seats(group).and_then(|seats| seats.unsettled);
+        let Some(volume) = self.volume_mut(group) else { return Outcome::Nil };
+        if volume.joining.is_some() || unsettled.is_some_and(|node| node != from) {
+            return Outcome::Error(STILL_CHANGING.into());
+        }
+        volume.joining = Some(to);
+        self.placement.seats.entry(group).or_default().leaving = Some(from);
+        self.version += 1;
+        Outcome::Ok
+    }
+
+    /// Nobody comes in after all.
+    pub(super) fn keep_seat(&mut self, group: u64, epoch: u32) -> Outcome {
+        let Some(volume) = self.volume_mut(group).filter(|volume| volume.epoch == epoch && volume.joining.is_some())
+        else {
+            return Outcome::Nil;
+        };
+        volume.joining = None;
+        let seats = self.placement.seats.entry(group).or_default();
+        seats.leaving = None;
+        if seats.is_empty() {
+            self.placement.seats.remove(&group);
+        }
+        self.version += 1;
+        Outcome::Ok
+    }
+
+    /// The node that was to come in has a copy, and takes the seat.
+    pub(super) fn enter_seat(&mut self, group: u64, epoch: u32) -> Outcome {
+        let leaving = self.seats(group).and_then(|seats| seats.leaving);
+        let Some(volume) = self.volume_mut(group).filter(|volume| volume.epoch == epoch) else { return Outcome::Nil };
+        let (Some(joining), Some(leaving)) = (volume.joining, leaving) else { return Outcome::Nil };
+        let Some(seat) = volume.members.iter_mut().find(|member| **member == leaving) else { return Outcome::Nil };
+        *seat = joining;
+        volume.home = volume.members.clone();
+        volume.epoch += 1;
+        volume.joining = None;
+        let entered = volume.epoch;
+        let seats = self.placement.seats.entry(group).or_default();
+        seats.entered.remove(&leaving);
+        seats.entered.insert(joining, entered);
+        (seats.leaving, seats.unsettled) = (None, Some(joining));
+        self.version += 1;
+        Outcome::Ok
+    }
+
+    /// Who has entered in this epoch takes part.
+    pub(super) fn settle_seat(&mut self, group: u64, epoch: u32) -> Outcome {
+        let is_current = self.volume_mut(group).is_some_and(|volume| volume.epoch == epoch);
+        let Some(seats) = self.placement.seats.get_mut(&group).filter(|_| is_current) else { return Outcome::Nil };
+        if seats.unsettled.take().is_none() {
+            return Outcome::Nil;
+        }
+        self.version += 1;
+        Outcome::Ok
+    }
+
+    /// Of namespaces that are there; the others' seats are forgotten.
+    pub(super) fn forget_seats(&mut self) {
+        let there: std::collections::BTreeSet<u64> = self.volumes().map(|(.., volume)| volume.group).collect();
+        self.placement.seats.retain(|group, _| there.contains(group));
+    }
+
+    fn volume_mut(&mut self, group: u64) -> Option<&mut GroupRecord> {
+        let of_paxos = self.namespaces.values_mut().filter(|namespace| namespace.settings.protocol == Protocol::Paxos);
+        of_paxos.flat_map(|namespace| &mut namespace.volumes).find(|volume| volume.group == group)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::{HAS_CHANGED, NodeRecord, PlaceCommand, RootCommand, Settings};
+
+    fn root() -> (RootState, u64) {
+        let record = |id| NodeRecord {
+            id,
+            name: format!("n{id}"),
+            peer: String::new(),
+            client: String::new(),
+            admin: String::new(),
+        };
+        let root = RootState::bootstrap((1..=5).map(record).collect(), Settings::default(), 7);
+        let volume = root.namespaces[&0].volumes[0].group;
+        (root, volume)
+    }
+
+    fn execute(root: &mut RootState, command: PlaceCommand) -> Outcome {
+        root.execute(&RootCommand::Place(command), 1)
+    }
+
+    fn record(root: &RootState, group: u64) -> (u32, Vec<u32>, Option<u32>) {
+        let (.., volume) = root.volumes().find(|(.., volume)| volume.group == group).expect("it is there");
+        assert_eq!(volume.home, volume.members, "what it is born with");
+        (volume.epoch, volume.members.clone(), volume.joining)
+    }
+
+    #[test]
+    fn a_seat_changes_hands_in_three_steps() {
+        let (mut root, group) = root();
+        assert_eq!(record(&root, group), (0, vec![1, 2, 3], None));
+        let replace = |epoch, from, to| PlaceCommand::Replace { group, epoch, from, to };
+        assert_eq!(execute(&mut root, replace(1, 2, 4)), Outcome::Error(HAS_CHANGED.into()), "another epoch");
+        assert_eq!(execute(&mut root, replace(0, 2, 4)), Outcome::Ok);
+        assert_eq!(record(&root, group), (0, vec![1, 2, 3], Some(4)));
+        assert_eq!(execute(&mut root, replace(0, 1, 5)), Outcome::Error(STILL_CHANGING.into()));
+        assert_eq!(execute(&mut root, PlaceCommand::Settle { group, epoch: 0 }), Outcome::Nil, "nobody has entered");
+        assert_eq!(execute(&mut root, PlaceCommand::Enter { group, epoch: 0 }), Outcome::Ok);
+        assert_eq!(execute(&mut root, PlaceCommand::Enter { group, epoch: 0 }), Outcome::Nil, "once");
+        assert_eq!(record(&root, group), (1, vec![1, 4, 3], None));
+        assert_eq!(execute(&mut root, replace(1, 1, 5)), Outcome::Error(STILL_CHANGING.into()), "4 knows nothing yet");
+        assert_eq!(execute(&mut root, PlaceCommand::Settle { group, epoch: 1 }), Outcome::Ok);
+        assert_eq!(execute(&mut root, replace(1, 1, 5)), Outcome::Ok);
+        assert_eq!(execute(&mut root, PlaceCommand::Keep { group, epoch: 1 }), Outcome::Ok);
+        assert_eq!(record(&root, group), (1, vec![1, 4, 3], None));
+        let seats = root.seats(group).expect("somebody was replaced");
+        let is_word = |node, epoch| seats.is_word_of(NodeId(node), epoch);
+        assert_eq!([is_word(1, 0), is_word(4, 0), is_word(4, 1), is_word(3, 0)], [true, false, true, true]);
+        assert_eq!(RootState::decode(&root.encode()), Some(root));
+    }
+
+    #[test]
+    fn who_has_entered_and_does_not_take_part_is_replaced_itself() {
+        let (mut root, group) = root();
+        let replace = |epoch, from, to| PlaceCommand::Replace { group, epoch, from, to };
+        execute(&mut root, replace(0, 2, 4));
+        execute(&mut root, PlaceCommand::Enter { group, epoch: 0 });
+        assert_eq!(execute(&mut root, replace(1, 4, 2)), Outcome::Ok);
+        assert_eq!(execute(&mut root, PlaceCommand::Enter { group, epoch: 1 }), Outcome::Ok);
+        assert_eq!(record(&root, group), (2, vec![1, 2, 3], None));
+        let seats = root.seats(group).expect("somebody was replaced");
+        assert!(!seats.is_word_of(NodeId(2), 0), "it was away in between");
+        assert_eq!(execute(&mut root, PlaceCommand::Settle { group, epoch: 1 }), Outcome::Nil, "that one is out");
+        assert_eq!(seats_unsettled(&root, group), Some(2));
+    }
+
+    fn seats_unsettled(root: &RootState, group: u64) -> Option<u32> {
+        root.seats(group).and_then(|seats| seats.unsettled)
+    }
+
+    #[test]
+    fn what_cannot_be_replaced_is_refused() {
+        let (mut root, group) = root();
+        let replace = |from, to| PlaceCommand::Replace { group, epoch: 0, from, to };
+        for (from, to) in [(4, 5), (1, 2), (1, 9)] {
+            assert!(matches!(execute(&mut root, replace(from, to)), Outcome::Error(_)), "{from} {to}");
+        }
+        let of = |number, settings| RootCommand::CreateNamespace { number, settings, members: Vec::new() };
+        let alone = Settings { replicas: 1, volumes: 1, ..Settings::default() };
+        let routed = Settings { reads: Reads::Routed, volumes: 1, ..Settings::default() };
+        for (number, settings, why) in [(1, alone, ALONE), (2, routed, ROUTED)] {
+            assert_eq!(root.execute(&of(number, settings), 1), Outcome::Ok);
+            let volume = &root.namespaces[&number].volumes[0];
+            let from = volume.members[0];
+            let replace = PlaceCommand::Replace { group: volume.group, epoch: 0, from, to: 5 };
+            assert_eq!(execute(&mut root, replace), error(why));
+        }
+        execute(&mut root, PlaceCommand::Replace { group, epoch: 0, from: 1, to: 4 });
+        assert_eq!(root.placement.seats.len(), 1);
+        execute(&mut root, PlaceCommand::Keep { group, epoch: 0 });
+        assert!(root.placement.seats.is_empty(), "nothing has been replaced");
+    }
+}

@@ -1,0 +1,179 @@
+//! `quorate node drain|undrain|level`: volumes move away from a node, or until all nodes have as many as any other.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use quorate_resp::Value;
+
+use crate::client::{Client, Endpoint};
+use crate::failure::Failure;
+use crate::output::{complain, fields, say};
+
+/// How often it is asked how far it is.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Move all replicas of volumes that a node has to other nodes
+///
+/// Clients go on meanwhile. It waits until nothing is left, and tells how far it is; Ctrl-C ends the waiting, not the moving, which
+/// `quorate node undrain` does.
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Drain {
+    #[command(flatten)]
+    endpoint: Endpoint,
+    /// What people call it
+    name: String,
+    /// Return at once
+    #[arg(long)]
+    no_wait: bool,
+}
+
+/// Let a node that was drained have replicas again
+///
+/// What has moved away does not come back by itself: `quorate node level` makes all nodes even.
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Undrain {
+    #[command(flatten)]
+    endpoint: Endpoint,
+    /// What people call it
+    name: String,
+}
+
+/// Move replicas of volumes until every node has as many as any other
+///
+/// It goes on in the cluster, and ends by itself; `quorate node list` tells how many each has.
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Level {
+    #[command(flatten)]
+    endpoint: Endpoint,
+    /// Leave it at what has been moved so far
+    #[arg(long)]
+    stop: bool,
+}
+
+pub(crate) fn undrain(Undrain { endpoint, name }: &Undrain) -> Result<ExitCode, Failure> {
+    Client::connect(endpoint)?.ask(&["QUORATE", "NODE", "UNDRAIN", name])?;
+    say("OK");
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn level(Level { endpoint, stop }: &Level) -> Result<ExitCode, Failure> {
+    let words: &[&str] = &["QUORATE", "NODE", "LEVEL", "STOP"][..if *stop { 4 } else { 3 }];
+    Client::connect(endpoint)?.ask(words)?;
+    say("OK");
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn drain(Drain { endpoint, name, no_wait }: &Drain) -> Result<ExitCode, Failure> {
+    let mut client = Client::connect(endpoint)?;
+    client.ask(&["QUORATE", "NODE", "DRAIN", name])?;
+    if *no_wait {
+        say("OK");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut told = String::new();
+    loop {
+        let progress = Progress::of(&client.ask(&["QUORATE", "NODE", "SHOW", name])?)?;
+        let line = progress.line(name);
+        if line != told {
+            complain(&line);
+            told = line;
+        }
+        if !progress.is_draining {
+            return Err(Failure(format!("{name} does not drain any more: somebody has undone it")));
+        }
+        if progress.replicas == progress.staying {
+            progress.what_is_left(name).iter().for_each(say);
+            return Ok(if progress.replicas == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// What `QUORATE NODE SHOW` tells of a node that is drained.
+#[derive(Debug, Default, PartialEq)]
+struct Progress {
+    is_draining: bool,
+    is_of_root: bool,
+    replicas: u64,
+    staying: u64,
+    /// What is told of those that do not move now.
+    waiting: String,
+    /// None if the node did not answer.
+    own_groups: Option<u64>,
+}
+
+impl Progress {
+    fn of(reply: &Value) -> Result<Progress, Failure> {
+        let fields = fields(reply);
+        let field = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str());
+        let number = |name: &str| field(name).and_then(|value| value.parse().ok());
+        let not_understood = || Failure(format!("QUORATE NODE SHOW was answered with {reply:?}"));
+        Ok(Progress {
+            is_draining: field("draining") == Some("yes"),
+            is_of_root: field("root") == Some("yes"),
+            replicas: number("replicas").ok_or_else(not_understood)?,
+            staying: number("staying").ok_or_else(not_understood)?,
+            waiting: field("waiting").unwrap_or_default().trim().replace("\n    ", "; "),
+            own_groups: number("own_groups"),
+        })
+    }
+
+    fn line(&self, name: &str) -> String {
+        let waiting = if self.waiting.is_empty() { String::new() } else { format!(" ({})", self.waiting) };
+        format!("{name} has {} replicas of volumes left{waiting}", self.replicas)
+    }
+
+    /// Once nothing moves any more.
+    fn what_is_left(&self, name: &str) -> Vec<String> {
+        let mut lines = vec![match self.replicas {
+            0 => format!("{name} has no replica of a volume any more"),
+            staying => format!("{staying} replicas stay on {name}: {}", self.waiting),
+        }];
+        if self.is_of_root {
+            lines.push(format!("its replica of the root stays: {name} cannot be removed"));
+        }
+        match self.own_groups {
+            Some(0) => {}
+            Some(count) => lines.push(format!(
+                "{count} objects' own groups still have a member on it: QUORATE GROUP MOVE or DEMOTE moves them"
+            )),
+            None => {
+                lines.push("it did not answer, so it is not known whether own groups have members on it".to_owned())
+            }
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(fields: &[(&str, Value)]) -> Value {
+        let bulk = |text: &str| Value::Bulk(text.as_bytes().to_vec());
+        Value::Map(fields.iter().map(|(name, value)| (bulk(name), value.clone())).collect())
+    }
+
+    #[test]
+    fn how_far_it_is_and_what_stays_is_told() {
+        let bulk = |text: &str| Value::Bulk(text.as_bytes().to_vec());
+        let reply = shown(&[
+            ("draining", bulk("yes")),
+            ("root", bulk("yes")),
+            ("replicas", Value::Integer(5)),
+            ("staying", Value::Integer(0)),
+            ("own_groups", Value::Integer(7)),
+        ]);
+        let progress = Progress::of(&reply).expect("understood");
+        assert_eq!(progress.line("n4"), "n4 has 5 replicas of volumes left");
+        let left = Progress { replicas: 0, ..progress }.what_is_left("n4");
+        assert!(left.len() == 3 && left[1].contains("root stays") && left[2].contains("7 objects"), "{left:?}");
+        let stays = Progress { replicas: 2, staying: 2, waiting: "2 because".into(), ..Progress::default() };
+        assert!(stays.what_is_left("n4")[0].contains("2 replicas stay on n4: 2 because"));
+        assert!(Progress::of(&shown(&[("draining", bulk("no"))])).is_err());
+    }
+}
