@@ -40,6 +40,12 @@ impl Machine {
         }
         let (volume, of_volume) = (change.volume, change.of_volume.clone());
         let plan = Box::new(Plan { protocol, members, quorum, volume, of_volume });
+        if self.concerns_held(&plan) {
+            return Err(STILL_CHANGING.into());
+        }
+        if !self.fits(&plan) {
+            return Err(OUTSIDE.into());
+        }
         match &record.becomes {
             Some(decided) if *decided == plan => Ok(()),
             _ if record.stopping || record.led().is_some_and(GroupRecord::is_moving) || self.starts_too_much() => {
@@ -52,6 +58,12 @@ impl Machine {
         }
     }
 
+    /// Whether a group like this would be led on a node that is about to leave the volume.
+    fn concerns_held(&self, plan: &Plan) -> bool {
+        let held = self.children().and_then(|children| children.held.as_ref());
+        held.is_some_and(|held| plan.protocol != Protocol::Paxos && plan.led_members().contains(&held.leaving))
+    }
+
     /// The group of this number ends, and another one goes on in its place with the same members, protocol and quorums.
     pub(crate) fn renew_own(&mut self, number: u64, name: &[u8], renewed: &Renewed) -> Result<(), String> {
         let is_meant = |record: &Record| record.number == number && !record.stopping;
@@ -59,11 +71,13 @@ impl Machine {
         if record.led().is_some_and(GroupRecord::is_moving) || self.starts_too_much() {
             return Err(STILL_CHANGING.into());
         }
-        let is_volumes = |members: &Vec<u32>| *members == rotated(&renewed.of_volume, number);
-        let members = Some(record.place.home()).filter(|members| !is_volumes(members)).unwrap_or_default();
+        let home = record.place.home();
         let quorum = record.led().map(GroupRecord::quorum).unwrap_or_default();
         let (volume, of_volume) = (renewed.volume, renewed.of_volume.clone());
-        let plan = Plan { protocol: record.protocol(), members, quorum, volume, of_volume };
+        let plan = Plan { protocol: record.protocol(), members: Vec::new(), quorum, volume, of_volume };
+        // Whoever asks may know others as the volume's than there are.
+        let is_volumes = home.is_empty() || home == rotated(&renewed.of_volume, number) && self.fits(&plan);
+        let plan = if is_volumes { plan } else { Plan { members: home, ..plan } };
         self.begin_to_stop(name, Record { becomes: Some(Box::new(plan)), ..record });
         Ok(())
     }
@@ -91,6 +105,14 @@ impl Machine {
         }
         let members = members.unwrap_or(&led.members).to_vec();
         quorum.check(members.len(), 0)?;
+        let held = self.children().and_then(|children| children.held.as_ref());
+        if held.is_some_and(|held| members.contains(&held.leaving)) {
+            return Err(STILL_CHANGING.into());
+        }
+        let protocol = Protocol::Register;
+        if !self.fits(&Plan { protocol, members: members.clone(), ..Plan::plain() }) {
+            return Err(OUTSIDE.into());
+        }
         if members != led.members || quorum != led.quorum() {
             led.follow(members, quorum);
             self.write_record(name, record);

@@ -8,11 +8,12 @@ use quorate_protocol::wire::Reader;
 
 use crate::machine::{Content, Machine, malformed};
 use crate::office::Office;
+use crate::own_changes::OUTSIDE;
 use crate::planted::{self, Planted};
 use crate::record::{GroupRecord, STILL_CHANGING};
 use crate::results::{Results, name_tag};
 use crate::volume::{
-    Birth, Changes, Children, Death, Frozen, NAMES_MAX, OwnRecord, Plan, Record, Starting, VolumeCommand, Word,
+    Birth, Changes, Children, Death, Frozen, Held, NAMES_MAX, OwnRecord, Plan, Record, Starting, VolumeCommand, Word,
 };
 
 const DONE: &str = "OK";
@@ -175,6 +176,7 @@ impl Machine {
             Some(VolumeCommand::Renew(renewed)) => {
                 each(&renewed.groups, |(number, name)| self.renew_own(*number, name, &renewed))
             }
+            Some(VolumeCommand::Hold { order, members, held }) => self.hold(order, members, held),
             Some(VolumeCommand::RetireBefore { number, epoch }) => {
                 self.change_led(number, |record| record.retire_before(epoch))
             }
@@ -187,12 +189,34 @@ impl Machine {
         }
     }
 
+    fn hold(&mut self, order: u64, members: Vec<u32>, held: Option<Held>) -> Outcome {
+        let children = self.children.get_or_insert_default();
+        if order < children.hold_order {
+            return Outcome::Nil;
+        }
+        (children.hold_order, children.members) = (order, members);
+        // What is clear stays so.
+        let stays = |before: &Held| held.as_ref().is_some_and(|held| !held.is_clear && before.is_of(held));
+        if !children.held.as_ref().is_some_and(stays) {
+            children.held = held;
+        }
+        Outcome::Ok
+    }
+
+    /// Whether own groups can be like this here.
+    pub(crate) fn fits(&self, plan: &Plan) -> bool {
+        self.children().is_none_or(|children| children.fits(plan))
+    }
+
     /// The object of this name, if it is here, gets a group of its own.
     pub(crate) fn give_own_group(&mut self, slot: Slot, name: &[u8]) {
         self.send_away(slot, &[name], &Plan::plain());
     }
 
     fn create(&mut self, slot: Slot, names: &[Vec<u8>], plan: &Plan, value: &[u8]) -> Outcome {
+        if !self.fits(plan) {
+            return each(names, |_| Err(OUTSIDE.into()));
+        }
         let (time, Content::Objects(objects)) = (self.time.0, &mut self.content) else { return malformed() };
         let mut made = Vec::new();
         let mut lines = Vec::with_capacity(names.len());
@@ -227,6 +251,9 @@ impl Machine {
 
     /// No other begins once what is starting takes so many bytes.
     fn promote(&mut self, slot: Slot, names: &[Vec<u8>], plan: &Plan, starting_max: usize) -> Outcome {
+        if !self.fits(plan) {
+            return each(names, |_| Err(OUTSIDE.into()));
+        }
         let mut starting = self.children().map_or(0, |children| children.starting_bytes);
         let (time, Content::Objects(objects)) = (self.time.0, &mut self.content) else { return malformed() };
         let mut there = Vec::new();
@@ -376,7 +403,8 @@ impl Machine {
         for &name in names {
             let Some(object) = objects.encoded(name) else { continue };
             let number = children.take_number();
-            let record = Record::new(number, plan.record(number));
+            let place = children.held.as_ref().map_or_else(|| plan.record(number), |held| held.place(plan, number));
+            let record = Record::new(number, place);
             objects.send_away(name, &record.encode());
             let results = results.get(&name_tag(Some(name))).filter(|_| !planted::is(Planted::PromoteLosesResults));
             let state = match results {

@@ -91,6 +91,14 @@ pub enum Planted {
     RoutedWriteTooEarly,
     /// A kgroup is shared while a write on it is in hand.
     SharedWhileWritten,
+    /// Who takes a seat takes part at once.
+    SeatWithoutTestimonies,
+    /// A member that was away from its seat takes part with what it knew.
+    SeatTakenTwice,
+    /// A seat changes hands while own groups go by whoever the volume's members are.
+    SeatBeforeClear,
+    /// Another seat may change before the store knows that the newcomer takes part.
+    SettledUnstored,
 }
 
 impl Planted {
@@ -130,6 +138,10 @@ impl Planted {
 
     /// In own groups with members that have no replica of the volume.
     pub const IN_OUTSIDE: [Planted; 2] = [Planted::CompletedWithoutOutside, Planted::OutsideBornAgain];
+
+    /// In volumes whose members are replaced.
+    pub const IN_SEATS: [Planted; 4] =
+        [Planted::SeatWithoutTestimonies, Planted::SeatTakenTwice, Planted::SeatBeforeClear, Planted::SettledUnstored];
 
     /// In reads through routers.
     pub const IN_ROUTING: [Planted; 3] =

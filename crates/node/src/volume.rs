@@ -187,6 +187,11 @@ impl Plan {
         Plan { protocol, members: Vec::new(), quorum, volume: 0, of_volume: Vec::new() }
     }
 
+    /// Of a group that its volume leads.
+    pub(crate) fn led_members(&self) -> &[u32] {
+        if self.members.is_empty() { &self.of_volume } else { &self.members }
+    }
+
     pub fn record(&self, number: u64) -> OwnRecord {
         if self.protocol == Protocol::Paxos || self.of_volume.is_empty() {
             return OwnRecord::Paxos { members: self.members.clone() };
@@ -238,6 +243,8 @@ pub enum VolumeCommand {
     Change { names: Vec<Vec<u8>>, change: Change },
     /// Own groups that are to begin anew, as they are. Answers with a line for each.
     Renew(Renewed),
+    /// A member of the volume is about to be replaced, or is not any more, and these are its members; void behind a later order.
+    Hold { order: u64, members: Vec<u32>, held: Option<Held> },
 }
 
 /// Own groups of which a member cannot speak: it may have forgotten what it said.
@@ -248,6 +255,69 @@ pub struct Renewed {
     /// As in [`Plan`].
     pub volume: u64,
     pub of_volume: Vec<u32>,
+}
+
+/// What a volume holds itself to while another node comes in the place of one of its members: no own group goes by whoever are the
+/// volume's members, and none that it leads has the one that leaves.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Held {
+    /// The root's number of this change.
+    pub change: u64,
+    pub leaving: u32,
+    pub joining: u32,
+    /// The volume's, after that.
+    pub members: Vec<u32>,
+    /// All that began earlier and was not so has begun anew.
+    pub is_clear: bool,
+}
+
+impl Held {
+    /// As [`Plan::record`].
+    pub(crate) fn place(&self, plan: &Plan, number: u64) -> OwnRecord {
+        if plan.protocol == Protocol::Paxos && plan.members.is_empty() {
+            return OwnRecord::Paxos { members: rotated(&self.members, number) };
+        }
+        if plan.protocol == Protocol::Paxos {
+            return plan.record(number);
+        }
+        let members = match &plan.members[..] {
+            [] => rotated(&plan.of_volume, number),
+            named => named.to_vec(),
+        };
+        if !members.contains(&self.leaving) {
+            return plan.record(number);
+        }
+        // One of those that stay, rather than the one that comes: it may not come.
+        let in_its_place = self.staying().find(|member| !members.contains(member));
+        let seat = |member: u32| if member == self.leaving { in_its_place } else { Some(member) };
+        let quorum = if in_its_place.is_some() { plan.quorum } else { Quorum::Majority };
+        let members = members.into_iter().filter_map(seat).collect();
+        Plan { members, quorum, ..plan.clone() }.record(number)
+    }
+
+    /// The members of the volume that stay.
+    fn staying(&self) -> impl Iterator<Item = u32> + '_ {
+        self.members.iter().copied().filter(|&member| member != self.joining)
+    }
+
+    /// Whether an own group is not as it is to be, or will not be.
+    pub(crate) fn concerns(&self, record: &Record) -> bool {
+        let is_led_there = |plan: &Plan| plan.protocol != Protocol::Paxos && plan.led_members().contains(&self.leaving);
+        if record.becomes.as_deref().is_some_and(is_led_there) {
+            return true;
+        }
+        match &record.place {
+            OwnRecord::Paxos { members } => members.is_empty(),
+            OwnRecord::Led { record, .. } => {
+                record.home.contains(&self.leaving) || record.member_ids().any(|member| member.0 == self.leaving)
+            }
+        }
+    }
+
+    /// Whether it is about the same change.
+    pub(crate) fn is_of(&self, other: &Held) -> bool {
+        *self == Held { is_clear: self.is_clear, ..other.clone() }
+    }
 }
 
 /// What is to be different about own groups that there are, as far as it is said.
@@ -397,6 +467,11 @@ pub struct Children {
     pub led: BTreeMap<u64, Vec<u8>>,
     /// The latest that was taken.
     pub(crate) office: Office,
+    /// Of the latest [`VolumeCommand::Hold`].
+    pub(crate) hold_order: u64,
+    /// The volume's, if any was ever to be replaced: groups that it leads have no others.
+    pub(crate) members: Vec<u32>,
+    pub held: Option<Held>,
     /// The names of the other own groups whose members were named. It follows from the records, and is made where it is
     /// wanted.
     #[serde(skip)]
@@ -432,6 +507,16 @@ impl Starting {
 impl Children {
     pub fn is_settled(&self) -> bool {
         self.starting.is_empty() && self.stopping.is_empty()
+    }
+
+    /// Whether a group like this has no members but those of the volume, if the volume leads it: whoever asks may know others.
+    pub(crate) fn fits(&self, plan: &Plan) -> bool {
+        // The one that leaves is replaced.
+        let is_member = |member: &u32| match &self.held {
+            Some(held) => held.leaving == *member || held.staying().any(|staying| staying == *member),
+            None => self.members.is_empty() || self.members.contains(member),
+        };
+        plan.protocol == Protocol::Paxos || plan.led_members().iter().all(is_member)
     }
 
     /// A number that no own group of the volume has had.
@@ -472,7 +557,10 @@ impl Children {
     }
 
     pub fn decode(bytes: &[u8]) -> Option<Children> {
-        let mut children: Children = decode_with_office(bytes)?;
+        // It may have been written before volumes moved, or before there were offices.
+        const NOT_HELD: [u8; 3] = [0, 0, 0];
+        let whole = postcard::from_bytes(bytes).ok();
+        let mut children: Children = whole.or_else(|| decode_with_office(&[bytes, &NOT_HELD].concat()))?;
         children.starting_bytes = children.starting.values().flatten().map(Starting::bytes).sum();
         Some(children)
     }

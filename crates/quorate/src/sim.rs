@@ -54,8 +54,10 @@ pub struct Options {
     /// Volumes are read through routers, at whatever member is known to be consistent
     #[arg(long, conflicts_with_all = ["protocol", "authority", "outside", "forgetful", "hasty"])]
     routed: bool,
-    /// Volumes of chains or registers move from node to node all the time
-    #[arg(long, conflicts_with_all = ["protocol", "authority", "outside", "forgetful", "hasty", "routed"])]
+    /// Volumes move from node to node all the time
+    ///
+    /// With `--protocol chain` or `--protocol register` volumes of these two.
+    #[arg(long, conflicts_with_all = ["authority", "outside", "forgetful", "hasty", "routed"])]
     moves: bool,
     /// Run each seed twice and compare the traces
     #[arg(long)]
@@ -150,7 +152,8 @@ fn world(options: &Options, seed: u64) -> Settings {
         Authority::Parent if options.forgetful => Settings::of_forgetful(seed),
         Authority::Parent if options.hasty => Settings::of_hasty(seed),
         Authority::Parent if options.routed => Settings::of_routed(seed),
-        Authority::Parent if options.moves => Settings::of_moves(seed),
+        Authority::Parent if options.moves && options.protocol == Protocol::Paxos => Settings::of_moves(seed),
+        Authority::Parent if options.moves => Settings::of_led_moves(seed),
         Authority::Parent => Settings::of(options.protocol, seed),
         Authority::Members => Settings::of_members(seed),
     }
@@ -162,7 +165,7 @@ fn words_of(options: &Options) -> String {
         Authority::Parent if options.forgetful => format!("--forgetful --protocol {}", options.protocol.word()),
         Authority::Parent if options.hasty => "--hasty".into(),
         Authority::Parent if options.routed => "--routed".into(),
-        Authority::Parent if options.moves => "--moves".into(),
+        Authority::Parent if options.moves => format!("--moves --protocol {}", options.protocol.word()),
         Authority::Parent => format!("--protocol {}", options.protocol.word()),
         Authority::Members => "--authority members".into(),
     }

@@ -91,6 +91,8 @@ fn seeds_pass_and_reach_the_rare_paths() {
         "a member of a chain that had forgotten began anew",
         "a member of a chain left since another had come in its place",
         "whoever coordinated the root had a replica moved",
+        "a replica followed a change of seats",
+        "a node left a volume to another",
         "a log had lost something",
         "a node came back with a new directory",
         "an own group began anew because a member had forgotten what it said",
@@ -168,6 +170,14 @@ fn chains_pass_and_reach_the_rare_paths() {
 #[test]
 fn volumes_that_move_from_node_to_node_pass_and_come_to_rest() {
     let reached = sweep_worlds("--moves", Settings::of_moves, 1..=30);
+    let Sometimes { seats_changed, seats_left, moves_planned, own_renewed, snapshot_copied, .. } = reached;
+    let counts = [seats_changed, seats_left, moves_planned, own_renewed, snapshot_copied];
+    assert!(counts.iter().all(|&count| count > 0), "{reached:?}");
+}
+
+#[test]
+fn chains_and_registers_that_move_from_node_to_node_pass_and_come_to_rest() {
+    let reached = sweep_worlds("--moves --protocol chain", Settings::of_led_moves, 1..=30);
     let Sometimes { chains_replaced, moves_planned, registers_retired, snapshot_installed, .. } = reached;
     let counts = [chains_replaced, moves_planned, registers_retired, snapshot_installed];
     assert!(counts.iter().all(|&count| count > 0), "{reached:?}");

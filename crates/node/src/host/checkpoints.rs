@@ -81,6 +81,7 @@ pub(super) struct Checkpointed {
     pub(super) group: GroupId,
     next_slot: Slot,
     appended: Lsn,
+    is_alive: bool,
 }
 
 #[derive(Default)]
@@ -111,6 +112,20 @@ impl Storing {
     /// The batches handed over so far say what this start has found lost.
     pub(super) fn note_losses(&mut self) {
         self.losses_below = self.number_next;
+    }
+
+    /// The group's replica is gone: what was on its way to the store for it, another one does not stand on.
+    pub(super) fn forget_installing(&mut self, group: GroupId) {
+        for (_, stored) in &mut self.under_way {
+            if let Stored::Snapshots(installing) = stored {
+                installing.retain(|one| one.group() != group);
+            }
+        }
+    }
+
+    /// The number of the batch that was handed over last.
+    pub(super) fn last_number(&self) -> u64 {
+        self.number_next.saturating_sub(1)
     }
 
     /// Snapshots that are not stored yet.
@@ -163,7 +178,7 @@ impl Host {
                 // One that is born anew begins with low slots: what it logs is not what was just forgotten.
                 self.wal.note_releases();
                 self.finish_births(births);
-                self.follow_seats();
+                self.note_directory_stored(number);
             }
             Stored::Checkpoints { checkpointed, forgotten } => {
                 forgotten.iter().for_each(|group| self.wal.forget(group.0));
@@ -176,8 +191,9 @@ impl Host {
     }
 
     fn release(&mut self, checkpointed: Checkpointed) {
-        let Checkpointed { index, group, next_slot, appended } = checkpointed;
+        let Checkpointed { index, group, next_slot, appended, is_alive } = checkpointed;
         if self.find(group) == Some(index) {
+            self.groups[index as usize].checkpoint.forgets &= !is_alive;
             self.groups[index as usize].checkpoint.under_way = false;
             self.wal.release(group.0, next_slot.0, appended);
             // It may have been made while a snapshot was on its way, and cover nothing that the oldest segment holds.
@@ -360,7 +376,8 @@ impl Host {
         group.checkpoint.next_slot = next_slot;
         group.checkpoint.bytes = 0;
         group.checkpoint.births = 0;
-        Some(Saving { batch, covered: Checkpointed { index, group: id, next_slot, appended }, is_complete })
+        let is_alive = group.is_alive();
+        Some(Saving { batch, covered: Checkpointed { index, group: id, next_slot, appended, is_alive }, is_complete })
     }
 }
 
@@ -669,27 +686,4 @@ pub(super) fn root_object() -> &'static [u8] {
 }
 
 #[cfg(test)]
-mod tests {
-    use quorate_wal::Kind;
-
-    use super::*;
-    use crate::host::dispatch::tests::{first_of, settle};
-    use crate::root::ROOT;
-
-    #[test]
-    fn a_checkpoint_that_covers_nothing_of_the_oldest_segment_has_it_searched_again() {
-        let mut host = first_of(1);
-        settle(&mut host);
-        let index = host.find(ROOT).expect("it is born");
-        host.wal.release(ROOT.0, u64::MAX, Lsn(u64::MAX));
-        for slot in 0..6 {
-            host.wal.append(ROOT.0, Kind::Slot(slot), &[7; 100 << 10]);
-            let lsn = host.wal.submit().expect("there is something").lsn;
-            host.wal.completed(lsn);
-        }
-        assert_eq!(host.wal.pinning(10), [ROOT.0]);
-        assert!(host.wal.pinning(10).is_empty());
-        host.release(Checkpointed { index, group: ROOT, next_slot: Slot(0), appended: Lsn(0) });
-        assert_eq!(host.wal.pinning(10), [ROOT.0]);
-    }
-}
+mod tests;

@@ -351,6 +351,7 @@ impl Host {
                 group.replica = self.register_replica(volume);
             }
             if protocol == Protocol::Paxos && takes_a_seat(&state, volume, me) {
+                self.seats.born.insert(GroupId(volume.group));
                 group.state = GroupState::Forgetful;
                 group.replica.restored();
             }
@@ -372,6 +373,7 @@ impl Host {
             dropped.push(volume);
         }
         self.store(batch, Stored::Directory { births, dropped });
+        self.note_directory_storing(state.version);
         self.directory.set(state);
         self.follow_nodes();
         self.leave_forgotten_chains();
@@ -454,6 +456,7 @@ impl Host {
         let removed = self.groups.remove(index as usize);
         // A snapshot of it that is still to be stored is so before it is deleted, not after.
         self.store_waiting_snapshots();
+        self.storing.forget_installing(group);
         self.forget_dropped(group, batch);
         self.swapping.forget(group);
         self.forget_saving(group);
@@ -466,8 +469,9 @@ impl Host {
     /// This node is not in the group any more, and what it holds of it is of no use.
     pub(super) fn leave_group(&mut self, group: GroupId) {
         let mut batch = quorate_checkpoint::Batch::new();
-        self.drop_group(group, &mut batch);
-        self.store(batch, Stored::Directory { births: Vec::new(), dropped: vec![group] });
+        let mut dropped = self.drop_group(group, &mut batch);
+        dropped.push(group);
+        self.store(batch, Stored::Directory { births: Vec::new(), dropped });
     }
 
     /// A replica of a chain that may have forgotten what it said begins anew once it is left out: as any node that joins, with what

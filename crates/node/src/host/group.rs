@@ -169,6 +169,8 @@ pub(super) struct CheckpointState {
     pub(super) urgent: bool,
     /// Something was said since the last one that it does not hold.
     pub(super) changed: bool,
+    /// The replica was taken in again, and in the store is one that has forgotten what it said.
+    pub(super) forgets: bool,
     /// The last one holds that this replica coordinates.
     pub(super) coordinating: bool,
     /// Of an own group: the store has it as one record, as it has groups at rest ...

@@ -634,9 +634,7 @@ impl Host {
                 match self.groups[index as usize].state {
                     GroupState::Alive => self.step_next(index, Event::Received { from, message }),
                     GroupState::Unborn => drop(self.keep_message(from, group, epoch, message)),
-                    _ if is_learned && self.is_catching_up(index) => {
-                        self.step_next(index, Event::Received { from, message })
-                    }
+                    _ if is_learned && self.is_catching_up(index) => self.learn(index, from, message),
                     _ => self.tell_silent(index),
                 }
             }

@@ -150,7 +150,7 @@ impl Host {
         host.follow_listed();
         host.tell_registers();
         host.tell_chains();
-        host.follow_seats();
+        host.follow_stored_seats();
         host.run();
         Ok((host, report))
     }

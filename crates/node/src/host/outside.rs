@@ -133,7 +133,7 @@ impl Host {
     /// Somebody takes this node for a member of an own group that is not here: its volume is asked. False if this node will
     /// not be one, as far as it knows.
     pub(super) fn look_for(&mut self, group: GroupId) -> bool {
-        let Some((volume, number)) = volume_of(group).filter(|(volume, _)| self.find(*volume).is_none()) else {
+        let Some((volume, number)) = volume_of(group).filter(|(volume, _)| !self.has_volume(*volume)) else {
             return false;
         };
         if self.settings.is_new || self.here.all.contains(group.0) || self.is_kept_from_birth(group) {
@@ -146,7 +146,7 @@ impl Host {
         let me = self.settings.node;
         let target = self.target_of(volume);
         let place = target.and_then(|target| self.directory.resolve(target).ok());
-        let is_outside = place.is_some_and(|place| !place.members.contains(&me));
+        let is_outside = place.is_some_and(|place| !place.members.contains(&me) || self.find(volume).is_some());
         if !is_outside || self.own.outside.wanted.len() >= WANTED_MAX {
             return false;
         }
@@ -275,7 +275,12 @@ impl Host {
             }
             match word {
                 Word::Unborn => {}
+                // What a newcomer has of groups that are over, it comes to know with the volume's replica; of those that are led no
+                // more is told than that.
+                Word::Gone if self.find(volume).is_some() => self.return_mail(own_group(volume, number)),
                 Word::Gone => self.end_outside(own_group(volume, number)),
+                // This node has become a member of the volume since it asked.
+                Word::Lives { .. } if self.has_volume(volume) => self.return_mail(own_group(volume, number)),
                 Word::Lives { name, members, state } => self.bear_outside(volume, number, name, members, state),
             }
         }

@@ -285,7 +285,10 @@ impl Host {
         self.own.lost.contains(&group)
             || !self.here.all.contains(group.0)
                 && (self.is_from_before(group)
-                    || self.find(volume).map_or(self.here.losses.may_hide_births_of(volume), is_silent))
+                    || match self.find(volume).filter(|&index| !self.is_newcomer(index)) {
+                        Some(index) => is_silent(index),
+                        None => self.here.losses.may_hide_births_of(volume),
+                    })
     }
 
     /// Whether an own group is not born here, while others of its volume are that begin later.

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use quorate_checkpoint::Batch;
 use quorate_protocol::id::Content;
 use quorate_protocol::paxos::{AcceptedValue, Paxos, Record, Testimony};
-use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId, Slot};
+use quorate_protocol::{Epoch, Event, GroupId, NodeId, Slot};
 
 use super::checkpoints::Stored;
 use super::seats::{BeforeTestimonies, Copying};
@@ -23,6 +23,7 @@ use crate::frame::Message;
 use crate::group_state::GroupState;
 use crate::planted::{self, Planted};
 use crate::readmission::Asks;
+use crate::replica::AnyMessage;
 use crate::root::Durability;
 use crate::volume::is_volume_command;
 
@@ -125,9 +126,9 @@ impl Readmissions {
         self.0.remove(&group);
     }
 
-    /// Whether a copy has what the members had a moment ago.
-    pub(super) fn is_close(&mut self, group: GroupId, next_slot: Slot, now: Instant) -> bool {
-        self.0.get_mut(&group).is_some_and(|readmission| readmission.copying.is_close(next_slot, now))
+    /// How far a node's copy is that is to take a seat.
+    pub(super) fn copying(&self, group: GroupId) -> Option<&Copying> {
+        self.0.get(&group).map(|readmission| &readmission.copying)
     }
 }
 
@@ -158,7 +159,7 @@ impl Host {
                 let message = Message::Readmit { group, epoch, start: self.settings.start, next_slot, asks };
                 asked.iter().for_each(|&node| self.outbox.send(node, &message));
             }
-            readmission.beats += u32::from(asks == Asks::Slots);
+            readmission.beats += u32::from(matches!(asks, Asks::Slots | Asks::Standing));
             self.readmissions.0.insert(group, readmission);
         }
     }
@@ -178,11 +179,15 @@ impl Host {
         let others: Vec<NodeId> = members.filter(|&node| node != self.settings.node).collect();
         let next_other = others[readmission.beats as usize % others.len()];
         match self.before_testimonies(found) {
-            Some(BeforeTestimonies::Copy) if !readmission.copying.has_asked() => return Some((Asks::Standing, others)),
-            Some(BeforeTestimonies::Copy) if !readmission.copying.has_reached(found.replica.next_slot()) => {
-                return Some((Asks::Slots, vec![next_other]));
+            Some(BeforeTestimonies::Copy) => {
+                let unheard = readmission.copying.unheard(others, self.clock.now());
+                let is_behind = !readmission.copying.has_reached(found.replica.next_slot());
+                return Some(match is_behind && (unheard.is_empty() || readmission.beats.is_multiple_of(2)) {
+                    true => (Asks::Slots, vec![next_other]),
+                    false => (Asks::Standing, unheard),
+                });
             }
-            Some(_) => return Some((Asks::Standing, Vec::new())),
+            Some(BeforeTestimonies::Wait) => return Some((Asks::Standing, Vec::new())),
             None => {}
         }
         let testimonies = &readmission.testimonies;
@@ -201,6 +206,11 @@ impl Host {
 
     fn readmit(&mut self, index: u32, testimonies: BTreeMap<NodeId, Testimony>) -> Readmission {
         let unnoticed = Some(testimonies.keys().copied().collect());
+        // Whatever groups were born here before it came are here, unless something was lost.
+        let volume = self.groups[index as usize].id();
+        let is_newcomer = self.is_newcomer(index)
+            && !self.here.losses.may_hide_births_of(volume)
+            && !self.own.from_before.contains_key(&volume);
         let group = &mut self.groups[index as usize];
         let each_has_one = group.machine.owns;
         let bearing = testimonies.values().filter_map(|testimony| last_that_may_bear(testimony, each_has_one)).max();
@@ -211,11 +221,15 @@ impl Host {
             group.checkpoint.changed = true;
             self.silence_told.remove(&id);
             self.counters.readmitted += 1;
-            self.keep_earlier_births_away(index, bearing.map_or(Slot(0), Slot::next));
+            if !is_newcomer {
+                self.keep_earlier_births_away(index, bearing.map_or(Slot(0), Slot::next));
+            }
             self.log_testimonies(index);
             if self.groups[index as usize].machine.children().is_some() {
                 self.reconcile_own_groups(index);
             }
+            // Whoever coordinated may have left meanwhile.
+            self.plan(index, Event::Suspected(self.settings.node));
             self.plan(index, Event::Woken);
         }
         Readmission { unnoticed, ..Readmission::default() }
@@ -232,6 +246,12 @@ impl Host {
             self.store_from_before();
             self.renew_own_groups_of(volume);
         }
+    }
+
+    /// Own groups of numbers below this may have been here.
+    pub(super) fn keep_births_away(&mut self, volume: GroupId, numbers_below: u64, batch: &mut Batch) {
+        self.own.from_before.insert(volume, FromBefore { numbers_below, slots_below: Slot(0) });
+        batch.put_node_record(FROM_BEFORE, encode_from_before(&self.own.from_before));
     }
 
     /// The volume has come to this slot, and own groups have begun in it, the last of them with this number.
@@ -273,7 +293,27 @@ impl Host {
         self.log_accepted(index);
         // Whatever the log held before is made up for.
         self.groups[index as usize].checkpoint.covered_below = self.wal.durable();
+        self.groups[index as usize].checkpoint.forgets = true;
         self.want_checkpoint_now(index);
+    }
+
+    /// Slots have come that a silent replica lacked. If there are more, whoever sent them is asked at once.
+    pub(super) fn learn(&mut self, index: u32, from: NodeId, message: AnyMessage) {
+        let before = self.groups[index as usize].replica.next_slot();
+        self.step_next(index, Event::Received { from, message });
+        let Some(found) = self.groups.get(index as usize) else { return };
+        let (group, epoch, next_slot) = (found.id(), found.configuration.epoch, found.replica.next_slot());
+        let Some(readmission) = self.readmissions.0.get(&group).filter(|_| next_slot > before) else { return };
+        let is_copying = self.is_copying(found);
+        let lacks = |testimony: &Testimony| testimony.next_slot > next_slot;
+        let is_behind = match is_copying {
+            true => !readmission.copying.has_reached(next_slot),
+            false => readmission.testimonies.values().any(lacks),
+        };
+        if is_behind {
+            let (start, asks) = (self.settings.start, Asks::Slots);
+            self.outbox.send(from, &Message::Readmit { group, epoch, start, next_slot, asks });
+        }
     }
 
     /// Whether a silent replica only lacks slots that others have.
@@ -357,7 +397,7 @@ impl Host {
             && let Some(readmission) = self.readmissions.0.get_mut(&group)
         {
             match before_testimonies {
-                Some(BeforeTestimonies::Copy) => return readmission.copying.note_standing(testimony.next_slot, now),
+                Some(BeforeTestimonies::Copy) => return readmission.copying.note(from, testimony.next_slot, now),
                 Some(BeforeTestimonies::Wait) => return,
                 None => {}
             }

@@ -162,13 +162,21 @@ impl Host {
     /// Whether the other members are there who end the group without this one. A register that does not come to its end is not even
     /// read any more: where reads need fewer members than that, it is left as it is.
     fn others_can_end(&self, record: &Record, members: &[NodeId]) -> bool {
+        self.can_end(record, members, Some(self.settings.node))
+    }
+
+    /// Whether enough members are there to end the group, one left out.
+    pub(super) fn can_end(&self, record: &Record, members: &[NodeId], but: Option<NodeId>) -> bool {
         let quorum = record.led().map(GroupRecord::quorum).unwrap_or_default();
         let is_alike = match quorum {
             Quorum::Majority => true,
             Quorum::Threshold { read, write } => read == write,
             Quorum::Square | Quorum::Grid { .. } => false,
         };
-        let is_there = |node: NodeId| node != self.settings.node && !self.peers.is_suspected(node);
+        let is_there = |node: NodeId| Some(node) != but && !self.peers.is_suspected(node);
+        if members.iter().all(|&node| is_there(node)) {
+            return true;
+        }
         let there = members.iter().enumerate().filter(|&(_, &node)| is_there(node));
         let there = there.fold(0, |there, (position, _)| there | 1 << position);
         is_alike && quorum.system(members.len()).is_write_quorum(members.len(), there)

@@ -4,22 +4,30 @@
 //! The root decides each step, and its directory says it to everybody. Here a step is followed once the directory is stored: a start
 //! finds it there, and no replica goes back to an epoch that it has left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use quorate_protocol::{Configuration, Epoch, Event, GroupId, Instant, NodeId, Proposal, Slot};
 
+use super::checkpoints::Stored;
 use super::{Group, Host};
 use crate::entry::Purpose;
 use crate::group_state::GroupState;
+use crate::planted::{self, Planted};
 use crate::record::GroupRecord;
 use crate::replica::Protocol;
-use crate::root::{PlaceCommand, RootCommand, RootState};
+use crate::root::{Durability, PlaceCommand, RootCommand, RootState};
+use crate::volume::{Held, Record, Renewed, VolumeCommand};
 
 /// How often the root is asked once more for what it has not decided.
-const ASKED_AGAIN_US: u64 = 1_000_000;
+const ASKED_AGAIN_US: u64 = 300_000;
 /// A copy that has come so close, in time, to what the others have is followed by the seat.
 const CLOSE_US: u64 = 2_000_000;
+/// How often each of them is asked how far it is.
+const HEARD_AGAIN_US: u64 = 800_000;
+/// Objects of a volume that are looked at in one turn for own groups that are to begin anew, and those that are asked to.
+const LOOKED_AT: usize = 8192;
+const RENEWED: usize = 128;
 
 #[derive(Default)]
 pub(super) struct SeatChanges {
@@ -27,8 +35,24 @@ pub(super) struct SeatChanges {
     bound: BTreeMap<GroupId, Instant>,
     /// A replica is not where the directory says that it is to be.
     is_waiting: bool,
-    /// When the root was last asked to decide something of a volume.
+    /// The version of the directory that the store holds, and those on their way there, with the numbers of their batches.
+    stored: u64,
+    storing: VecDeque<(u64, u64)>,
+    /// Volumes in which this node is a newcomer that was born since its start.
+    pub(super) born: BTreeSet<GroupId>,
+    /// When the root was last asked to decide something of a volume, or the volume was.
     asked: BTreeMap<GroupId, Instant>,
+    /// Volumes whose own groups are looked at, and from which hash of a name on.
+    clearing: BTreeMap<GroupId, Clearing>,
+}
+
+/// A volume's own groups are looked through for those that are to begin anew before a member of it is replaced.
+#[derive(Default)]
+struct Clearing {
+    /// Of this change.
+    change: u64,
+    from: u64,
+    has_found: bool,
 }
 
 /// What comes before others testify to a replica.
@@ -41,39 +65,32 @@ pub(super) enum BeforeTestimonies {
 }
 
 /// How far the copy is that a node makes of a volume in which it is to take a seat.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Copying {
-    /// How far some member had come, and when it said so.
-    standing: Option<(Slot, Instant)>,
+    /// How far the members had come, those that stay, and when they said so: that they are well is part of it.
+    heard: BTreeMap<NodeId, (Slot, Instant)>,
 }
 
 impl Copying {
-    pub(super) fn note_standing(&mut self, next_slot: Slot, now: Instant) {
-        let further = self.standing.is_none_or(|(known, _)| known < next_slot);
-        if further {
-            self.standing = Some((next_slot, now));
-        }
+    pub(super) fn note(&mut self, from: NodeId, next_slot: Slot, now: Instant) {
+        self.heard.insert(from, (next_slot, now));
     }
 
-    /// Whether the copy has everything that the members had.
+    /// Those that have said nothing for a while.
+    pub(super) fn unheard(&self, others: Vec<NodeId>, now: Instant) -> Vec<NodeId> {
+        let is_old = |node: &NodeId| self.heard.get(node).is_none_or(|(_, at)| at.after_us(HEARD_AGAIN_US) <= now);
+        others.into_iter().filter(is_old).collect()
+    }
+
+    /// Whether the copy has what the members had that were heard.
     pub(super) fn has_reached(&self, next_slot: Slot) -> bool {
-        self.standing.is_some_and(|(standing, _)| standing <= next_slot)
+        !self.heard.is_empty() && self.heard.values().all(|(heard, _)| *heard <= next_slot)
     }
 
-    pub(super) fn has_asked(&self) -> bool {
-        self.standing.is_some()
-    }
-
-    /// Whether it has now what they had a moment ago. If not they are asked anew.
-    pub(super) fn is_close(&mut self, next_slot: Slot, now: Instant) -> bool {
-        if !self.has_reached(next_slot) {
-            return false;
-        }
-        let is_recent = self.standing.is_some_and(|(_, at)| now <= at.after_us(CLOSE_US));
-        if !is_recent {
-            self.standing = None;
-        }
-        is_recent
+    /// Whether it has what each of them had a moment ago.
+    fn is_close(&self, others: impl Iterator<Item = NodeId>, next_slot: Slot, now: Instant) -> bool {
+        let is_recent = |node| self.heard.get(&node).is_some_and(|(_, at)| now < at.after_us(CLOSE_US));
+        self.has_reached(next_slot) && others.into_iter().all(is_recent)
     }
 }
 
@@ -94,11 +111,66 @@ pub(super) fn takes_a_seat(root: &RootState, volume: &GroupRecord, me: NodeId) -
     has_entered || volume.joining == Some(me.0)
 }
 
+/// What this node has to do for a volume of which a member is replaced.
+enum SeatStep {
+    Ask(PlaceCommand),
+    Hold(Box<Held>),
+    /// Nobody coordinates a volume that nobody uses.
+    TakeOver,
+    HandOver,
+}
+
+fn held_of(group: &Group) -> Option<&Held> {
+    group.machine.children()?.held.as_ref()
+}
+
+/// What the volume is to hold itself to while its member is replaced.
+fn held_for(root: &RootState, volume: &GroupRecord) -> Held {
+    let seats = root.seats(volume.group).cloned().unwrap_or_default();
+    let (leaving, joining) = (seats.leaving.unwrap_or_default(), volume.joining.unwrap_or_default());
+    let members = volume.members.iter().map(|&member| if member == leaving { joining } else { member }).collect();
+    Held { change: seats.change, leaving, joining, members, is_clear: false }
+}
+
+/// Whether nothing in the copy here goes by the volume's members, nor will.
+fn is_clear(group: &Group, root: &RootState, volume: &GroupRecord) -> bool {
+    let is_clear = |held: &Held| held.is_clear || planted::is(Planted::SeatBeforeClear);
+    held_of(group).is_some_and(|held| is_clear(held) && held.is_of(&held_for(root, volume)))
+}
+
+/// Whether the replica takes part, and will know at the next start what it has said.
+fn remembers(group: &Group) -> bool {
+    group.is_alive() && (!group.checkpoint.forgets || planted::is(Planted::SettledUnstored))
+}
+
 impl Host {
-    /// What the stored directory says of the volumes of `paxos` here.
-    pub(super) fn follow_seats(&mut self) {
+    /// The directory was read from the store.
+    pub(super) fn follow_stored_seats(&mut self) {
+        self.seats.stored = self.directory.version();
+        self.follow_seats();
+    }
+
+    /// A directory of this version is in the batch that was handed over last.
+    pub(super) fn note_directory_storing(&mut self, version: u64) {
+        self.seats.storing.push_back((self.storing.last_number(), version));
+    }
+
+    pub(super) fn note_directory_stored(&mut self, batch: u64) {
+        while let Some(&(_, version)) = self.seats.storing.front().filter(|(number, _)| *number <= batch) {
+            self.seats.storing.pop_front();
+            self.seats.stored = version;
+        }
+        self.follow_seats();
+    }
+
+    /// What the stored directory says of the volumes of `paxos` here. While a later one is on its way to the store it waits for that:
+    /// what a start would not find is not followed.
+    fn follow_seats(&mut self) {
         let Some(root) = self.directory.state() else { return };
-        self.seats.is_waiting = false;
+        self.seats.is_waiting = root.version != self.seats.stored;
+        if self.seats.is_waiting {
+            return;
+        }
         let me = self.settings.node;
         let mut left = Vec::new();
         let mut taken = Vec::new();
@@ -111,7 +183,8 @@ impl Host {
             let next = seated(root, volume, me);
             let here = &self.groups[index as usize].configuration;
             if **here != next && here.epoch <= next.epoch {
-                let is_word = root.seats(volume.group).is_none_or(|seats| seats.is_word_of(me, here.epoch.0));
+                let has_stayed = root.seats(volume.group).is_none_or(|seats| seats.is_word_of(me, here.epoch.0));
+                let is_word = has_stayed && volume.joining != Some(me.0) || planted::is(Planted::SeatTakenTwice);
                 taken.push((index, next, is_word));
             }
         }
@@ -124,10 +197,32 @@ impl Host {
     }
 
     /// Another node sits where this one sat. What it has of the volume's own groups stays.
-    fn leave_volume(&mut self, group: GroupId) {
-        self.seats.bound.remove(&group);
+    fn leave_volume(&mut self, volume: GroupId) {
+        let Some(index) = self.find(volume) else { return };
+        let group = &self.groups[index as usize];
+        let last_number = group.machine.children().map_or(0, |children| children.last_number);
+        // Of durability `memory` births are in no log: after a start nothing tells one that was lost from one that never was here. A
+        // replica that has forgotten does not know how many there were.
+        let is_known = group.is_alive() && !self.own.from_before.contains_key(&volume);
+        let numbers_below = if is_known { last_number + 1 } else { u64::MAX };
+        let may_lose_births = group.durability == Durability::Memory && numbers_below > 1;
+        self.seats.bound.remove(&volume);
+        self.seats.clearing.remove(&volume);
+        self.readmissions.begin_anew(volume);
+        self.forget_led_by(volume);
+        self.end_all_awaited(volume);
+        self.own.late.forget_unborn(volume);
+        self.own.renewals.forget(volume);
+        self.seats.born.remove(&volume);
         self.counters.seats_left += 1;
-        self.leave_group(group);
+        let mut batch = quorate_checkpoint::Batch::new();
+        let mut dropped = self.drop_group(volume, &mut batch);
+        dropped.push(volume);
+        if may_lose_births {
+            self.keep_births_away(volume, numbers_below, &mut batch);
+        }
+        self.store(batch, Stored::Directory { births: Vec::new(), dropped });
+        self.tend_outside();
     }
 
     fn take_seats(&mut self, index: u32, next: Configuration, is_word: bool) {
@@ -159,6 +254,9 @@ impl Host {
         if !is_word && group.is_alive() {
             group.state = GroupState::Forgetful;
             group.replica.restored();
+        }
+        if group.state == GroupState::Forgetful && planted::is(Planted::SeatWithoutTestimonies) {
+            group.state = GroupState::Alive;
         }
         group.checkpoint.changed = true;
         self.transfers.forget(id);
@@ -194,49 +292,180 @@ impl Host {
         group.state == GroupState::Forgetful && self.before_testimonies(group) == Some(BeforeTestimonies::Copy)
     }
 
+    /// Whether the replica of a volume here is that of a node which takes a seat, and not taken in yet.
+    pub(super) fn is_newcomer(&self, index: u32) -> bool {
+        let group = &self.groups[index as usize];
+        let me = self.settings.node;
+        let seats = || self.directory.state().and_then(|root| root.seats(group.id().0));
+        // Where births are in no log, own groups may have been born here before the node's start.
+        let knows_births = group.durability != Durability::Memory || self.seats.born.contains(&group.id());
+        group.state == GroupState::Forgetful
+            && knows_births
+            && (self.is_copying(group) || seats().is_some_and(|seats| seats.unsettled == Some(me.0)))
+    }
+
+    /// Whether a replica of the volume here bears own groups; a newcomer's does not yet.
+    pub(super) fn has_volume(&self, volume: GroupId) -> bool {
+        self.find(volume).is_some_and(|index| !self.is_newcomer(index))
+    }
+
     /// Whether a node that asks is to take a seat in this volume.
     pub(super) fn is_to_enter(&self, group: &Group, node: NodeId) -> bool {
         let place = self.directory.place_of(group.namespace, group.id());
         place.is_some_and(|place| place.joining == Some(node) && place.epoch == group.configuration.epoch)
     }
 
+    /// Has the root place something otherwise; nobody waits for the answer.
+    pub fn submit_place(&mut self, command: PlaceCommand) {
+        self.submit_to_root(&RootCommand::Place(command), Purpose::Settling);
+    }
+
     /// With each heartbeat.
     pub(super) fn tend_seats(&mut self) {
-        let Some(root) = self.directory.state().filter(|root| !root.placement.seats.is_empty()) else { return };
-        let me = self.settings.node.0;
-        let mut asked = Vec::new();
-        let mut handed = Vec::new();
-        for (.., volume) in root.volumes() {
-            let Some(seats) = root.seats(volume.group) else { continue };
-            let Some(index) = self.find(GroupId(volume.group)) else { continue };
-            let (group, epoch) = (volume.group, volume.epoch);
-            let here = &self.groups[index as usize];
-            if volume.joining == Some(me)
-                && self.readmissions.is_close(GroupId(group), here.replica.next_slot(), self.clock.now())
-            {
-                asked.push(PlaceCommand::Enter { group, epoch });
-            } else if seats.unsettled == Some(me) && here.is_alive() && here.configuration.epoch == Epoch(epoch) {
-                asked.push(PlaceCommand::Settle { group, epoch });
-            } else if seats.leaving == Some(me) && here.replica.is_coordinating() {
-                handed.push(index);
-            }
-        }
-        asked.into_iter().for_each(|command| self.ask_root_for_seat(command));
-        handed.into_iter().for_each(|index| self.hand_over_seat(index));
         if self.seats.is_waiting {
             self.follow_seats();
         }
+        let Some(root) = self.directory.state().filter(|root| root.placement.is_moving()) else { return };
+        let (me, now) = (self.settings.node.0, self.clock.now());
+        let mut steps = Vec::new();
+        for (.., volume) in root.volumes().filter(|(_, namespace, _)| namespace.settings.protocol == Protocol::Paxos) {
+            let Some(seats) = root.seats(volume.group) else { continue };
+            let Some(index) = self.find(GroupId(volume.group)) else { continue };
+            let (group, epoch, change) = (volume.group, volume.epoch, seats.change);
+            let here = &self.groups[index as usize];
+            if volume.joining == Some(me) {
+                let copying = self.readmissions.copying(here.id());
+                let others = || here.configuration.members.iter().copied().filter(|node| node.0 != me);
+                let is_close = |copying: &Copying| copying.is_close(others(), here.replica.next_slot(), now);
+                if copying.is_some_and(is_close) && is_clear(here, root, volume) {
+                    steps.push((index, SeatStep::Ask(PlaceCommand::Enter { group, change })));
+                }
+            } else if seats.unsettled == Some(me) && here.configuration.epoch == Epoch(epoch) && remembers(here) {
+                steps.push((index, SeatStep::Ask(PlaceCommand::Settle { group, epoch })));
+            } else if here.replica.is_coordinating() && volume.joining.is_some() {
+                steps.push((index, SeatStep::Hold(Box::new(held_for(root, volume)))));
+            } else if volume.joining.is_some() {
+                steps.push((index, SeatStep::TakeOver));
+            }
+            if seats.leaving == Some(me) && here.replica.is_coordinating() {
+                steps.push((index, SeatStep::HandOver));
+            }
+        }
+        for (index, step) in steps {
+            match step {
+                SeatStep::Ask(command) => self.ask_root_for_seat(index, command),
+                SeatStep::Hold(held) => self.hold_volume(index, *held),
+                SeatStep::TakeOver => self.take_over_if_uncoordinated(index),
+                SeatStep::HandOver => self.hand_over_seat(index),
+            }
+        }
     }
 
-    fn ask_root_for_seat(&mut self, command: PlaceCommand) {
-        let (PlaceCommand::Enter { group, .. } | PlaceCommand::Settle { group, .. }) = command else { return };
-        let now = self.clock.now();
-        let asked = self.seats.asked.entry(GroupId(group)).or_insert(Instant(0));
-        if *asked > Instant(0) && now < asked.after_us(ASKED_AGAIN_US) {
+    /// Each second: volumes that this node coordinates and of which no member is replaced any more go on as ever.
+    pub(super) fn release_held(&mut self) {
+        let Some(root) = self.directory.state() else { return };
+        let is_over = |volume: &GroupRecord| {
+            volume.joining.is_none() && root.seats(volume.group).is_none_or(|seats| seats.unsettled.is_none())
+        };
+        let is_held = |index: &u32| {
+            let group = &self.groups[*index as usize];
+            held_of(group).is_some() && group.replica.is_coordinating()
+        };
+        let over = root.volumes().filter(|(.., volume)| is_over(volume));
+        let held: Vec<u32> = over.filter_map(|(.., volume)| self.find(GroupId(volume.group)).filter(is_held)).collect();
+        for index in held {
+            let group = self.groups[index as usize].id();
+            self.seats.clearing.remove(&group);
+            self.submit_hold(index, None);
+        }
+    }
+
+    /// Own groups that go by whoever the volume's members are, and those that it leads on the node that is to leave it, begin anew.
+    fn hold_volume(&mut self, index: u32, held: Held) {
+        let group = &self.groups[index as usize];
+        let id = group.id();
+        match held_of(group) {
+            Some(known) if known.is_of(&held) && known.is_clear => {
+                self.seats.clearing.remove(&id);
+            }
+            Some(known) if known.is_of(&held) => self.clear_some(index, held),
+            _ => {
+                self.seats.clearing.remove(&id);
+                if self.is_time_to_ask(id) {
+                    self.submit_hold(index, Some(held));
+                }
+            }
+        }
+    }
+
+    fn submit_hold(&mut self, index: u32, held: Option<Held>) {
+        let volume = self.groups[index as usize].id();
+        let root = self.directory.state();
+        let record =
+            root.and_then(|root| root.volumes().map(|(.., volume)| volume).find(|found| found.group == volume.0));
+        let members = record.map(|record| record.members.clone()).unwrap_or_default();
+        self.submit_to_volume_of(volume, &VolumeCommand::Hold { order: self.directory.version(), members, held });
+    }
+
+    fn clear_some(&mut self, index: u32, held: Held) {
+        let id = self.groups[index as usize].id();
+        if !self.want_names(index) {
             return;
         }
-        *asked = now;
-        self.submit_to_root(&RootCommand::Place(command), Purpose::Settling);
+        let clearing = self.seats.clearing.entry(id).or_default();
+        if clearing.change != held.change {
+            *clearing = Clearing { change: held.change, ..Clearing::default() };
+        }
+        let from = clearing.from;
+        let Some(objects) = self.groups[index as usize].machine.objects() else { return };
+        let (names, mut next) =
+            if objects.away_count() == 0 { (Vec::new(), None) } else { objects.away_among(from, LOOKED_AT) };
+        let mut groups = Vec::new();
+        let mut has_found = false;
+        for name in names {
+            let record = objects.away(&name).and_then(|record| Record::decode(&record).ok());
+            let Some(record) = record.filter(|record| held.concerns(record)) else { continue };
+            has_found = true;
+            if groups.len() == RENEWED {
+                next = Some(objects.hash(&name));
+                break;
+            }
+            // One that would be sealed, and not come to its end, is left as it is: the volume waits for its members.
+            let members = record.member_ids(&self.groups[index as usize].configuration.members);
+            let is_register = record.protocol().is_register();
+            if !record.stopping && (!is_register || self.can_end(&record, &members, None)) {
+                groups.push((record.number, name));
+            }
+        }
+        let clearing = self.seats.clearing.entry(id).or_default();
+        clearing.has_found |= has_found;
+        match next {
+            Some(next) => clearing.from = next,
+            None if clearing.has_found => *clearing = Clearing { change: held.change, ..Clearing::default() },
+            None if self.is_time_to_ask(id) => self.submit_hold(index, Some(Held { is_clear: true, ..held })),
+            None => {}
+        }
+        if !groups.is_empty() {
+            let of_volume = self.groups[index as usize].configuration.members.iter().map(|node| node.0).collect();
+            let renewed = Renewed { groups, volume: id.0, of_volume };
+            self.submit_to_volume_of(id, &VolumeCommand::Renew(renewed));
+        }
+    }
+
+    fn is_time_to_ask(&mut self, group: GroupId) -> bool {
+        let now = self.clock.now();
+        let asked = self.seats.asked.entry(group).or_insert(Instant(0));
+        let is_time = *asked == Instant(0) || asked.after_us(ASKED_AGAIN_US) <= now;
+        if is_time {
+            *asked = now;
+        }
+        is_time
+    }
+
+    fn ask_root_for_seat(&mut self, index: u32, command: PlaceCommand) {
+        if self.is_time_to_ask(self.groups[index as usize].id()) {
+            self.submit_place(command);
+        }
     }
 
     /// This node is to leave a volume that it coordinates: whoever knows the most of the others takes over.

@@ -165,7 +165,7 @@ impl Host {
         }
         if coordinator == self.settings.node {
             self.plan(index, Event::Proposed(Proposal::Mark));
-        } else if self.peers.is_suspected(coordinator) {
+        } else if self.peers.is_suspected(coordinator) || !group.configuration.contains(coordinator) {
             self.plan(index, Event::Suspected(coordinator));
         }
     }

@@ -269,6 +269,14 @@ impl Cluster {
         link(&mut self.node(id).host);
     }
 
+    /// Of what waits to be stored at a node whose store is slow, the first is.
+    pub(super) fn store_first(&mut self, id: u32) {
+        let node = self.node(id);
+        let (number, batch) = node.unstored.remove(0);
+        node.store.apply(batch).expect("it has room");
+        node.host.stored(number);
+    }
+
     pub(super) fn next_number(&mut self) -> u64 {
         self.number += 1;
         self.number

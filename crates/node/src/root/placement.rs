@@ -32,8 +32,17 @@ pub struct Seats {
     pub entered: BTreeMap<u32, u32>,
     /// The member in whose place the volume's `joining` node comes, once it has a copy.
     pub leaving: Option<u32>,
+    /// The root's version with which that was decided: no two changes of a volume have the same.
+    pub change: u64,
     /// Who has entered last and does not take part yet, as far as the root knows; of a chain, who was to come and is no member yet.
     pub unsettled: Option<u32>,
+}
+
+impl Placement {
+    /// Whether a member of a volume is being replaced.
+    pub(crate) fn is_moving(&self) -> bool {
+        self.seats.values().any(|seats| seats.leaving.is_some() || seats.unsettled.is_some())
+    }
 }
 
 /// A command on the root that changes which nodes there are, or where groups lie.
@@ -52,7 +61,7 @@ pub enum PlaceCommand {
     /// What was to replace a member of a volume of `paxos` does not any more.
     Keep { group: u64, epoch: u32 },
     /// Who is to replace a member of a volume of `paxos` has a copy, and enters.
-    Enter { group: u64, epoch: u32 },
+    Enter { group: u64, change: u64 },
     /// Who has entered last takes part.
     Settle { group: u64, epoch: u32 },
     /// A node that was added is about to begin, with this data directory: it has said nothing, and no other one may.
@@ -69,7 +78,7 @@ impl RootState {
             PlaceCommand::Level { is_levelling } => self.level(*is_levelling),
             PlaceCommand::Replace { group, epoch, from, to } => self.replace(*group, *epoch, *from, *to),
             PlaceCommand::Keep { group, epoch } => self.keep_seat(*group, *epoch),
-            PlaceCommand::Enter { group, epoch } => self.enter_seat(*group, *epoch),
+            PlaceCommand::Enter { group, change } => self.enter_seat(*group, *change),
             PlaceCommand::Settle { group, epoch } => self.settle_seat(*group, *epoch),
         }
     }

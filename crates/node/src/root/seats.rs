@@ -60,8 +60,10 @@ impl RootState {
             return Outcome::Error(STILL_CHANGING.into());
         }
         volume.joining = Some(to);
-        self.placement.seats.entry(group).or_default().leaving = Some(from);
         self.version += 1;
+        let change = self.version;
+        let seats = self.placement.seats.entry(group).or_default();
+        (seats.leaving, seats.change) = (Some(from), change);
         Outcome::Ok
     }
 
@@ -82,9 +84,9 @@ impl RootState {
     }
 
     /// The node that was to come in has a copy, and takes the seat.
-    pub(super) fn enter_seat(&mut self, group: u64, epoch: u32) -> Outcome {
-        let leaving = self.seats(group).and_then(|seats| seats.leaving);
-        let Some(volume) = self.volume_mut(group).filter(|volume| volume.epoch == epoch) else { return Outcome::Nil };
+    pub(super) fn enter_seat(&mut self, group: u64, change: u64) -> Outcome {
+        let leaving = self.seats(group).filter(|seats| seats.change == change).and_then(|seats| seats.leaving);
+        let Some(volume) = self.volume_mut(group) else { return Outcome::Nil };
         let (Some(joining), Some(leaving)) = (volume.joining, leaving) else { return Outcome::Nil };
         let Some(seat) = volume.members.iter_mut().find(|member| **member == leaving) else { return Outcome::Nil };
         *seat = joining;
@@ -161,8 +163,11 @@ mod tests {
         assert_eq!(record(&root, group), (0, vec![1, 2, 3], Some(4)));
         assert_eq!(execute(&mut root, replace(0, 1, 5)), Outcome::Error(STILL_CHANGING.into()));
         assert_eq!(execute(&mut root, PlaceCommand::Settle { group, epoch: 0 }), Outcome::Nil, "nobody has entered");
-        assert_eq!(execute(&mut root, PlaceCommand::Enter { group, epoch: 0 }), Outcome::Ok);
-        assert_eq!(execute(&mut root, PlaceCommand::Enter { group, epoch: 0 }), Outcome::Nil, "once");
+        let change = root.version;
+        let enter = |change| PlaceCommand::Enter { group, change };
+        assert_eq!(execute(&mut root, enter(change - 1)), Outcome::Nil, "another change");
+        assert_eq!(execute(&mut root, enter(change)), Outcome::Ok);
+        assert_eq!(execute(&mut root, enter(change)), Outcome::Nil, "once");
         assert_eq!(record(&root, group), (1, vec![1, 4, 3], None));
         assert_eq!(execute(&mut root, replace(1, 1, 5)), Outcome::Error(STILL_CHANGING.into()), "4 knows nothing yet");
         assert_eq!(execute(&mut root, PlaceCommand::Settle { group, epoch: 1 }), Outcome::Ok);
@@ -180,9 +185,11 @@ mod tests {
         let (mut root, group) = root();
         let replace = |epoch, from, to| PlaceCommand::Replace { group, epoch, from, to };
         execute(&mut root, replace(0, 2, 4));
-        execute(&mut root, PlaceCommand::Enter { group, epoch: 0 });
+        let change = root.version;
+        execute(&mut root, PlaceCommand::Enter { group, change });
         assert_eq!(execute(&mut root, replace(1, 4, 2)), Outcome::Ok);
-        assert_eq!(execute(&mut root, PlaceCommand::Enter { group, epoch: 1 }), Outcome::Ok);
+        let change = root.version;
+        assert_eq!(execute(&mut root, PlaceCommand::Enter { group, change }), Outcome::Ok);
         assert_eq!(record(&root, group), (2, vec![1, 2, 3], None));
         let seats = root.seats(group).expect("somebody was replaced");
         assert!(!seats.is_word_of(NodeId(2), 0), "it was away in between");

@@ -161,9 +161,13 @@ fn a_member_of_the_root_that_lost_its_directory_gets_another_one_in_a_cluster_th
     let mut cluster = Cluster::started("grown", 3);
     redis::cmd("SET").arg("key").arg("value").exec(&mut cluster.client(0)).expect("stored");
     let member = write_fourth(&cluster, 4);
+    // Who was away when it was added hears of it afterwards.
+    cluster.kill(1);
     add(&cluster, 0, &member);
     cluster.one_more();
     cluster.start_by_hand(3);
+    cluster.start_by_hand(1);
+    until("it has heard of it", || field_of(&cluster, 1, "n4", "state") == Some("live".into()));
     cluster.kill(2);
     let directory = cluster.node_directory(2);
     let file = std::fs::read_to_string(directory.join("node.toml")).expect("there");

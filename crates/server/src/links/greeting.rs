@@ -19,7 +19,10 @@ pub(crate) struct Terms {
     pub(crate) me: NodeId,
     cluster: ClusterId,
     agreement: u64,
+    /// With whom it makes a cluster, or with whom others did; 0 where that is not known.
     founders: u64,
+    /// It knows of no cluster, and is to make one.
+    is_founding: bool,
     start: u32,
     incarnation: u64,
     run: u64,
@@ -78,6 +81,7 @@ impl Terms {
             cluster: config.cluster.id,
             agreement: super::hello::agreement(config),
             founders: if config.node.joins { 0 } else { super::hello::founders(&config.node_records()) },
+            is_founding: !config.node.joins,
             start: identity.start_number,
             incarnation: identity.incarnation,
             run: directory.run(),
@@ -98,6 +102,7 @@ impl Terms {
     pub(crate) fn follow(&mut self, state: &RootState) {
         self.members = state.nodes.iter().map(|node| (NodeId(node.id), node.name.clone())).collect();
         self.founders = founders_of(state);
+        self.is_founding = false;
         self.is_joining = false;
         self.removed_below = state.placement.node_next;
     }
@@ -114,7 +119,7 @@ impl Terms {
             level_known: FeatureLevel::KNOWN,
             cluster: self.cluster,
             agreement: self.agreement,
-            founders: self.founders,
+            founders: if self.is_founding { self.founders } else { 0 },
             node: self.me,
             start: self.start,
             incarnation: self.incarnation,
@@ -326,6 +331,7 @@ mod tests {
             cluster: ClusterId(1),
             agreement: 1,
             founders: 1,
+            is_founding: true,
             start: 1,
             incarnation: 100 + u64::from(me),
             run: 7,
@@ -420,6 +426,7 @@ mod tests {
         let joining = Terms {
             me: NodeId(4),
             founders: 0,
+            is_founding: false,
             is_joining: true,
             members: vec![(NodeId(2), "n2".to_owned()), (NodeId(4), "n4".to_owned())],
             ..terms(4, "secret")
@@ -468,9 +475,14 @@ mod tests {
         let refusal = Refusal::OtherFounders { peer: NodeId(1), me: NodeId(2) };
         assert!(refusal.to_string().contains("node.joins = true"), "{refusal}");
         assert_refused_by_acceptor(&other, &two, "founders", refusal);
-        for (one, two) in [(0, 1), (1, 0), (0, 0)] {
-            let (one, two) =
-                (Terms { founders: one, ..terms(1, "secret") }, Terms { founders: two, ..terms(2, "secret") });
+        let known = Terms { founders: 9, is_founding: false, ..terms(1, "secret") };
+        let (left, right) = greet(&known, &two, &Scratch::new("known founders"));
+        let refusal = Refusal::OtherFounders { peer: NodeId(2), me: NodeId(1) };
+        assert_eq!((right, left), (Err(Failed::RefusedByPeer(refusal.to_string())), Err(Failed::Refused(refusal))));
+        // Nodes that know the cluster may not have heard alike of what has changed, and one that joins knows nothing.
+        for (one, two) in [((0, false), (1, true)), ((0, false), (1, false)), ((9, false), (1, false))] {
+            let of = |id, (founders, is_founding)| Terms { founders, is_founding, ..terms(id, "secret") };
+            let (one, two) = (of(1, one), of(2, two));
             let (left, right) = greet(&one, &two, &Scratch::new("joins"));
             assert!(left.is_ok() && right.is_ok(), "{left:?} {right:?}");
         }

@@ -54,7 +54,7 @@ pub(crate) struct Hello {
     pub(crate) cluster: ClusterId,
     /// A hash of what all nodes must be configured with alike.
     pub(crate) agreement: u64,
-    /// A hash of the nodes that made the cluster, or are to make it; 0 of a node that joins and does not know yet.
+    /// Of a node that is to make a cluster, a hash of the nodes that do; 0 of one that knows the cluster, or joins it.
     pub(crate) founders: u64,
     pub(crate) node: NodeId,
     pub(crate) start: u32,
@@ -227,8 +227,8 @@ pub(crate) fn founders(nodes: &[NodeRecord]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(text.as_bytes()).max(1)
 }
 
-/// Of a cluster that is there. Once nodes have come or gone nobody is taken any more for one of those that make it: the list of its
-/// file says neither whom it has to meet nor what the root was born with.
+/// Whom nodes of a cluster that is there take for one of those that are to make it. Once nodes have come or gone nobody is any more: the list of its file
+/// says neither whom it has to meet nor what the root was born with.
 pub(crate) fn founders_of(state: &RootState) -> u64 {
     const CHANGED: u64 = u64::MAX;
     if state.has_changed_nodes() { CHANGED } else { founders(&state.nodes) }

@@ -281,6 +281,16 @@ impl Figures {
                 host.chains_turned,
             ),
             (
+                "quorate_seats_changed_total",
+                "Members of volumes of paxos that were replaced, as this node's replicas have followed it.",
+                host.seats_changed,
+            ),
+            (
+                "quorate_seats_left_total",
+                "Replicas of volumes of paxos that this node gave up since another node has come in its place.",
+                host.seats_left,
+            ),
+            (
                 "quorate_chains_replaced_total",
                 "Members of chains that this node, where it coordinated the root, has let go since others had come in their place.",
                 host.chains_replaced,

@@ -23,6 +23,9 @@ pub fn is_converged(nodes: &[Node]) -> bool {
     if nodes.iter().filter_map(Node::host).any(|host| left_over(host).next().is_some()) {
         return false;
     }
+    if nodes.iter().filter_map(Node::host).any(is_replacing) {
+        return false;
+    }
     let mut slots: BTreeMap<GroupId, Slot> = BTreeMap::new();
     let is_same = nodes.iter().filter_map(Node::host).flat_map(judged).all(|group| {
         let first = *slots.entry(group.id()).or_insert(standing(group));
@@ -90,6 +93,12 @@ fn left_over(host: &Host) -> impl Iterator<Item = GroupId> {
         let volume = volume_of(group).map_or(group, |(volume, _)| volume);
         volumes.as_ref().is_some_and(|volumes| !volumes.contains(&volume.0))
     })
+}
+
+/// Whether this node knows of a member of a volume that is to be replaced, or has been by one that does not take part yet.
+fn is_replacing(host: &Host) -> bool {
+    let seats = host.directory().into_iter().flat_map(|root| root.placement.seats.values());
+    seats.into_iter().any(|seats| seats.leaving.is_some() || seats.unsettled.is_some())
 }
 
 /// The slot that a replica stands at; of a register group, whose members order nothing, the epoch.

@@ -73,6 +73,7 @@ enum Event {
     Move,
     Crowd,
     Guests,
+    Replace,
     Restart {
         node: usize,
     },
@@ -146,11 +147,13 @@ pub struct Sometimes {
     pub references_in_full: u64,
     pub bodies_unused: u64,
     pub guests_dropped: u64,
+    pub seats_changed: u64,
+    pub seats_left: u64,
 }
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 55] {
+    pub fn counts(&self) -> [(&'static str, u64); 57] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -207,6 +210,8 @@ impl Sometimes {
             ("a message whose bodies did not come was sent in full", self.references_in_full),
             ("a body was not referred to in time", self.bodies_unused),
             ("a namespace with own groups was dropped", self.guests_dropped),
+            ("a replica followed a change of seats", self.seats_changed),
+            ("a node left a volume to another", self.seats_left),
         ]
     }
 
@@ -266,6 +271,8 @@ impl Sometimes {
         self.references_in_full += more.references_in_full;
         self.bodies_unused += more.bodies_unused;
         self.guests_dropped += more.guests_dropped;
+        self.seats_changed += more.seats_changed;
+        self.seats_left += more.seats_left;
     }
 }
 
@@ -359,6 +366,9 @@ impl World {
         if world.settings.guests {
             world.plan(1_400_000, Event::Guests);
         }
+        if world.settings.replaces_mean_ms.is_some() {
+            world.plan(1_600_000, Event::Replace);
+        }
         world
     }
 
@@ -394,6 +404,7 @@ impl World {
             Event::Move => self.move_an_object(),
             Event::Crowd => self.move_the_crowd(),
             Event::Guests => self.change_guests(),
+            Event::Replace => self.replace_a_member(),
             Event::Restart { node } => self.restart_node(node),
             Event::Resume { node } => self.resume_node(node),
             Event::Heal => self.heal_network(),

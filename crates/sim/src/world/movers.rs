@@ -2,6 +2,7 @@
 
 use quorate_node::host::Group;
 use quorate_node::replica::Protocol;
+use quorate_node::root::PlaceCommand;
 use quorate_node::volume::volume_of;
 
 use super::{Event, World};
@@ -244,6 +245,27 @@ impl World {
         self.call_admin(node, GUESTS, &line);
         let next_us = self.guests.delay(GUESTS_MEAN_US);
         self.plan(next_us.max(1), Event::Guests);
+    }
+
+    /// Some node of some volume is to be replaced by one that has no replica of it, or stays after all.
+    pub(super) fn replace_a_member(&mut self) {
+        let Some(mean_ms) = self.settings.replaces_mean_ms.filter(|_| !self.healing) else { return };
+        let at = self.random.below(self.nodes.len() as u64) as usize;
+        let root = self.nodes[at].host().and_then(|host| host.directory());
+        let of_clients = root.and_then(|root| root.namespaces.get(&0)).map(|namespace| namespace.volumes.clone());
+        if let Some(volumes) = of_clients {
+            let volume = self.random.pick(&volumes).clone();
+            let (group, epoch) = (volume.group, volume.epoch);
+            let outside: Vec<u32> = (1..=self.settings.nodes).filter(|node| !volume.members.contains(node)).collect();
+            let (from, to) = (*self.random.pick(&volume.members), *self.random.pick(&outside));
+            let command = match self.random.chance(100) {
+                true => PlaceCommand::Keep { group, epoch },
+                false => PlaceCommand::Replace { group, epoch, from, to },
+            };
+            self.place(at, command);
+        }
+        let next_us = self.random.delay(mean_ms * 1000);
+        self.plan(next_us.max(1), Event::Replace);
     }
 
     /// Where all objects have groups of their own, no client asks anything of the volumes; what they executed last may not

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use quorate_checkpoint::{Batch, MemoryStore, Store};
-use quorate_node::root::{NodeRecord, Settings as NamespaceSettings};
+use quorate_node::root::{NodeRecord, PlaceCommand, Settings as NamespaceSettings};
 use quorate_node::{Answer, Forgotten, Found, Host, HostSettings, Lookup, Moment, PanicIn, Submission};
 use quorate_protocol::{GroupId, Instant, NodeId, Stamp, peers::Timing};
 use quorate_wal::memory::MemoryStorage;
@@ -68,6 +68,7 @@ enum Input {
     Frame { from: NodeId, bytes: Vec<u8> },
     Call(Box<ClientCall>),
     Admin { number: u64, namespace: u32, words: Vec<Vec<u8>> },
+    Place(PlaceCommand),
     Count { number: u64, volume: u32 },
     Flushed(quorate_wal::Lsn),
     Stored(u64),
@@ -299,6 +300,8 @@ fn seen_by(host: &Host) -> Sometimes {
         moves_planned: counters.moves_planned,
         read_by_member: counters.reads_clean,
         read_through_router: counters.reads_routed,
+        seats_changed: counters.seats_changed,
+        seats_left: counters.seats_left,
         read_at_router: counters.reads_routed_here,
         routed_read_turned_back: counters.reads_turned_back,
         recalled: counters.recalls_sent,
@@ -414,6 +417,14 @@ impl World {
         }
         let words = line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect();
         self.put_numbered(at, |number| Input::Admin { number, namespace, words });
+    }
+
+    /// Nobody waits for the answer.
+    pub(super) fn place(&mut self, at: usize, command: PlaceCommand) {
+        if self.nodes[at].is_up() {
+            self.nodes[at].inbox.push(Input::Place(command));
+            self.plan_turn(at, 20);
+        }
     }
 
     /// Nobody waits for the answer.
@@ -535,6 +546,7 @@ impl World {
                 }
                 Input::Call(call) => submit(&mut host, *call),
                 Input::Admin { number, namespace, words } => host.submit_admin(number, namespace, &words),
+                Input::Place(command) => host.submit_place(command),
                 Input::Count { number, volume } => host.submit(Submission {
                     number,
                     predecessor: None,

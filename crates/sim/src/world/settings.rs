@@ -64,6 +64,8 @@ pub struct Settings {
     pub placed_anew: bool,
     /// Whether a namespace of which no client knows comes and goes.
     pub guests: bool,
+    /// The mean time between two wishes to have a node in another's place in some volume.
+    pub replaces_mean_ms: Option<u64>,
     /// Now and then most nodes are gone for seconds, or all are alone: own groups without a quorum are paused.
     pub outages: bool,
     /// How often, in a thousand, a node is cut off from the others just when the members of a chain change.
@@ -130,6 +132,7 @@ impl Settings {
             crowd: if seed % 16 == 5 { 2_000 } else { 0 },
             placed_anew: false,
             guests: seed % 4 == 3,
+            replaces_mean_ms: None,
             outages: moves_mean_ms.is_some() && Random::new(seed ^ 0x0A7).chance(400),
             cuts_at_changes: 0,
             hasty: false,
@@ -254,6 +257,31 @@ impl Settings {
         }
     }
 
+    /// As [`Settings::of_seed`], with more nodes than a volume has members, which are replaced all the time; sometimes with objects that
+    /// come and go to groups of their own.
+    pub fn of_moves(seed: u64) -> Settings {
+        let random = &mut Random::new(seed ^ 0x5EA7);
+        let with_own_groups = random.chance(500);
+        // Of two that one is silent of decide nothing, and an own group of theirs does not end.
+        let replicas = *random.pick(if with_own_groups { &[3, 3, 3, 5] } else { &[2, 3, 3, 5] });
+        let of_seed = Settings::of_seed(seed);
+        let own = if with_own_groups { of_seed.groups } else { Groups::Volumes };
+        Settings {
+            nodes: u32::from(replicas) + random.range(1..4) as u32,
+            replicas,
+            replaces_mean_ms: Some(*random.pick(&[300, 1_000, 3_000])),
+            placed_anew: with_own_groups && random.chance(400),
+            groups: own,
+            moves_mean_ms: of_seed.moves_mean_ms.filter(|_| with_own_groups),
+            lone_groups: false,
+            outside_groups: with_own_groups && of_seed.outside_groups,
+            led_groups: with_own_groups && of_seed.led_groups,
+            crowd: 0,
+            panics: 0,
+            ..of_seed
+        }
+    }
+
     /// As [`Settings::of_volumes`], with a group that has lost a replica to a panic most of the time.
     pub fn of_panics(seed: u64) -> Settings {
         Settings { panics: 700, ..Settings::of_volumes(seed) }
@@ -312,7 +340,7 @@ impl Settings {
 
     /// As [`Settings::of_chains`] or [`Settings::of_registers`], with more nodes than replicas, between which volumes move all the
     /// time.
-    pub fn of_moves(seed: u64) -> Settings {
+    pub fn of_led_moves(seed: u64) -> Settings {
         let random = &mut Random::new(seed ^ 0x30FE);
         let is_chain = random.chance(700);
         let base = if is_chain { Settings::of_chains(seed) } else { Settings::of_registers(seed) };

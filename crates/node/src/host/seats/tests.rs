@@ -109,6 +109,45 @@ fn the_coordinator_is_replaced_and_the_seat_keeps_its_turn() {
     assert!(coordinates(&cluster.node(4).host, volume), "the first seat's");
 }
 
+/// A start finds what is stored: whoever testifies in an epoch must know of it then.
+#[test]
+fn an_epoch_is_followed_once_the_directory_that_says_so_is_stored_and_not_with_an_earlier_one() {
+    let mut cluster = cluster();
+    written(&mut cluster, 1, b"before");
+    let volume = cluster.volume();
+    let epoch = |cluster: &mut Cluster| {
+        let host = &cluster.node(3).host;
+        host.groups[host.find(volume).expect("it is a member") as usize].configuration.epoch
+    };
+    cluster.node(3).is_store_slow = true;
+    let words: Vec<Vec<u8>> = ["NAMESPACE", "CREATE", "7"].iter().map(|word| word.as_bytes().to_vec()).collect();
+    let number = cluster.next_number();
+    cluster.node(1).host.submit_admin(number, 0, &words);
+    cluster.pass(500, arrives);
+    replace(&mut cluster, 2, 4);
+    cluster.pass(3_000, arrives);
+    assert_eq!((record(&mut cluster).epoch, epoch(&mut cluster)), (1, Epoch(0)));
+    cluster.store_first(3);
+    cluster.pass(1_000, arrives);
+    assert_eq!(epoch(&mut cluster), Epoch(0), "an earlier directory is stored");
+    assert!(!takes_part(&mut cluster, 4), "not all have testified");
+    cluster.node(3).is_store_slow = false;
+    cluster.pass(2_000, arrives);
+    assert_eq!(epoch(&mut cluster), Epoch(1));
+    assert_moved(&mut cluster, [1, 4, 3], 1);
+}
+
+#[test]
+fn a_volume_that_nobody_uses_since_its_nodes_were_started_is_moved() {
+    let mut cluster = cluster();
+    written(&mut cluster, 1, b"before");
+    (1..=4).for_each(|id| cluster.restart(id));
+    cluster.pass(3_000, arrives);
+    replace(&mut cluster, 2, 4);
+    cluster.pass(3_000, arrives);
+    assert_moved(&mut cluster, [1, 4, 3], 1);
+}
+
 #[test]
 fn a_dead_member_is_replaced_and_finds_that_it_was() {
     for dead in [1, 2] {
@@ -200,14 +239,15 @@ fn a_member_that_starts_anew_goes_on_in_the_epoch_that_it_had_heard_of() {
     assert_eq!(read(&mut cluster, 3), b"before");
 }
 
-/// Node 2 coordinates the second of two volumes, and hears no more than heartbeats and what replicas of that volume say.
+/// Node 2 coordinates the second of two volumes, and hears of nothing but that.
 fn deaf(volume: GroupId) -> impl Fn(NodeId, NodeId, &Message<'_>) -> Fate {
     move |from, to, message| {
         let concerns = |node: NodeId| from == node || to == node;
         match message {
             _ if !concerns(NodeId(2)) => Fate::Arrives,
             Message::Peers(_) => Fate::Arrives,
-            Message::Replica { group, .. } if *group == volume => Fate::Arrives,
+            Message::Replica { group, .. } | Message::Request { group, .. } if *group == volume => Fate::Arrives,
+            Message::Reply { .. } => Fate::Arrives,
             _ => Fate::IsLost,
         }
     }
@@ -236,6 +276,13 @@ fn a_coordinator_that_was_replaced_unheard_answers_nothing_old() {
     assert!(cluster.is_done(2, before) && coordinates(&cluster.node(2).host, volume));
     let command = PlaceCommand::Replace { group: volume.0, epoch: 0, from: 2, to: 1 };
     cluster.node(3).host.submit_to_root(&RootCommand::Place(command), Purpose::Settling);
+    cluster.pass(500, deaf(volume));
+    // What it would do itself.
+    let host = &mut cluster.node(3).host;
+    let root = host.directory().expect("it knows the cluster");
+    let held = Held { is_clear: true, ..held_for(root, &root.namespaces[&0].volumes[1]) };
+    let index = host.find(volume).expect("it is a member");
+    host.submit_hold(index, Some(held));
     let mut number = None;
     let mut told_before = 0;
     for _ in 0..6_000 {
