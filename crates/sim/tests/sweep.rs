@@ -170,8 +170,9 @@ fn chains_pass_and_reach_the_rare_paths() {
 #[test]
 fn volumes_that_move_from_node_to_node_pass_and_come_to_rest() {
     let reached = sweep_worlds("--moves", Settings::of_moves, 1..=30);
-    let Sometimes { seats_changed, seats_left, moves_planned, own_renewed, snapshot_copied, .. } = reached;
-    let counts = [seats_changed, seats_left, moves_planned, own_renewed, snapshot_copied];
+    let Sometimes { seats_changed, seats_left, moves_planned, own_changed, outside_born, snapshot_copied, .. } =
+        reached;
+    let counts = [seats_changed, seats_left, moves_planned, own_changed, outside_born, snapshot_copied];
     assert!(counts.iter().all(|&count| count > 0), "{reached:?}");
 }
 
