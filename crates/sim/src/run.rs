@@ -151,7 +151,9 @@ fn judge(world: &World, at_rest: bool, configurations_max: usize) -> Option<Wron
         verdict @ Verdict::Violation { .. } => Some(Wrong::Shown(verdict.to_string())),
         verdict @ Verdict::Unknown { .. } => Some(Wrong::Undecided(verdict.to_string())),
     };
-    let may_be_late = world.settings().protocol != Protocol::Paxos || world.settings().led_groups;
+    // A coordinator that is in the next epoch keeps its lease, and what it has accepted, until the others have heard of that.
+    let waits_for_epochs = world.settings().replaces_mean_ms.is_some();
+    let may_be_late = world.settings().protocol != Protocol::Paxos || world.settings().led_groups || waits_for_epochs;
     // What can be put in order with little freedom can with more, and is found far sooner.
     match check(bounds(UNKNOWN_EFFECT_US)) {
         Some(_) if may_be_late => check(bounds(UNKNOWN_EFFECT_WITHOUT_COORDINATOR_US)),

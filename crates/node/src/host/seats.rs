@@ -25,6 +25,8 @@ const ASKED_AGAIN_US: u64 = 300_000;
 const CLOSE_US: u64 = 2_000_000;
 /// How often each of them is asked how far it is.
 const HEARD_AGAIN_US: u64 = 800_000;
+/// How often a volume is handed over by a node that is to leave it, if that fails.
+const HANDED_OVER_AGAIN_US: u64 = 5_000_000;
 /// Objects of a volume that are looked at in one turn for own groups that are to begin anew, and those that are asked to.
 const LOOKED_AT: usize = 8192;
 const RENEWED: usize = 128;
@@ -42,6 +44,8 @@ pub(super) struct SeatChanges {
     pub(super) born: BTreeSet<GroupId>,
     /// When the root was last asked to decide something of a volume, or the volume was.
     asked: BTreeMap<GroupId, Instant>,
+    /// When a volume that this node is to leave was last to be handed over.
+    handed_over: BTreeMap<GroupId, Instant>,
     /// Volumes whose own groups are looked at, and from which hash of a name on.
     clearing: BTreeMap<GroupId, Clearing>,
 }
@@ -214,6 +218,7 @@ impl Host {
         self.own.late.forget_unborn(volume);
         self.own.renewals.forget(volume);
         self.seats.born.remove(&volume);
+        self.seats.handed_over.remove(&volume);
         self.counters.seats_left += 1;
         let mut batch = quorate_checkpoint::Batch::new();
         let mut dropped = self.drop_group(volume, &mut batch);
@@ -356,7 +361,8 @@ impl Host {
                 SeatStep::Ask(command) => self.ask_root_for_seat(index, command),
                 SeatStep::Hold(held) => self.hold_volume(index, *held),
                 SeatStep::TakeOver => self.take_over_if_uncoordinated(index),
-                SeatStep::HandOver => self.hand_over_seat(index),
+                SeatStep::HandOver if self.may_hand_over_seat(index) => self.hand_over_seat(index),
+                SeatStep::HandOver => {}
             }
         }
     }
@@ -466,6 +472,17 @@ impl Host {
         if self.is_time_to_ask(self.groups[index as usize].id()) {
             self.submit_place(command);
         }
+    }
+
+    /// Nothing is proposed while a hand-over is tried: where it fails, clients go on before the next one.
+    fn may_hand_over_seat(&mut self, index: u32) -> bool {
+        let (now, group) = (self.clock.now(), self.groups[index as usize].id());
+        let tried = self.seats.handed_over.entry(group).or_insert(Instant(0));
+        let is_time = *tried == Instant(0) || tried.after_us(HANDED_OVER_AGAIN_US) <= now;
+        if is_time {
+            *tried = now;
+        }
+        is_time
     }
 
     /// This node is to leave a volume that it coordinates: whoever knows the most of the others takes over.
