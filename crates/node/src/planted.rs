@@ -97,8 +97,6 @@ pub enum Planted {
     SeatTakenTwice,
     /// A seat changes hands while own groups go by whoever the volume's members are.
     SeatBeforeClear,
-    /// Another seat may change before the store knows that the newcomer takes part.
-    SettledUnstored,
 }
 
 impl Planted {
@@ -140,8 +138,8 @@ impl Planted {
     pub const IN_OUTSIDE: [Planted; 2] = [Planted::CompletedWithoutOutside, Planted::OutsideBornAgain];
 
     /// In volumes whose members are replaced.
-    pub const IN_SEATS: [Planted; 4] =
-        [Planted::SeatWithoutTestimonies, Planted::SeatTakenTwice, Planted::SeatBeforeClear, Planted::SettledUnstored];
+    pub const IN_SEATS: [Planted; 3] =
+        [Planted::SeatWithoutTestimonies, Planted::SeatTakenTwice, Planted::SeatBeforeClear];
 
     /// In reads through routers.
     pub const IN_ROUTING: [Planted; 3] =

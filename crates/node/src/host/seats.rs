@@ -144,7 +144,7 @@ fn is_clear(group: &Group, root: &RootState, volume: &GroupRecord) -> bool {
 
 /// Whether the replica takes part, and will know at the next start what it has said.
 fn remembers(group: &Group) -> bool {
-    group.is_alive() && (!group.checkpoint.forgets || planted::is(Planted::SettledUnstored))
+    group.is_alive() && !group.checkpoint.forgets
 }
 
 impl Host {
