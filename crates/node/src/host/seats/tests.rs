@@ -233,7 +233,7 @@ fn a_member_that_starts_anew_goes_on_in_the_epoch_that_it_had_heard_of() {
     let volume = cluster.volume();
     let epochs = [1, 2, 4].map(|id| {
         let host = &cluster.node(id).host;
-        host.groups[host.find(volume).unwrap() as usize].configuration.epoch.0
+        host.groups[host.find(volume).expect("it is a member") as usize].configuration.epoch.0
     });
     assert_eq!(epochs, [1, 1, 1]);
     assert_eq!(read(&mut cluster, 3), b"before");
