@@ -63,6 +63,12 @@ pub enum Planted {
 
     /// A member that had forgotten votes again without what the others have accepted.
     ReadmittedWithoutValues = 151,
+    /// ... or without what they have promised.
+    ReadmittedWithoutPromises = 152,
+    /// Who takes a seat counts itself among those that have testified.
+    SeatedByTooFew = 153,
+    /// What whoever had a seat before has said counts on.
+    LeaverIsCounted = 154,
 
     /// A register's read answers with a version that may be at no write quorum.
     RegisterNoWriteBack = 201,
@@ -120,6 +126,14 @@ impl Planted {
 
     /// In members that have forgotten what they said.
     pub const IN_READMISSION: [Planted; 1] = [Planted::ReadmittedWithoutValues];
+
+    /// In members that are replaced.
+    pub const IN_SEATS: [Planted; 4] = [
+        Planted::ReadmittedWithoutValues,
+        Planted::ReadmittedWithoutPromises,
+        Planted::SeatedByTooFew,
+        Planted::LeaverIsCounted,
+    ];
 
     /// In chains.
     pub const IN_CHAIN: [Planted; 14] = [

@@ -5,7 +5,7 @@ mod harness;
 use std::sync::Arc;
 
 use harness::chain::World;
-use harness::{Body, Cluster, Group, Packet};
+use harness::{Cluster, Group, Packet, Said};
 use quorate_protocol::chain;
 use quorate_protocol::effect::{Event, Proposal, ReadMode};
 use quorate_protocol::id::{Ballot, Configuration, Content, Epoch, GroupId, NodeId, Payload, Slot, Stamp, Value};
@@ -110,7 +110,7 @@ fn an_acceptor_keeps_no_slot_too_far_ahead() {
         let value = Value { stamp: Stamp(1), seed: 0, content: Content::Mark };
         let (frontier, frontier_majority) = (Slot(0), Slot(0));
         let accept = Message::Accept { ballot, slot: Slot(slot), frontier, frontier_majority, value };
-        cluster.deliver(Packet { from: N1, to: N2, load: (1, Body::Paxos(accept)) });
+        cluster.deliver(Packet { from: N1, to: N2, load: Said::at_first(accept) });
         assert_eq!(in_flight(&cluster, N2), kept, "slot {slot}");
         assert_eq!(cluster.node(N2).unsynced.len() as u64, kept, "slot {slot}");
     }
@@ -164,7 +164,7 @@ fn nonsense_is_counted_and_changes_nothing() {
     ];
     for (count, (from, message)) in nonsense.into_iter().enumerate() {
         let mut cluster = cluster();
-        cluster.deliver(Packet { from, to: N2, load: (1, Body::Paxos(message)) });
+        cluster.deliver(Packet { from, to: N2, load: Said::at_first(message) });
         assert_eq!(cluster.nonsense_count, 1, "case {count}");
         assert!(cluster.network.packets.is_empty() && cluster.node(N2).unsynced.is_empty(), "case {count}");
         assert!(cluster.node(N2).replica.as_ref().is_some_and(Paxos::is_idle), "case {count}");

@@ -85,13 +85,13 @@ impl Run {
 
     fn act(&mut self) {
         match self.random.below(100) {
-            0..=44 => self.deliver_one(),
+            0..=44 => self.cluster.deliver_some(&mut self.random, self.weather.network),
             45..=59 => {
                 let node = self.any_node();
                 self.cluster.sync(node);
             }
             60..=69 => self.propose(),
-            70..=79 => self.pass_time(),
+            70..=79 => self.cluster.pass_time(&mut self.random, self.weather.heartbeats),
             80..=84 => {
                 let node = self.any_node();
                 if self.cluster.is_up(node) {
@@ -117,7 +117,7 @@ impl Run {
                 self.cluster.propose(node, Proposal::Stop(command));
             }
             97..=98 if self.weather.network.lateness.is_some() => self.cluster.network.release(),
-            _ => self.turn_links(),
+            _ => self.cluster.turn_links(&mut self.random),
         }
     }
 
@@ -138,28 +138,6 @@ impl Run {
         let node = self.proposer();
         let mode = if self.random.chance(20) { ReadMode::Quorum } else { ReadMode::Lease };
         self.cluster.propose(node, Proposal::Read { token: self.token, mode });
-    }
-
-    fn deliver_one(&mut self) {
-        for _ in 0..1 + self.random.below(6) {
-            if let Some(packet) = self.cluster.network.take_one(&mut self.random, self.weather.network) {
-                self.cluster.deliver(packet);
-            }
-        }
-    }
-
-    fn pass_time(&mut self) {
-        let most_us = if self.random.chance(10) { 600_000 } else { 60_000 };
-        let passed_us = self.random.below(most_us);
-        self.cluster.now = self.cluster.now.after_us(passed_us);
-        if self.random.chance(self.weather.heartbeats) {
-            self.cluster.exchange_heartbeats();
-        }
-        for node in self.cluster.ids() {
-            if self.random.chance(70) {
-                self.cluster.attend(node);
-            }
-        }
     }
 
     fn crash_or_restart(&mut self) {
@@ -186,28 +164,6 @@ impl Run {
         majority && self.cluster.nodes.len() >= 3
     }
 
-    fn turn_links(&mut self) {
-        let (from, to) = (self.any_node(), self.any_node());
-        match self.random.below(6) {
-            0..=2 => self.cluster.network.heal(),
-            3 => self.cluster.network.cut(from, to),
-            4 => self.cluster.network.isolate(from),
-            _ => self.cut_many(),
-        }
-    }
-
-    /// Some directions are dead.
-    fn cut_many(&mut self) {
-        let percent = 20 + self.random.below(40);
-        for from in self.cluster.ids() {
-            for to in self.cluster.ids() {
-                if from != to && self.random.chance(percent) {
-                    self.cluster.network.cut(from, to);
-                }
-            }
-        }
-    }
-
     /// Healed, the group decides what it is asked to within a bound, and everybody executes it.
     fn come_to_life(&mut self) {
         self.cluster.network.heal();
@@ -224,7 +180,7 @@ impl Run {
         let mut last = self.chosen();
         let mut proposed = 0;
         for turn in 0..3000 {
-            self.calm_turn(turn);
+            self.cluster.calm_turn(turn);
             // After a stop every client that is sent on is told so, even if a member that was away does not know it yet.
             let stopped = self.cluster.nodes.iter().filter(|node| !node.silent).all(|node| {
                 let mut at = node.id;
@@ -257,21 +213,6 @@ impl Run {
     fn chosen(&self) -> u64 {
         self.cluster.agreement.chosen.len() as u64
     }
-
-    /// Ten milliseconds in which nothing is lost.
-    fn calm_turn(&mut self, turn: u64) {
-        self.cluster.now = self.cluster.now.after_us(10_000);
-        for node in self.cluster.ids() {
-            self.cluster.sync(node);
-            if turn.is_multiple_of(10) {
-                self.cluster.heartbeat(node);
-            }
-            self.cluster.attend(node);
-        }
-        for _ in 0..self.cluster.network.packets.len() {
-            self.cluster.deliver_next();
-        }
-    }
 }
 
 fn run(seed: u64) -> Run {
@@ -281,7 +222,7 @@ fn run(seed: u64) -> Run {
 fn go_on(mut run: Run) -> Run {
     // Some groups are young when it begins, some have long had their leases.
     if run.random.chance(70) {
-        (0..60).for_each(|turn| run.calm_turn(turn));
+        (0..60).for_each(|turn| run.cluster.calm_turn(turn));
     }
     for _ in 0..200 + run.random.below(800) {
         run.act();

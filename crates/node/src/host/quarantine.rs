@@ -197,6 +197,7 @@ impl Host {
                 return;
             }
         }
+        self.readmissions.note_silent(group, from, self.clock.now());
         self.turn_away_from(from, group);
     }
 

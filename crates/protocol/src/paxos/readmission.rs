@@ -67,7 +67,9 @@ impl Paxos {
     pub fn readmit(&mut self, testimonies: impl IntoIterator<Item = Testimony>) {
         let mut newest: BTreeMap<Slot, (Ballot, Value)> = BTreeMap::new();
         for testimony in testimonies {
-            self.promised = self.promised.max(testimony.promised);
+            if !planted::is(Planted::ReadmittedWithoutPromises) {
+                self.promised = self.promised.max(testimony.promised);
+            }
             for AcceptedValue { slot, ballot, value } in testimony.accepted {
                 if planted::is(Planted::ReadmittedWithoutValues) {
                     continue;

@@ -11,6 +11,7 @@ pub mod linear;
 pub mod network;
 pub mod register;
 pub mod runs;
+pub mod weather;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -34,8 +35,22 @@ pub enum Body {
     Silent,
 }
 
-/// What is said, and in which start of the sender.
-pub type Packet = network::Packet<(u32, Body)>;
+/// What is said, in which start of the sender, and in which epoch of its replica.
+#[derive(Clone, Debug)]
+pub struct Said {
+    start: u32,
+    epoch: Epoch,
+    body: Body,
+}
+
+impl Said {
+    /// When the first nodes have just started.
+    pub fn at_first(message: Message) -> Said {
+        Said { start: 1, epoch: Epoch(1), body: Body::Paxos(message) }
+    }
+}
+
+pub type Packet = network::Packet<Said>;
 
 /// What a node's disk holds: a checkpoint with its objects, and the log after it.
 #[derive(Clone, Default)]
@@ -46,9 +61,13 @@ pub struct Disk {
 
 pub struct Node {
     pub id: NodeId,
+    /// As this node has it on disk.
+    pub configuration: Arc<Configuration>,
     pub replica: Option<Paxos>,
     /// Its replica has been given up in this start, and it says so to whoever speaks to it.
     pub silent: bool,
+    /// Until then it hears nobody: its next configuration is near.
+    pub bound: Option<Instant>,
     /// The latest start of each node that was heard of since the own one.
     heard: BTreeMap<NodeId, u32>,
     pub peers: Peers,
@@ -69,7 +88,7 @@ pub struct Cluster {
     pub nodes: Vec<Node>,
     pub now: Instant,
     pub random: Random,
-    pub network: Network<(u32, Body)>,
+    pub network: Network<Said>,
     pub trace: Option<String>,
     pub agreement: Agreement,
     /// By token: how many slots were executed anywhere when the read was asked for.
@@ -119,6 +138,11 @@ impl Random {
 
 impl Cluster {
     pub fn new(count: u32, quorum: QuorumSystem, seed: u64) -> Cluster {
+        Cluster::with_spares(count, 0, quorum, seed)
+    }
+
+    /// With nodes that are no members.
+    pub fn with_spares(count: u32, spares: u32, quorum: QuorumSystem, seed: u64) -> Cluster {
         let members: Arc<[NodeId]> = (1..=count).map(NodeId).collect();
         let configuration = Arc::new(Configuration { group: GroupId(1), epoch: Epoch(1), members, quorum });
         let mut cluster = Cluster {
@@ -137,16 +161,18 @@ impl Cluster {
             proposes_late: false,
             configuration,
         };
-        for &id in cluster.configuration.clone().members.iter() {
+        for id in (1..=count + spares).map(NodeId) {
             let clock_offset = u64::from(id.0) * 1_000_000_000;
-            let replica = Some(Paxos::new(cluster.configuration.clone(), id));
-            let peers = cluster.new_peers(id, clock_offset, 1);
+            let configuration = cluster.configuration.clone();
+            let replica = configuration.contains(id).then(|| Paxos::new(configuration.clone(), id));
             cluster.nodes.push(Node {
                 id,
+                configuration,
                 replica,
                 silent: false,
+                bound: None,
                 heard: BTreeMap::new(),
-                peers,
+                peers: Peers::new(Timing::default(), Instant(0), 1),
                 disk: Disk::default(),
                 unsynced: Vec::new(),
                 held: VecDeque::new(),
@@ -155,20 +181,24 @@ impl Cluster {
                 clock_offset,
             });
         }
+        for index in 0..cluster.nodes.len() {
+            let Node { id, clock_offset, .. } = cluster.nodes[index];
+            cluster.nodes[index].peers = cluster.new_peers(id, clock_offset, 1);
+        }
         cluster
     }
 
     fn new_peers(&self, me: NodeId, clock_offset: u64, start_number: u32) -> Peers {
         let now = Instant(self.now.0 + clock_offset);
         let mut peers = Peers::new(Timing::default(), now, start_number);
-        for &node in self.configuration.members.iter().filter(|&&node| node != me) {
+        for node in self.ids().into_iter().filter(|&node| node != me) {
             peers.add(node, now);
         }
         peers
     }
 
     pub fn index(&self, id: NodeId) -> usize {
-        self.configuration.position(id).expect("a member")
+        self.nodes.iter().position(|node| node.id == id).expect("a node")
     }
 
     pub fn node(&self, id: NodeId) -> &Node {
@@ -179,7 +209,7 @@ impl Cluster {
         self.node(id).replica.is_some()
     }
 
-    fn clock(&self, id: NodeId) -> Instant {
+    pub fn clock(&self, id: NodeId) -> Instant {
         Instant(self.now.0 + self.node(id).clock_offset)
     }
 
@@ -241,8 +271,9 @@ impl Cluster {
     }
 
     pub fn post(&mut self, from: NodeId, to: NodeId, body: Body) {
-        let start = self.node(from).start_number;
-        self.network.post(from, to, (start, body));
+        let Node { start_number: start, configuration, .. } = self.node(from);
+        let said = Said { start: *start, epoch: configuration.epoch, body };
+        self.network.post(from, to, said);
     }
 
     /// Linearizability: what was executed anywhere before the read was asked for is seen.
@@ -316,12 +347,12 @@ impl Cluster {
     }
 
     fn tell_silent(&mut self, id: NodeId) {
-        for &to in self.configuration.clone().members.iter().filter(|&&to| to != id) {
+        for to in self.ids().into_iter().filter(|&to| to != id) {
             self.post(id, to, Body::Silent);
         }
     }
 
-    fn install(&mut self, id: NodeId, position: Position, values: Vec<Value>) {
+    pub fn install(&mut self, id: NodeId, position: Position, values: Vec<Value>) {
         let index = self.index(id);
         let node = &mut self.nodes[index];
         let Some(replica) = &mut node.replica else { return };
@@ -361,7 +392,7 @@ impl Cluster {
         let node = &mut self.nodes[index];
         let Some(replica) = node.replica.as_ref().filter(|replica| replica.is_aside()) else { return };
         node.disk.log = replica.accepted().collect();
-        let (woken, _) = recover(&self.configuration, id, &node.disk, node.disk.log.len());
+        let (woken, _) = recover(&node.configuration, id, &node.disk, node.disk.log.len());
         assert_eq!(woken.position(), replica.position(), "the position of {id}");
         assert!(woken.accepted().eq(replica.accepted()), "what {id} has accepted");
         let is_idle = woken.is_idle();
@@ -379,6 +410,7 @@ impl Cluster {
         node.unsynced.clear();
         node.held.clear();
         node.silent = false;
+        node.bound = None;
         node.heard.clear();
     }
 
@@ -387,7 +419,7 @@ impl Cluster {
         let node = &mut self.nodes[index];
         node.start_number += 1;
         let (clock_offset, start_number) = (node.clock_offset, node.start_number);
-        let (replica, executed) = recover(&self.configuration, id, &node.disk, node.disk.log.len());
+        let (replica, executed) = recover(&node.configuration, id, &node.disk, node.disk.log.len());
         node.replica = Some(replica);
         node.executed = executed;
         self.nodes[index].peers = self.new_peers(id, clock_offset, start_number);
@@ -398,24 +430,24 @@ impl Cluster {
 
     pub fn heartbeat(&mut self, from: NodeId) {
         let sent_at = self.clock(from);
-        for &to in self.configuration.clone().members.iter().filter(|&&to| to != from) {
+        for to in self.ids().into_iter().filter(|&to| to != from) {
             self.post(from, to, Body::Peer(peers::Message::Heartbeat { sent_at }));
         }
     }
 }
 
 impl Group for Cluster {
-    type Load = (u32, Body);
+    type Load = Said;
 
     fn ids(&self) -> Vec<NodeId> {
-        self.configuration.members.to_vec()
+        self.nodes.iter().map(|node| node.id).collect()
     }
 
     fn now(&mut self) -> &mut Instant {
         &mut self.now
     }
 
-    fn network(&mut self) -> &mut Network<(u32, Body)> {
+    fn network(&mut self) -> &mut Network<Said> {
         &mut self.network
     }
 
@@ -434,7 +466,7 @@ impl Group for Cluster {
     }
 
     fn deliver(&mut self, packet: Packet) {
-        let Packet { from, to, load: (start, body) } = packet;
+        let Packet { from, to, load: Said { start, epoch, body } } = packet;
         if !self.is_up(to) {
             return;
         }
@@ -443,6 +475,11 @@ impl Group for Cluster {
         self.nodes[index].peers.heard(from, now);
         let is_late = self.hears_of_start(to, from, start);
         let concerns_replica = matches!(body, Body::Paxos(_) | Body::Snapshot(..));
+        // Members of one epoch do not hear those of another.
+        let node = &self.nodes[index];
+        if (node.bound.is_some() || node.configuration.epoch != epoch) && !matches!(body, Body::Peer(_)) {
+            return;
+        }
         if self.nodes[index].silent && concerns_replica {
             return self.tell_silent(to);
         }
@@ -489,8 +526,8 @@ impl Group for Cluster {
     }
 
     fn exchange_heartbeats(&mut self) {
-        let members = self.configuration.members.clone();
-        for (&from, &to) in members.iter().flat_map(|from| members.iter().map(move |to| (from, to))) {
+        let nodes = self.ids();
+        for (from, to) in nodes.iter().flat_map(|&from| nodes.iter().map(move |&to| (from, to))) {
             let connected = from != to && self.network.connects(from, to) && self.is_up(from) && self.is_up(to);
             if !connected {
                 continue;
