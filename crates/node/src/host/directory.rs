@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quorate_object::Outcome;
 use quorate_protocol::chain::Chain;
 use quorate_protocol::register::Stage;
-use quorate_protocol::{Epoch, Event, GroupId, NodeId};
+use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId};
 
 use super::checkpoints::Stored;
 use super::dispatch::ROOT_EPOCH;
@@ -81,6 +81,8 @@ pub(super) struct Directory {
     answered: u64,
     /// Another one is to follow it.
     asking_anew: bool,
+    /// A question was refused: until then no other one is asked, unless somebody waits for it.
+    refused_until: Instant,
 }
 
 /// How many objects a namespace has, as this node's replicas know it.
@@ -121,6 +123,7 @@ impl Directory {
             is_followed: false,
             answered: 0,
             asking_anew: false,
+            refused_until: Instant(0),
         }
     }
 
@@ -257,9 +260,12 @@ impl Host {
 
     /// Asks the root, linearizably, for what it says now.
     pub(super) fn ask_for_directory(&mut self) {
-        if self.directory.asking {
-            return;
+        if !self.directory.asking && self.directory.refused_until <= self.clock.now() {
+            self.ask_for_directory_now();
         }
+    }
+
+    fn ask_for_directory_now(&mut self) {
         self.directory.asking = true;
         self.directory.question += 1;
         let command = RootCommand::Read { version: self.directory.version() };
@@ -272,7 +278,7 @@ impl Host {
             self.directory.asking_anew = true;
             return self.directory.question + 1;
         }
-        self.ask_for_directory();
+        self.ask_for_directory_now();
         self.directory.question
     }
 
@@ -308,6 +314,7 @@ impl Host {
             // The node cannot do without: it asks until it is told.
             _ => {
                 let again_at = self.clock.now().after_us(UNKNOWN_GROUP_PAUSE_US);
+                self.directory.refused_until = again_at;
                 self.timers.set(again_at, Timer::Directory);
                 return;
             }
@@ -317,7 +324,7 @@ impl Host {
         self.leave_replaced_chains();
         self.finish_waiting_admins(self.directory.question);
         if std::mem::take(&mut self.directory.asking_anew) {
-            self.ask_for_directory();
+            self.ask_for_directory_now();
         }
     }
 
@@ -513,3 +520,31 @@ impl Host {
 
 /// How often, at most, a message for an unknown group makes the node ask for the directory.
 const UNKNOWN_GROUP_PAUSE_US: u64 = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use crate::host::three_nodes::{Cluster, arrives};
+
+    #[test]
+    fn a_root_that_refuses_is_not_asked_with_every_frame() {
+        let mut cluster = Cluster::of(4, |_| {});
+        for down in [1, 2] {
+            cluster.node(down).is_down = true;
+        }
+        cluster.pass(3_000, arrives);
+        let asked = |cluster: &mut Cluster| cluster.node(3).host.directory.question;
+        let before = asked(&mut cluster);
+        for _ in 0..1_000 {
+            cluster.node(3).host.ask_for_directory();
+            cluster.pass(1, arrives);
+        }
+        let questions = asked(&mut cluster) - before;
+        assert!((1..=11).contains(&questions), "{questions} in a second");
+        for up in [1, 2] {
+            cluster.node(up).is_down = false;
+            cluster.restart(up);
+        }
+        cluster.pass(2_000, arrives);
+        assert!(!cluster.node(3).host.directory.asking, "it is told again");
+    }
+}
