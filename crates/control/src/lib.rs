@@ -8,6 +8,7 @@
 pub mod analytic;
 pub mod boost;
 pub mod data;
+pub mod follow;
 pub mod oracle;
 pub mod policy;
 #[cfg(test)]

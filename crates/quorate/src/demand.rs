@@ -77,6 +77,8 @@ impl Rates {
 pub(crate) struct Demand {
     pub(crate) namespaces: BTreeMap<u32, Rates>,
     pub(crate) objects: BTreeMap<(u32, Vec<u8>), Rates>,
+    /// Commands a second of each object, by the node where they enter.
+    pub(crate) entered: BTreeMap<(u32, Vec<u8>), BTreeMap<String, f64>>,
     /// Why some could not.
     pub(crate) missing: Vec<String>,
 }
@@ -107,7 +109,7 @@ pub(crate) fn fetch(endpoint: &Endpoint) -> Result<Demand, Failure> {
             .and_then(|endpoint| Client::connect(&endpoint).map_err(Failure::from))
             .and_then(|mut client| client.ask(&["QUORATE", "DEMAND", "COUNT", ALL]));
         match told {
-            Ok(told) => demand.add(&told)?,
+            Ok(told) => demand.add(&node.name, &told)?,
             Err(Failure(why)) => demand.missing.push(format!("{} is not counted: {why}", node.name)),
         }
     }
@@ -116,7 +118,7 @@ pub(crate) fn fetch(endpoint: &Endpoint) -> Result<Demand, Failure> {
 
 impl Demand {
     /// What one node has told.
-    fn add(&mut self, told: &Value) -> Result<(), Failure> {
+    fn add(&mut self, node: &str, told: &Value) -> Result<(), Failure> {
         let strange = || Failure(format!("QUORATE DEMAND was answered with {told:?}; is the node of another release?"));
         let seconds = number(told, "window_ms").ok_or_else(strange)? / 1000.0;
         // One that has just started.
@@ -130,7 +132,9 @@ impl Demand {
         for entry in list(told, "objects").ok_or_else(strange)? {
             let (namespace, rates) = rates_of(entry, seconds).ok_or_else(strange)?;
             let Some(Value::Bulk(key)) = field(entry, "key") else { return Err(strange()) };
-            self.objects.entry((namespace, key.clone())).or_default().add(rates);
+            let object = (namespace, key.clone());
+            self.objects.entry(object.clone()).or_default().add(rates);
+            self.entered.entry(object).or_default().insert(node.to_owned(), rates.commands());
         }
         Ok(())
     }
@@ -247,18 +251,20 @@ mod tests {
     #[test]
     fn what_all_nodes_tell_is_added() {
         let mut demand = Demand::default();
-        demand.add(&told(10_000, 300, 100, 1000)).expect("understood");
-        demand.add(&told(5_000, 0, 200, 3000)).expect("understood");
-        demand.add(&told(500, 9, 9, 9)).expect("it has just started");
-        demand.add(&told(0, 0, 0, 0)).expect("it has just started");
+        demand.add("n1", &told(10_000, 300, 100, 1000)).expect("understood");
+        demand.add("n2", &told(5_000, 0, 200, 3000)).expect("understood");
+        demand.add("n1", &told(500, 9, 9, 9)).expect("it has just started");
+        demand.add("n1", &told(0, 0, 0, 0)).expect("it has just started");
         let both = Rates { reads: 30.0, writes: 50.0, value_bytes: 2000.0 };
         assert_eq!(demand.namespaces, [(3, both)].into());
         assert_eq!(demand.objects, [((3, b"k\xff".to_vec()), both)].into());
+        let entered = [("n1".to_owned(), 40.0), ("n2".to_owned(), 40.0)].into();
+        assert_eq!(demand.entered, [((3, b"k\xff".to_vec()), entered)].into());
         let shown = demand.render(20);
         let lines: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[1], ["3", "30", "50", "2.0", "KiB"], "{shown}");
         assert_eq!(lines[4], ["k\\xff", "3", "30", "50", "2.0", "KiB"], "{shown}");
         assert_eq!(demand.json(1)["objects"][0]["key_base64"], "a/8=", "as over HTTP");
-        assert!(demand.add(&Value::Null).is_err());
+        assert!(demand.add("n1", &Value::Null).is_err());
     }
 }

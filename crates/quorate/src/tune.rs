@@ -1,4 +1,7 @@
-//! `quorate tune`: quorum sizes by what clients ask for, of registers of their own one by one, and of namespaces of registers in bulk.
+//! `quorate tune`: quorum sizes by what clients ask for, of registers of their own one by one, and of namespaces of registers in bulk;
+//! and objects that follow their clients.
+
+mod follow;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -14,6 +17,7 @@ use quorate_control::rounds::Rounds;
 use quorate_node::quorum::Quorum;
 use quorate_resp::Value;
 
+use self::follow::Following;
 use crate::client::{Client, Endpoint};
 use crate::demand::{self, Demand, Rates};
 use crate::failure::{Context, Failure};
@@ -28,13 +32,18 @@ const EXAMPLES: &str = "Examples:
   quorate tune                   every 30 seconds, until it is interrupted
   quorate tune --once --dry-run  what it would change now, and why
   quorate tune --tolerance 2     quorums that survive two crashes, whichever they hit
+  quorate tune --follow          also groups of their own for objects that one node's clients ask for
 
 Reads of a register ask R members, writes ask R and then tell W, and R + W is more than there are. Where most operations read, small
 read quorums are cheaper, and where most write, small write quorums are. Which are best is told by decision trees that were trained
 with measured workloads (`quorate bench quorums`). Clients go on reading and writing while sizes change.
 
 It begins with the registers of their own that clients ask for most, until the gain of that is small, and goes on with whole
-namespaces of registers. Then it waits until clients ask for something else. Three members with a tolerance of 1 leave no choice.";
+namespaces of registers. Then it waits until clients ask for something else. Three members with a tolerance of 1 leave no choice.
+
+With --follow, an object of which at least 100 commands a second are asked for, four fifths of them at one node, gets a group of its own that
+this node coordinates, once that has been so in two rounds. It follows when its clients go elsewhere, and goes back to its volume when
+they are gone. Objects that have groups of their own of PROTOCOL paxos follow as well, whoever gave them these.";
 
 /// Choose quorum sizes of registers by what clients read and write
 #[derive(Debug, Args)]
@@ -60,6 +69,9 @@ pub(crate) struct Options {
     /// Learn from the workloads in this file, as `quorate bench quorums --csv` writes them, in place of those that are built in
     #[arg(long, value_name = "FILE")]
     workloads: Option<PathBuf>,
+    /// Give objects that one node's clients ask for groups of their own there, and take them back
+    #[arg(long)]
+    follow: bool,
     /// Change nothing that is expected to gain less
     #[arg(long, value_name = "PERCENT", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=100))]
     gain: u8,
@@ -107,23 +119,32 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         hot_count: usize::from(options.top),
         ..Settings::default()
     };
+    let mut following = options.follow.then(|| Following::new(options));
     if options.once {
-        let (throughput, mut tunables) = look(options)?;
+        let demand = demand::fetch(&options.endpoint)?;
+        let (throughput, mut tunables) = look(options, &demand)?;
         tunables.keep_hottest(usize::from(options.top));
         let changes = policy::plan_under(throughput, &tunables.tunables, &settings, &oracle);
         if changes.is_empty() {
             say(tunables.why_nothing(&settings));
         }
-        let failed = changes.iter().filter(|change| !carry_out(options, &tunables, change)).count();
+        let mut failed = changes.iter().filter(|change| !carry_out(options, &tunables, change)).count();
+        if let Some(following) = &mut following {
+            failed += following.end_round(options, &demand)?;
+        }
         return Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     say(format_args!("looking at what clients ask for every {} s; changes are told here", options.every));
     let mut rounds = Rounds::new(settings);
     loop {
         // Nodes come and go: the next round asks again.
-        match look(options) {
-            Ok((throughput, tunables)) => turn(options, &mut rounds, throughput, &tunables, &oracle),
-            Err(Failure(why)) => complain(why),
+        let round = demand::fetch(&options.endpoint).and_then(|demand| {
+            let (throughput, tunables) = look(options, &demand)?;
+            turn(options, &mut rounds, throughput, &tunables, &oracle);
+            following.as_mut().map_or(Ok(0), |following| following.end_round(options, &demand))
+        });
+        if let Err(Failure(why)) = round {
+            complain(why);
         }
         std::thread::sleep(Duration::from_secs(options.every));
     }
@@ -172,16 +193,9 @@ fn carry_out(options: &Options, tunables: &Tunables, change: &Change) -> bool {
 }
 
 /// What clients ask for, operations a second in all, and what sizes that concerns.
-fn look(options: &Options) -> Result<(f64, Tunables), Failure> {
-    let demand = demand::fetch(&options.endpoint)?;
+fn look(options: &Options, demand: &Demand) -> Result<(f64, Tunables), Failure> {
     demand.missing.iter().for_each(complain);
-    let mut client = Client::connect(&options.endpoint)?;
-    let Value::Array(listed) = client.ask(&["QUORATE", "NAMESPACE", "LIST"])? else {
-        return Err(Failure::new(
-            "QUORATE NAMESPACE LIST was not answered with a list; is the node of another release?",
-        ));
-    };
-    let namespaces: BTreeMap<u32, Fields> = listed.iter().map(Fields::of).filter_map(Fields::numbered).collect();
+    let namespaces = namespaces(options)?;
     let mut tunables = Tunables::default();
     for (number, rates) in &demand.namespaces {
         if let Some(fields) = namespaces
@@ -193,9 +207,33 @@ fn look(options: &Options) -> Result<(f64, Tunables), Failure> {
             tunables.add(Place::Namespace(*number), Kind::Bulk, fields, members, tolerance, *rates);
         }
     }
-    tunables.add_objects(options, &demand, &namespaces)?;
+    tunables.add_objects(options, demand, &namespaces)?;
     let throughput = demand.namespaces.values().map(|rates| rates.commands()).sum();
     Ok((throughput, tunables))
+}
+
+fn listed(options: &Options, what: &str) -> Result<Vec<Fields>, Failure> {
+    let Value::Array(listed) = Client::connect(&options.endpoint)?.ask(&["QUORATE", what, "LIST"])? else {
+        return Err(Failure(format!(
+            "QUORATE {what} LIST was not answered with a list; is the node of another release?"
+        )));
+    };
+    Ok(listed.iter().map(Fields::of).collect())
+}
+
+fn namespaces(options: &Options) -> Result<BTreeMap<u32, Fields>, Failure> {
+    Ok(listed(options, "NAMESPACE")?.into_iter().filter_map(Fields::numbered).collect())
+}
+
+/// The groups of objects of one namespace, as they are shown; none where the node shows something else.
+fn shown(options: &Options, namespace: u32, keys: &[&[u8]]) -> Result<Vec<Fields>, Failure> {
+    let first = ["QUORATE", "GROUP", "SHOW", "KEYS"].map(|word| word.as_bytes().to_vec());
+    let count = keys.len().to_string().into_bytes();
+    let words: Vec<Vec<u8>> = first.into_iter().chain([count]).chain(keys.iter().map(|key| key.to_vec())).collect();
+    let Value::Array(shown) = Client::connect_to_namespace(&options.endpoint, namespace)?.ask(&words)? else {
+        return Ok(Vec::new());
+    };
+    Ok(shown.iter().map(Fields::of).collect())
 }
 
 impl Tunables {
@@ -214,21 +252,16 @@ impl Tunables {
             }
         }
         for (namespace, objects) in by_namespace {
-            let mut client = Client::connect_to_namespace(&options.endpoint, namespace)?;
-            let first = ["QUORATE", "GROUP", "SHOW", "KEYS"].map(|word| word.as_bytes().to_vec());
-            let keys = objects.iter().map(|(key, _)| key.to_vec());
-            let count = objects.len().to_string().into_bytes();
-            let words: Vec<Vec<u8>> = first.into_iter().chain([count]).chain(keys).collect();
-            let Value::Array(shown) = client.ask(&words)? else { continue };
+            let keys: Vec<&[u8]> = objects.iter().map(|(key, _)| *key).collect();
+            let shown = shown(options, namespace, &keys)?;
             let tolerance = namespaces
                 .get(&namespace)
                 .map_or(options.tolerance.into(), |fields| fields.tolerance(options.tolerance));
-            for ((key, rates), group) in objects.into_iter().zip(&shown) {
-                let fields = Fields::of(group);
+            for ((key, rates), fields) in objects.into_iter().zip(&shown) {
                 if fields.word("kind") == "own" && fields.word("protocol") == "register" {
                     let members = fields.word("members").split(',').count();
                     let place = Place::Object { namespace, key: key.to_vec() };
-                    self.add(place, Kind::Hot, &fields, members, tolerance, rates);
+                    self.add(place, Kind::Hot, fields, members, tolerance, rates);
                 }
             }
         }

@@ -103,3 +103,54 @@ fn quorum_sizes_follow_what_clients_ask_for() {
     });
     cluster.stop_all();
 }
+
+fn group(client: &mut Connection, key: &str) -> (String, Vec<String>) {
+    let shown: std::collections::HashMap<String, redis::Value> =
+        redis::cmd("QUORATE").arg(&["GROUP", "SHOW", key]).query(client).expect("shown");
+    let kind = redis::from_redis_value(shown["kind"].clone()).expect("a word");
+    (kind, redis::from_redis_value(shown["members"].clone()).expect("names"))
+}
+
+#[test]
+fn an_object_follows_its_clients_to_another_node() {
+    let mut cluster = Cluster::started("follow", 4);
+    let mut client = cluster.client(0);
+    let line = "NAMESPACE CREATE 1 VOLUMES 1 REPLICAS 3";
+    redis::cmd("QUORATE").arg(line.split(' ').collect::<Vec<_>>()).exec(&mut client).expect("made");
+    redis::cmd("SET").arg("hot").arg("0").exec(&mut entered(&cluster, 0, 1)).expect("stored");
+    let (kind, members) = group(&mut entered(&cluster, 0, 1), "hot");
+    assert_eq!((kind.as_str(), members.len()), ("volume", 3));
+    let name = |at: usize| format!("n{}", at + 1);
+    let outside = (0..4).find(|at| !members.contains(&name(*at))).expect("one of four has none");
+    let last = (0..4).find(|at| name(*at) == members[2]).expect("it is a member");
+    for (at, word) in [(outside, "PROMOTE"), (last, "MOVE")] {
+        let is_over = AtomicBool::new(false);
+        let mut asking = entered(&cluster, at, 1);
+        std::thread::scope(|scope| {
+            let _over = Over(&is_over);
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let mut pipeline = redis::pipe();
+                    for number in 0..10 {
+                        pipeline.set("hot", number).ignore().get("hot").ignore();
+                    }
+                    pipeline.exec(&mut asking).expect("it follows unnoticed");
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            });
+            let mut other = entered(&cluster, 0, 1);
+            until(word, || {
+                let would = printed(&quorate(&cluster, &["tune", "--once", "--follow", "--dry-run"]));
+                would.contains(&format!("\"hot\" in namespace 1: would be a group of its own on {},", name(at)))
+            });
+            until(word, || {
+                quorate(&cluster, &["tune", "--once", "--follow"]);
+                let (kind, members) = group(&mut other, "hot");
+                kind == "own" && members[0] == name(at) && members.len() == 3
+            });
+            let told = printed(&quorate(&cluster, &["tune", "--once", "--follow"]));
+            assert!(!told.contains("hot"), "it is where it is asked for: {told}");
+        });
+    }
+    cluster.stop_all();
+}
