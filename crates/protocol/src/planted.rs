@@ -65,10 +65,6 @@ pub enum Planted {
     ReadmittedWithoutValues = 151,
     /// ... or without what they have promised.
     ReadmittedWithoutPromises = 152,
-    /// Who takes a seat counts itself among those that have testified.
-    SeatedByTooFew = 153,
-    /// What whoever had a seat before has said counts on.
-    LeaverIsCounted = 154,
 
     /// A register's read answers with a version that may be at no write quorum.
     RegisterNoWriteBack = 201,
@@ -128,12 +124,7 @@ impl Planted {
     pub const IN_READMISSION: [Planted; 1] = [Planted::ReadmittedWithoutValues];
 
     /// In members that are replaced.
-    pub const IN_SEATS: [Planted; 4] = [
-        Planted::ReadmittedWithoutValues,
-        Planted::ReadmittedWithoutPromises,
-        Planted::SeatedByTooFew,
-        Planted::LeaverIsCounted,
-    ];
+    pub const IN_SEATS: [Planted; 2] = [Planted::ReadmittedWithoutValues, Planted::ReadmittedWithoutPromises];
 
     /// In chains.
     pub const IN_CHAIN: [Planted; 14] = [

@@ -197,7 +197,6 @@ impl Host {
                 return;
             }
         }
-        self.readmissions.note_silent(group, from, self.clock.now());
         self.turn_away_from(from, group);
     }
 

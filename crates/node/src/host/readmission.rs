@@ -2,7 +2,7 @@
 //! of `interval`, whose machines lost power, and those of which the log has lost something.
 //!
 //! Such a replica is silent until each other member has testified (see [`quorate_protocol::paxos::Testimony`]) and it has caught up
-//! with all of them; for one that has taken a seat and said nothing yet, some may be missing (decision 0033). Where there is a log, it has what was testified to before the checkpoint store has the replica as one that
+//! with all of them. Where there is a log, it has what was testified to before the checkpoint store has the replica as one that
 //! remembers; a start in between finds one that has forgotten.
 //!
 //! Where objects have groups of their own, births are executed again while it catches up. None of these groups is born by that, nor later:
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use quorate_checkpoint::Batch;
 use quorate_protocol::id::Content;
 use quorate_protocol::paxos::{AcceptedValue, Paxos, Record, Testimony};
-use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId, Slot};
+use quorate_protocol::{Epoch, Event, GroupId, NodeId, Slot};
 
 use super::checkpoints::Stored;
 use super::seats::{BeforeTestimonies, Copying, remembers};
@@ -100,8 +100,6 @@ pub(super) struct Readmissions(BTreeMap<GroupId, Readmission>);
 
 #[derive(Default)]
 struct Readmission {
-    /// The replica has taken a seat in this epoch, and said nothing in it, in this start or an earlier one.
-    is_fresh: bool,
     /// Of the other members.
     testimonies: BTreeMap<NodeId, Testimony>,
     /// Who is not known to have noticed that the replica takes part again, once it does.
@@ -115,15 +113,6 @@ struct Readmission {
 const BEATS_MAX: u32 = 256;
 
 impl Readmission {
-    /// Whether nobody else needs to testify. What was chosen with the vote of whoever sat there before, or elected with its promise, one of
-    /// them tells; they are in this epoch, where nobody counts that vote any more.
-    fn has_enough(&self, group: &Group) -> bool {
-        let may_take_part = |replica: &Paxos| replica.may_take_part_with(self.testimonies.keys().copied());
-        self.testimonies.len() + 1 >= group.configuration.members.len()
-            || self.is_fresh && group.replica.paxos().is_some_and(may_take_part)
-            || planted::is(Planted::ReadmittedByOne) && !self.testimonies.is_empty()
-    }
-
     /// Whether it is asked with this heartbeat: ever more rarely, since who does not answer is gone, or declines.
     fn is_due(&mut self) -> bool {
         self.beats = self.beats.wrapping_add(1);
@@ -135,20 +124,6 @@ impl Readmissions {
     /// The group is in another epoch.
     pub(super) fn begin_anew(&mut self, group: GroupId) {
         self.0.remove(&group);
-    }
-
-    /// The replica has taken a seat and said nothing there.
-    pub(super) fn begin_fresh(&mut self, group: GroupId) {
-        if let Some(readmission) = self.0.get_mut(&group) {
-            readmission.is_fresh = true;
-        }
-    }
-
-    /// Of a group that this node copies, perhaps.
-    pub(super) fn note_silent(&mut self, group: GroupId, from: NodeId, now: Instant) {
-        if let Some(readmission) = self.0.get_mut(&group) {
-            readmission.copying.note_silent(from, now);
-        }
     }
 
     /// How far a node's copy is that is to take a seat.
@@ -216,7 +191,8 @@ impl Host {
             None => {}
         }
         let testimonies = &readmission.testimonies;
-        if !readmission.has_enough(found) {
+        let enough = if planted::is(Planted::ReadmittedByOne) { 1 } else { others.len() };
+        if testimonies.len() < enough {
             let missing = others.into_iter().filter(|node| !testimonies.contains_key(node));
             return Some((Asks::Testimony, missing.collect()));
         }
@@ -229,9 +205,7 @@ impl Host {
     }
 
     fn readmit(&mut self, index: u32, testimonies: BTreeMap<NodeId, Testimony>) -> Readmission {
-        // Also those who need not testify.
-        let members = self.groups[index as usize].configuration.members.iter().copied();
-        let unnoticed = Some(members.filter(|&node| node != self.settings.node).collect());
+        let unnoticed = Some(testimonies.keys().copied().collect());
         // Whatever groups were born here before it came are here, unless something was lost.
         let volume = self.groups[index as usize].id();
         let is_newcomer = self.is_newcomer(index)
@@ -349,7 +323,7 @@ impl Host {
             return true;
         }
         let readmission = self.readmissions.0.get(&group.id());
-        readmission.is_some_and(|readmission| readmission.has_enough(group))
+        readmission.is_some_and(|readmission| readmission.testimonies.len() + 1 == group.configuration.members.len())
     }
 
     /// A member has forgotten what it said before this start of its node.

@@ -73,24 +73,11 @@ pub(super) enum BeforeTestimonies {
 pub(super) struct Copying {
     /// How far the members had come, those that stay, and when they said so: that they are well is part of it.
     heard: BTreeMap<NodeId, (Slot, Instant)>,
-    /// When they said last that they are silent.
-    silent: BTreeMap<NodeId, Instant>,
 }
 
 impl Copying {
     pub(super) fn note(&mut self, from: NodeId, next_slot: Slot, now: Instant) {
         self.heard.insert(from, (next_slot, now));
-        self.silent.remove(&from);
-    }
-
-    pub(super) fn note_silent(&mut self, from: NodeId, now: Instant) {
-        self.silent.insert(from, now);
-        self.heard.remove(&from);
-    }
-
-    /// Somebody has answered: the copy was begun since the node's start.
-    fn has_begun(&self) -> bool {
-        !self.heard.is_empty()
     }
 
     /// Those that have said nothing for a while.
@@ -104,13 +91,10 @@ impl Copying {
         !self.heard.is_empty() && self.heard.values().all(|(heard, _)| *heard <= next_slot)
     }
 
-    /// Those that have said how far they are a moment ago.
-    fn heard_lately(&self, now: Instant) -> BTreeSet<NodeId> {
-        self.heard.iter().filter(|(_, (_, at))| now < at.after_us(CLOSE_US)).map(|(&node, _)| node).collect()
-    }
-
-    fn is_silent(&self, node: NodeId, now: Instant) -> bool {
-        self.silent.get(&node).is_some_and(|at| now < at.after_us(CLOSE_US))
+    /// Whether it has what each of them had a moment ago.
+    fn is_close(&self, others: impl Iterator<Item = NodeId>, next_slot: Slot, now: Instant) -> bool {
+        let is_recent = |node| self.heard.get(&node).is_some_and(|(_, at)| now < at.after_us(CLOSE_US));
+        self.has_reached(next_slot) && others.into_iter().all(is_recent)
     }
 }
 
@@ -266,9 +250,6 @@ impl Host {
         }
         self.seats.bound.remove(&id);
         let next = Arc::new(next);
-        // What it has copied since the node's start it has copied before it was ever in this epoch.
-        let has_copied = self.readmissions.copying(id).is_some_and(Copying::has_begun);
-        let is_fresh = has_copied && group.state == GroupState::Forgetful;
         let group = &mut self.groups[index as usize];
         let before = std::mem::replace(&mut group.configuration, next.clone());
         if let Some(replica) = group.replica.paxos_mut() {
@@ -287,9 +268,6 @@ impl Host {
         self.readmissions.begin_anew(id);
         self.counters.seats_changed += 1;
         self.seek_readmission(index);
-        if is_fresh {
-            self.readmissions.begin_fresh(id);
-        }
         if self.groups[index as usize].is_alive() {
             for node in before.members.iter().copied().filter(|node| !next.contains(*node)) {
                 self.plan(index, Event::Suspected(node));
@@ -361,7 +339,10 @@ impl Host {
             let (group, epoch, change) = (volume.group, volume.epoch, seats.change);
             let here = &self.groups[index as usize];
             if volume.joining == Some(me) {
-                if self.has_close_copy(here, now) && is_clear(here, root, volume) {
+                let copying = self.readmissions.copying(here.id());
+                let others = || here.configuration.members.iter().copied().filter(|node| node.0 != me);
+                let is_close = |copying: &Copying| copying.is_close(others(), here.replica.next_slot(), now);
+                if copying.is_some_and(is_close) && is_clear(here, root, volume) {
                     steps.push((index, SeatStep::Ask(PlaceCommand::Enter { group, change })));
                 }
             } else if seats.unsettled == Some(me) && here.configuration.epoch == Epoch(epoch) && remembers(here) {
@@ -384,20 +365,6 @@ impl Host {
                 SeatStep::HandOver => {}
             }
         }
-    }
-
-    /// Whether the copy that this node makes has what the members had a moment ago, those that stay: all, but for some that are suspected or
-    /// silent, and need not testify.
-    fn has_close_copy(&self, group: &Group, now: Instant) -> bool {
-        let (Some(copying), Some(replica)) = (self.readmissions.copying(group.id()), group.replica.paxos()) else {
-            return false;
-        };
-        let heard = copying.heard_lately(now);
-        let is_missed = |node: NodeId| self.peers.is_suspected(node) || copying.is_silent(node, now);
-        let is_known = |node: NodeId| heard.contains(&node) || node == self.settings.node || is_missed(node);
-        copying.has_reached(group.replica.next_slot())
-            && group.configuration.members.iter().all(|&node| is_known(node))
-            && replica.may_take_part_with(heard)
     }
 
     /// Each second: volumes that this node coordinates and of which no member is replaced any more go on as ever.

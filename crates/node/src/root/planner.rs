@@ -6,8 +6,6 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use quorate_protocol::quorum::QuorumSystem;
-
 use super::layout::stays;
 use super::{GroupRecord, PlaceCommand, Places, RootState};
 use crate::replica::Protocol;
@@ -193,17 +191,6 @@ impl<'a> Planner<'a> {
     fn are_others_well(&self, at: usize, node: u32) -> bool {
         self.volumes[at].places.seats.iter().all(|&seat| seat == node || self.is_well(seat))
     }
-
-    /// Whether a volume can lose this one of its replicas and get another one now. With one that is gone it loses nothing: of a volume of
-    /// `paxos`, those that are well need only be enough to testify to whoever comes.
-    fn can_be_replaced(&self, at: usize, node: u32) -> bool {
-        let volume = &self.volumes[at];
-        let seats = &volume.places.seats;
-        let is_rest = |seat: u32| seat == node || !self.is_well(seat);
-        let rest = (0..seats.len()).filter(|&at| is_rest(seats[at])).fold(0, |set, at| set | 1 << at);
-        let is_gone = volume.protocol == Protocol::Paxos && (self.health)(node) == Health::Gone;
-        self.are_others_well(at, node) || is_gone && !QuorumSystem::Majority.is_write_quorum(seats.len(), rest)
-    }
 }
 
 impl Planner<'_> {
@@ -259,7 +246,7 @@ impl Planner<'_> {
         }
         match self.target(at, node) {
             None => *self.plan.waits.entry((node, HAS_NOWHERE_TO_GO)).or_default() += 1,
-            Some(_) if !self.can_be_replaced(at, node) => {
+            Some(_) if !self.are_others_well(at, node) => {
                 *self.plan.waits.entry((node, WAITS_FOR_OTHERS)).or_default() += 1;
             }
             Some(to) if self.has_room(node, to) => self.replace(at, node, to),
@@ -543,34 +530,6 @@ mod tests {
             }
             assert_eq!(run(&mut root), 0, "seed {seed}: nothing comes back by itself");
         }
-    }
-
-    #[test]
-    fn of_five_replicas_two_that_are_gone_are_replaced_one_after_the_other() {
-        let mut root = cluster(8);
-        create(&mut root, 0, Protocol::Paxos, 5, 1);
-        let members = root.volumes().next().expect("it was created").2.members.clone();
-        for &node in &members[..3] {
-            drain(&mut root, node, true);
-        }
-        let without = |away: usize, gone: usize| {
-            let members = members.clone();
-            move |node: u32| match members.iter().position(|member| *member == node) {
-                Some(at) if at < gone => Health::Gone,
-                Some(at) if at < gone + away => Health::Away,
-                _ => Health::Well,
-            }
-        };
-        let moved = |root: &RootState, health: &dyn Fn(u32) -> Health| plan(root, health).commands.len();
-        assert_eq!(moved(&root, &without(0, 3)), 0, "two cannot tell what five have decided");
-        assert_eq!(moved(&root, &without(2, 1)), 0, "nor can they if others may be back");
-        assert_eq!(moved(&root, &without(2, 0)), 0, "who may be back is waited for");
-        let two_gone = without(0, 2);
-        let first = plan(&root, &two_gone).commands;
-        let [PlaceCommand::Replace { from, .. }] = first[..] else { panic!("{first:?}") };
-        apply(&mut root, &first[0]);
-        let second = plan(&root, &two_gone).commands;
-        assert!(matches!(second[..], [PlaceCommand::Replace { from: next, .. }] if next != from), "{second:?}");
     }
 
     #[test]

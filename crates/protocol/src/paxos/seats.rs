@@ -8,8 +8,7 @@
 use alloc::sync::Arc;
 
 use super::Paxos;
-use crate::id::{Configuration, Instant, NodeId};
-use crate::planted::{self, Planted};
+use crate::id::{Configuration, Instant};
 
 impl Paxos {
     /// The next configuration of the group, which differs in who sits where. The replica is to be woken, and to be told to suspect who
@@ -24,19 +23,8 @@ impl Paxos {
         let now_there = self.configuration.clone();
         let seats = before.members.iter().zip(now_there.members.iter()).enumerate();
         for (position, (&leaving, _)) in seats.filter(|(_, (leaving, entering))| leaving != entering) {
-            if !planted::is(Planted::LeaverIsCounted) {
-                self.forget_said(position, leaving, now);
-            }
+            self.forget_said(position, leaving, now);
             self.silent &= !(1 << position);
         }
-    }
-
-    /// Whether these members are enough to testify to this one, which has taken a seat in this epoch and said nothing in it: no quorum is
-    /// without them. One that may have said something needs all: whoever does not testify may still count it.
-    pub fn may_take_part_with(&self, testified: impl IntoIterator<Item = NodeId>) -> bool {
-        let testified = testified.into_iter().fold(0, |set, node| set | self.bit(node));
-        let own = if planted::is(Planted::SeatedByTooFew) { self.bit(self.me) } else { 0 };
-        let rest = !(testified | own) & (u64::MAX >> (64 - self.configuration.members.len()));
-        !self.is_write_quorum(rest) && !self.is_read_quorum(rest)
     }
 }

@@ -1,7 +1,7 @@
 //! One of four nodes takes the seat of a member of the volume that the other three have.
 
 use quorate_object::{Command, Condition, Expiry, Outcome, SetAnswer};
-use quorate_protocol::{Ballot, GroupId, NodeId};
+use quorate_protocol::{GroupId, NodeId};
 
 use super::*;
 use crate::Target;
@@ -170,68 +170,6 @@ fn a_dead_member_is_replaced_and_finds_that_it_was() {
         assert_moved(&mut cluster, members, 1);
         assert_eq!(read(&mut cluster, dead), b"after");
     }
-}
-
-#[test]
-fn of_five_members_two_that_are_dead_are_replaced_one_after_the_other() {
-    let mut cluster = Cluster::of(7, |settings| settings.defaults.replicas = 5);
-    let members = record(&mut cluster).members;
-    let [first, second] = [members[3], members[4]];
-    let [third, fourth]: [u32; 2] =
-        (1..=7).filter(|id| !members.contains(id)).collect::<Vec<_>>().try_into().expect("two have none");
-    written(&mut cluster, 1, b"before");
-    for dead in [first, second] {
-        cluster.node(dead).is_down = true;
-    }
-    cluster.pass(2_000, arrives);
-    for (dead, other) in [(first, third), (second, fourth)] {
-        replace(&mut cluster, dead, other);
-        cluster.pass(4_000, arrives);
-        assert!(takes_part(&mut cluster, other), "{other} in the place of {dead}");
-        assert_eq!(seats(&mut cluster).unsettled, None);
-    }
-    // Of those that were there from the start two may die now.
-    for dead in [members[1], members[2]] {
-        cluster.node(dead).is_down = true;
-    }
-    cluster.pass(2_000, arrives);
-    assert_eq!(read(&mut cluster, third), b"before");
-    written(&mut cluster, fourth, b"after");
-    for back in [first, second, members[1], members[2]] {
-        cluster.node(back).is_down = false;
-        cluster.restart(back);
-    }
-    cluster.pass(4_000, arrives);
-    assert_eq!(read(&mut cluster, first), b"after");
-    assert!(!has_replica(&mut cluster, first) && !has_replica(&mut cluster, second));
-}
-
-#[test]
-fn a_newcomer_that_may_have_spoken_waits_for_all_others() {
-    let mut cluster = Cluster::of(6, |settings| settings.defaults.replicas = 5);
-    let members = record(&mut cluster).members;
-    let other = (1..=6).find(|id| !members.contains(id)).expect("one has none");
-    written(&mut cluster, 1, b"before");
-    cluster.node(members[4]).is_down = true;
-    cluster.pass(2_000, arrives);
-    replace(&mut cluster, members[3], other);
-    // Nobody testifies to it before it starts anew: it has entered by then, and knows no more what it has said there.
-    let lost = |_: NodeId, to: NodeId, message: &Message<'_>| match message {
-        Message::Testimony { testimony, .. } if to == NodeId(other) && testimony.promised != Ballot::default() => {
-            Fate::IsLost
-        }
-        _ => Fate::Arrives,
-    };
-    cluster.pass(3_000, lost);
-    assert_eq!(seats(&mut cluster).unsettled, Some(other));
-    assert!(!takes_part(&mut cluster, other));
-    cluster.restart(other);
-    cluster.pass(4_000, arrives);
-    assert!(!takes_part(&mut cluster, other), "one of them may still count what it said");
-    cluster.node(members[4]).is_down = false;
-    cluster.pass(4_000, arrives);
-    assert!(takes_part(&mut cluster, other));
-    assert_eq!(seats(&mut cluster).unsettled, None);
 }
 
 #[test]
