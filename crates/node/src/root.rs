@@ -4,6 +4,7 @@
 //! Routing by an old copy is harmless, since whoever is asked wrongly says so. Replicas come to life only from a copy
 //! that the root gave as a linearizable answer.
 
+mod absence;
 mod layout;
 mod nodes;
 mod placement;
@@ -24,10 +25,12 @@ use crate::office::{Office, decode_with_office};
 use crate::quorum::{Quorum, Stages};
 pub use crate::record::GroupRecord;
 use crate::replica::Protocol;
+pub(crate) use absence::Spared;
+pub use absence::{REPLACE_AFTER_S_MAX, ReplaceAfter};
 pub(crate) use layout::{HAS_CHANGED, Places, stays};
 pub use nodes::{NAME_LENGTH_MAX, NODES_MAX, check_name};
 pub use placement::{PlaceCommand, Placement, Seats};
-pub(crate) use planner::{Health, Plan, plan};
+pub(crate) use planner::{Health, plan};
 pub use registers::check_quorum;
 pub(crate) use settings::NO_LEASE;
 pub use settings::{Authority, Durability, Groups, INTERVAL_US, Reads, Settings, replicas_max};
@@ -340,7 +343,7 @@ impl RootState {
         Outcome::Ok
     }
 
-    /// Volume i's members, unless they are named, are the nodes from the i-th on, around, of those that do not drain: every node
+    /// Volume i's members, unless they are named, are the nodes from the i-th on, around, of those that stay: every node
     /// coordinates as many volumes as any other.
     fn create(&mut self, number: u32, mut settings: Settings, named: &[u32], seed: u64) {
         settings.replicas = settings.replicas.min(self.nodes.len() as u8);

@@ -17,6 +17,8 @@ pub struct Status {
     pub volumes: Vec<VolumeStatus>,
     /// The group that knows the nodes and the namespaces, as if it were a volume.
     pub root: VolumeStatus,
+    /// After how many seconds without a word of it a node's replicas get other places by themselves; never, if null.
+    pub replace_after_s: Option<u32>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +41,18 @@ pub enum NodeState {
     Live,
     #[default]
     Suspected,
+    /// Likewise, and for so long that what it has gets other places.
+    Absent,
+}
+
+impl NodeState {
+    pub fn word(self) -> &'static str {
+        match self {
+            NodeState::Live => "live",
+            NodeState::Suspected => "suspected",
+            NodeState::Absent => "absent",
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -24,6 +24,7 @@ mod node;
 mod nodes;
 mod output;
 mod quorum;
+mod replace_after;
 mod secrets;
 mod sim;
 mod status;
@@ -167,6 +168,9 @@ mod tests {
             "quorate node drain n4 --no-wait -p 7001",
             "quorate node undrain n4",
             "quorate node level --stop",
+            "quorate node replace-after 10m -p 7001",
+            "quorate node replace-after never",
+            "quorate node replace-after",
             "quorate volume list 0 -p 7001",
             "quorate volume move 0 63 --from n1 --to n4",
         ] {

@@ -17,6 +17,7 @@ const EXAMPLES: &str = "Examples:
   quorate node add n4 --peer 10.0.0.4:17000 --client 10.0.0.4:7000 --admin 10.0.0.4:8000
   quorate node drain n4                            its volumes move to other nodes
   quorate node level                               until all nodes have as many
+  quorate node replace-after 10m                   a node that is away for so long is replaced by itself
   quorate node remove n4";
 
 /// Run one node of a cluster, or tell and change which nodes there are

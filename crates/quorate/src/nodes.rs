@@ -1,4 +1,4 @@
-//! `quorate node list|add|remove|drain|undrain|level`: the nodes of a cluster, in the words of `QUORATE NODE`.
+//! `quorate node list|add|remove|drain|undrain|level|replace-after`: the nodes of a cluster, in the words of `QUORATE NODE`.
 
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ use crate::client::{Client, Endpoint};
 use crate::drain;
 use crate::failure::Failure;
 use crate::output::{fields, say, table, trimmed};
-use crate::status;
+use crate::{replace_after, status};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -20,12 +20,14 @@ pub(crate) enum Command {
     Drain(drain::Drain),
     Undrain(drain::Undrain),
     Level(drain::Level),
+    ReplaceAfter(replace_after::ReplaceAfter),
 }
 
 /// List the nodes of a cluster
 ///
 /// With the number and the addresses of each, how many volumes it has a replica of, and whether it is a member of the root, which
-/// decides what nodes and volumes there are.
+/// decides what nodes and volumes there are; and when a node that is away is replaced by itself, which `quorate status --json` tells
+/// programs.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct List {
@@ -79,8 +81,12 @@ type Listed = Vec<(String, String)>;
 pub(crate) fn run(command: &Command) -> Result<ExitCode, Failure> {
     match command {
         Command::List(List { endpoint, json }) => {
-            let nodes = list(&mut Client::connect(endpoint)?)?;
-            say(if *json { in_json(&nodes) } else { in_a_table(&nodes) });
+            let client = &mut Client::connect(endpoint)?;
+            let nodes = list(client)?;
+            match json {
+                true => say(in_json(&nodes)),
+                false => say(format_args!("{}\n\n{}", in_a_table(&nodes), replace_after::sentence(client)?)),
+            }
         }
         Command::Add(options) => {
             let client = &mut Client::connect(&options.endpoint)?;
@@ -95,6 +101,7 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, Failure> {
         Command::Drain(options) => return drain::drain(options),
         Command::Undrain(options) => return drain::undrain(options),
         Command::Level(options) => return drain::level(options),
+        Command::ReplaceAfter(options) => return replace_after::run(options),
         Command::Remove(Remove { endpoint, name }) => {
             Client::connect(endpoint)?.ask(&["QUORATE", "NODE", "REMOVE", name])?;
             say(format_args!("{name} is no node of the cluster any more; its data directory can be removed"));

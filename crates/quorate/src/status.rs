@@ -84,15 +84,11 @@ fn node_table(status: &Status) -> String {
         table(&["node", "state", "clients at", "admin", "version", "up", "log", "files", "live", "coordinates"]);
     let coordinated = coordinated_by(&status.volumes);
     for node in &status.nodes {
-        let state = match node.state {
-            NodeState::Live => "live",
-            NodeState::Suspected => "suspected",
-        };
         let own = node.own.as_ref();
         let shown = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         table.add_row([
             node.name.clone(),
-            state.to_owned(),
+            node.state.word().to_owned(),
             node.client.clone(),
             node.admin.clone(),
             shown(own.map(|own| own.version.clone())),
@@ -291,6 +287,7 @@ mod tests {
             }],
             volumes: vec![volume(0, Some(1)), volume(1, Some(1)), volume(2, None)],
             root: VolumeStatus::default(),
+            replace_after_s: Some(600),
         }
     }
 

@@ -200,6 +200,7 @@ fn router(admin: Admin) -> Router {
         .route("/nodes/{name}", get(placement::show_node).delete(nodes::remove_node))
         .route("/nodes/{name}/drain", post(placement::drain_node))
         .route("/nodes/{name}/undrain", post(placement::undrain_node))
+        .route("/replace-after", get(placement::show_replace_after).post(placement::set_replace_after))
         .route("/level", post(placement::level).delete(placement::stop_levelling))
         .route("/namespaces/{number}/volumes", get(placement::list_volumes))
         .route("/namespaces/{number}/volumes/{index}/move", post(placement::move_volume))

@@ -91,6 +91,8 @@ fn seeds_pass_and_reach_the_rare_paths() {
         "a member of a chain that had forgotten began anew",
         "a member of a chain left since another had come in its place",
         "whoever coordinated the root had a replica moved",
+        "a replica got another place since its node was away for long",
+        "a node that was away for long was back",
         "a replica followed a change of seats",
         "a node left a volume to another",
         "a log had lost something",
@@ -172,7 +174,17 @@ fn volumes_that_move_from_node_to_node_pass_and_come_to_rest() {
     let reached = sweep_worlds("--moves", Settings::of_moves, 1..=30);
     let Sometimes { seats_changed, seats_left, moves_planned, own_changed, outside_born, snapshot_copied, .. } =
         reached;
-    let counts = [seats_changed, seats_left, moves_planned, own_changed, outside_born, snapshot_copied];
+    let Sometimes { replicas_replaced, absences_over, .. } = reached;
+    let counts = [
+        seats_changed,
+        seats_left,
+        moves_planned,
+        own_changed,
+        outside_born,
+        snapshot_copied,
+        replicas_replaced,
+        absences_over,
+    ];
     assert!(counts.iter().all(|&count| count > 0), "{reached:?}");
 }
 
@@ -180,7 +192,9 @@ fn volumes_that_move_from_node_to_node_pass_and_come_to_rest() {
 fn chains_and_registers_that_move_from_node_to_node_pass_and_come_to_rest() {
     let reached = sweep_worlds("--moves --protocol chain", Settings::of_led_moves, 1..=30);
     let Sometimes { chains_replaced, moves_planned, registers_retired, snapshot_installed, .. } = reached;
-    let counts = [chains_replaced, moves_planned, registers_retired, snapshot_installed];
+    let Sometimes { replicas_replaced, absences_over, .. } = reached;
+    let counts =
+        [chains_replaced, moves_planned, registers_retired, snapshot_installed, replicas_replaced, absences_over];
     assert!(counts.iter().all(|&count| count > 0), "{reached:?}");
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Waiting {
 
 const USAGE: &str = "ERR the commands are QUORATE NAMESPACE CREATE|SET|MOVE|LIST|DROP, \
                      QUORATE GROUP CREATE|PROMOTE|DEMOTE|MOVE|RETYPE|SHOW, QUORATE QUORUM SET|SHOW, \
-                     QUORATE VOLUME LIST|MOVE, QUORATE NODE LIST|SHOW|ADD|REMOVE|DRAIN|UNDRAIN|LEVEL, \
+                     QUORATE VOLUME LIST|MOVE, QUORATE NODE LIST|SHOW|ADD|REMOVE|DRAIN|UNDRAIN|LEVEL|REPLACE, \
                      QUORATE UPGRADE SHOW|BEGIN|NOTE|LEAVE|END|RAISE, QUORATE DEMAND [COUNT n] and QUORATE STATUS [JSON]: QUORATE HELP tells what each does";
 const CREATE_USAGE: &str = "ERR QUORATE NAMESPACE CREATE number [PROTOCOL paxos|chain|register] [REPLICAS n] \
                             [VOLUMES n] [DURABILITY sync|interval|memory] [READS lease|quorum|local|apportioned|routed] \

@@ -78,6 +78,12 @@ pub struct Counters {
     pub chains_replaced: u64,
     /// Moves of replicas that this node, where it coordinated the root, has proposed.
     pub moves_planned: u64,
+    /// Likewise, away from nodes that were absent.
+    pub replicas_replaced: u64,
+    /// Nodes that this one, where it coordinated the root, took for absent, and ...
+    pub absences: u64,
+    /// ... for back.
+    pub absences_over: u64,
     /// Configurations of registers that this node has begun to make ready to be retired.
     pub registers_retired: u64,
     /// Own groups that were registers, as far as a replica here told what they ended with.

@@ -3,7 +3,7 @@
 use crate::answer::AdminReply;
 
 /// The subcommands and what each does. Where options are left out here, the subcommand without any word tells them.
-const SUBCOMMANDS: [(&str, &str); 32] = [
+const SUBCOMMANDS: [(&str, &str); 33] = [
     ("STATUS [JSON]", "Nodes, namespaces and volumes, in short or with everything as JSON."),
     ("DEMAND [COUNT n]", "What this node's clients ask for, and which objects most."),
     ("NAMESPACE LIST", "The namespaces and their settings."),
@@ -29,6 +29,7 @@ const SUBCOMMANDS: [(&str, &str); 32] = [
     ("NODE DRAIN name", "Move all replicas of volumes that a node has to other nodes."),
     ("NODE UNDRAIN name", "Let it have replicas again."),
     ("NODE LEVEL [STOP]", "Move replicas until all nodes have as many as any other."),
+    ("NODE REPLACE AFTER [seconds|NEVER]", "When a node that is away gets its replicas replaced by itself."),
     ("UPGRADE SHOW", "Tell how far the rolling upgrade is, if there is one."),
     ("UPGRADE BEGIN version DRIVER number [ANEW] [SILENT beat]", "Begin one, or go on with it: quorate upgrade does."),
     ("UPGRADE NOTE DRIVER number [BATCH node,node,...] [DONE node,node,...]", "Keep how far it is."),

@@ -14,6 +14,7 @@
 //! The host keeps the order that the core's contract asks for: what a replica says only once durable leaves in
 //! [`Host::flushed`]. Nothing here reads a clock, a random number, a socket or a file.
 
+mod absence;
 mod admin;
 mod at_once;
 mod batches;

@@ -8,7 +8,8 @@ use crate::entry::Purpose;
 use crate::root::{NodeRecord, PlaceCommand, RootCommand, RootState, Settings, root_members};
 
 const USAGE: &str = "ERR QUORATE NODE LIST; QUORATE NODE ADD name PEER host:port CLIENT host:port ADMIN host:port; \
-                     QUORATE NODE REMOVE name; QUORATE NODE SHOW|DRAIN|UNDRAIN name; QUORATE NODE LEVEL [STOP]";
+                     QUORATE NODE REMOVE name; QUORATE NODE SHOW|DRAIN|UNDRAIN name; QUORATE NODE LEVEL [STOP]; \
+                     QUORATE NODE REPLACE AFTER [seconds|NEVER]";
 
 /// How often the root is asked, until it has answered.
 const BEGIN_AGAIN_US: u64 = 1_000_000;
@@ -100,7 +101,7 @@ impl Host {
         }
         if self.linked.contains(&id) || !self.peers.is_unheard(id) {
             return Err(format!(
-                "ERR {name} is live, or was a moment ago: stop it first, and remove it when QUORATE NODE LIST shows it as suspected"
+                "ERR {name} is live, or was a moment ago: stop it first, and remove it when QUORATE NODE LIST shows it as suspected or absent"
             ));
         }
         Ok(node.id)
@@ -115,13 +116,13 @@ impl Host {
             AdminReply::Map(vec![
                 ("number".into(), AdminReply::Int(node.id.into())),
                 ("name".into(), text(&node.name)),
-                ("state".into(), text(if self.is_heard(id) { "live" } else { "suspected" })),
+                ("state".into(), text(self.node_state(id).word())),
                 ("peer".into(), text(&node.peer)),
                 ("client".into(), text(&node.client)),
                 ("admin".into(), text(&node.admin)),
                 ("volumes".into(), AdminReply::Int(state.volumes_on(node.id) as i64)),
                 ("root".into(), yes(members.contains(&id))),
-                ("draining".into(), yes(state.placement.draining.contains(&node.id))),
+                ("draining".into(), yes(state.is_draining(node.id))),
             ])
         };
         AdminReply::List(state.nodes.iter().map(entry).collect())

@@ -4,11 +4,12 @@
 use quorate_protocol::{GroupId, Instant, NodeId};
 
 use super::Host;
+use super::absence::Missed;
 use super::chains::STEADY_US;
 use crate::answer::{AdminReply, Answer, Failure};
 use crate::entry::Purpose;
 use crate::machine::Content;
-use crate::root::{Health, PlaceCommand, Plan, ROOT, RootCommand, RootState, plan, stays};
+use crate::root::{Health, PlaceCommand, ROOT, ReplaceAfter, RootCommand, RootState, plan, stays};
 use crate::status::Report;
 
 /// A node of which nothing is heard for so long is not waited for by whoever would give it a replica.
@@ -26,6 +27,7 @@ pub(super) struct Placing {
     /// Commands of the last plan that are not answered.
     open: usize,
     next_at: Instant,
+    pub(super) missed: Missed,
 }
 
 /// What a line of words asks for.
@@ -36,6 +38,8 @@ pub(super) enum PlacementRequest {
     ShowNode { name: String },
     Drain { name: String, is_draining: bool },
     Level { is_levelling: bool },
+    ShowReplaceAfter,
+    ReplaceAfter { after: ReplaceAfter },
 }
 
 /// The words behind `VOLUME`.
@@ -66,6 +70,18 @@ pub(super) fn parse_node(words: &[&str]) -> Option<PlacementRequest> {
         ("UNDRAIN", [name]) => Some(PlacementRequest::Drain { name: (*name).to_owned(), is_draining: false }),
         ("LEVEL", []) => Some(PlacementRequest::Level { is_levelling: true }),
         ("LEVEL", [stop]) if stop.eq_ignore_ascii_case("STOP") => Some(PlacementRequest::Level { is_levelling: false }),
+        ("REPLACE", [after, rest @ ..]) if after.eq_ignore_ascii_case("AFTER") => match rest {
+            [] => Some(PlacementRequest::ShowReplaceAfter),
+            [never] if never.eq_ignore_ascii_case("NEVER") => {
+                Some(PlacementRequest::ReplaceAfter { after: ReplaceAfter(None) })
+            }
+            [seconds] => {
+                // What is larger is too large.
+                let seconds = u32::try_from(seconds.parse::<u64>().ok()?).unwrap_or(u32::MAX);
+                Some(PlacementRequest::ReplaceAfter { after: ReplaceAfter(Some(seconds)) })
+            }
+            _ => None,
+        },
         _ => None,
     }
 }
@@ -85,12 +101,25 @@ impl Host {
             return;
         }
         let Content::Root(root) = self.groups[index as usize].machine.content() else { return };
-        let is_asked_for = !root.placement.draining.is_empty() || root.placement.is_levelling;
-        let Plan { commands, .. } = plan(root, &|node| self.health(node));
+        let is_emptied = root.nodes.iter().any(|node| root.is_to_be_emptied(node.id));
+        let is_asked_for = is_emptied || root.placement.is_levelling;
+        let mut commands = self.absences(root);
+        // What is to move follows from what is decided of them.
+        if commands.is_empty() {
+            commands = plan(root, &|node| self.health(node)).commands;
+        }
+        let is_replaced = |node: u32| root.is_absent(node) && !root.is_draining(node);
+        for command in &commands {
+            match command {
+                PlaceCommand::Absent { is_absent: true, .. } => self.counters.absences += 1,
+                PlaceCommand::Absent { .. } => self.counters.absences_over += 1,
+                PlaceCommand::Replace { from, .. } if is_replaced(*from) => self.counters.replicas_replaced += 1,
+                _ => self.counters.moves_planned += 1,
+            }
+        }
         let pause_us = if is_asked_for { PLAN_PAUSE_US } else { LOOK_PAUSE_US };
         self.placing.next_at = now.after_us(pause_us);
         self.placing.open = commands.len();
-        self.counters.moves_planned += commands.len() as u64;
         for command in commands {
             self.submit_to_root(&RootCommand::Place(command), Purpose::Placing);
         }
@@ -145,6 +174,8 @@ impl Host {
                 let command = |node| PlaceCommand::Drain { node, is_draining: *is_draining };
                 node(name).map(command).map_err(Err)
             }
+            PlacementRequest::ShowReplaceAfter => Err(Ok(AdminReply::Text(root.placement.replace_after.words()))),
+            PlacementRequest::ReplaceAfter { after } => Ok(PlaceCommand::ReplaceAfter { after: *after }),
             PlacementRequest::Level { is_levelling } => Ok(PlaceCommand::Level { is_levelling: *is_levelling }),
             PlacementRequest::MoveVolume { namespace, index, from, to } => {
                 let nodes = node(from).and_then(|from| Ok((from, node(to)?)));
@@ -199,16 +230,21 @@ impl Host {
         let text = |text: &str| AdminReply::Text(text.to_owned());
         let yes_or_no = |is_so: bool| text(if is_so { "yes" } else { "no" });
         let number = |number: u64| AdminReply::Int(i64::try_from(number).unwrap_or(i64::MAX));
-        let is_live = node == self.settings.node || !self.peers.is_unheard(node);
-        let of_node = Blocks::of(root, node.0, &|node| self.health(node));
+        let mut of_node = Blocks::of(root, node.0, &|node| self.health(node));
+        if let Some(why) = self.why_not_replaced(root, node) {
+            let movable = of_node.replicas - of_node.staying;
+            of_node.waits.extend((movable > 0).then_some((why, movable)));
+        }
         let waits = of_node
             .waits
             .iter()
             .map(|(why, count)| AdminReply::Map(vec![("replicas".into(), number(*count)), ("why".into(), text(why))]));
         let mut fields = vec![
             ("name".to_owned(), AdminReply::Text(root.name_of_node(node.0))),
-            ("state".to_owned(), text(if is_live { "live" } else { "suspected" })),
+            ("state".to_owned(), text(self.node_state(node).word())),
             ("draining".to_owned(), yes_or_no(root.is_draining(node.0))),
+            ("absent".to_owned(), yes_or_no(root.is_absent(node.0))),
+            ("replace_after".to_owned(), AdminReply::Text(root.placement.replace_after.words())),
             ("levelling".to_owned(), yes_or_no(root.placement.is_levelling)),
             ("root".to_owned(), yes_or_no(root.root_members().contains(&node))),
             ("replicas".to_owned(), number(of_node.replicas)),

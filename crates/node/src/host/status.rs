@@ -14,8 +14,8 @@ use crate::readiness::Readiness;
 use crate::replica::Protocol;
 use crate::root::{GroupRecord, ROOT};
 use crate::status::{
-    GroupReport, LogStatus, MemberStatus, NamespaceStatus, NodeOwnStatus, NodeState, NodeStatus, OwnGroupsStatus,
-    Report, Status, VolumeStatus,
+    GroupReport, LogStatus, MemberStatus, NamespaceStatus, NodeOwnStatus, NodeStatus, OwnGroupsStatus, Report, Status,
+    VolumeStatus,
 };
 use crate::volume::volume_of;
 
@@ -173,16 +173,13 @@ impl Host {
             .collect();
         let me = self.settings.node.0;
         let nodes = self.known_nodes();
-        let node_status = nodes.iter().map(|node| {
-            let live = node.id == me || !self.peers.is_unheard(NodeId(node.id));
-            NodeStatus {
-                id: node.id,
-                name: node.name.clone(),
-                state: if live { NodeState::Live } else { NodeState::Suspected },
-                client: node.client.clone(),
-                admin: node.admin.clone(),
-                own: by_node.get(&node.id).map(|report| report.own.clone()),
-            }
+        let node_status = nodes.iter().map(|node| NodeStatus {
+            id: node.id,
+            name: node.name.clone(),
+            state: self.node_state(NodeId(node.id)),
+            client: node.client.clone(),
+            admin: node.admin.clone(),
+            own: by_node.get(&node.id).map(|report| report.own.clone()),
         });
         let mut status = Status {
             cluster: format!("{:016x}", self.settings.cluster),
@@ -194,6 +191,7 @@ impl Host {
         let root = GroupRecord::new(Protocol::Paxos, ROOT, members, Quorum::Majority);
         status.root = volume_status(0, 0, &root, true, |node| by_group.get(&(node, ROOT.0)).copied());
         let Some(state) = self.directory.state() else { return status };
+        status.replace_after_s = state.placement.replace_after.0;
         for (&number, namespace) in &state.namespaces {
             status.namespaces.push(NamespaceStatus {
                 id: number,
@@ -289,7 +287,7 @@ fn summary(status: &Status) -> AdminReply {
         let coordinates = status.volumes.iter().filter(|volume| volume.coordinator == Some(node.id)).count();
         let mut fields = vec![
             ("name".to_string(), text(&node.name)),
-            ("state".to_string(), text(if node.state == NodeState::Live { "live" } else { "suspected" })),
+            ("state".to_string(), text(node.state.word())),
             ("client".to_string(), text(&node.client)),
             ("coordinates".to_string(), number(coordinates as u64)),
         ];

@@ -123,6 +123,7 @@ impl Host {
         }
         self.tell_behind();
         self.tend_chains();
+        self.count_missed();
         self.tend_placement();
         self.tend_registers();
         self.tend_successions();

@@ -95,7 +95,7 @@ impl RootState {
 
     /// The nodes that may get what they do not have, in the order of their numbers.
     pub(crate) fn nodes_that_stay(&self) -> impl Iterator<Item = u32> + '_ {
-        self.nodes.iter().map(|node| node.id).filter(|node| !self.is_draining(*node))
+        self.nodes.iter().map(|node| node.id).filter(|node| !self.is_to_be_emptied(*node))
     }
 
     fn has_node(&self, node: u32) -> bool {
@@ -118,7 +118,8 @@ impl RootState {
             self.version += 1;
             return Outcome::Ok;
         }
-        let left = self.nodes_that_stay().filter(|other| *other != node).count();
+        // Whoever is absent may be back before this one is empty.
+        let left = self.nodes.iter().filter(|other| other.id != node && !self.is_draining(other.id)).count();
         let moved = self.all_places().filter(|(_, namespace, _, places)| stays(namespace, places).is_none());
         let most = moved.map(|(number, _, _, places)| (places.seats.len(), number)).max();
         if let Some((replicas, number)) = most.filter(|(replicas, _)| *replicas > left) {
@@ -214,7 +215,7 @@ impl RootState {
         }
     }
 
-    /// Numbers of nodes that a new volume may lie on, if those that drain are not needed for it.
+    /// Numbers of nodes that a new volume may lie on, if those that are to be emptied are not needed for it.
     pub(super) fn nodes_for_new(&self, replicas: usize) -> Vec<u32> {
         let staying: Vec<u32> = self.nodes_that_stay().collect();
         match staying.len() >= replicas {

@@ -173,6 +173,7 @@ impl RootState {
         }
         self.freeze();
         self.placement.draining.retain(|&node| node != id);
+        self.placement.absent.retain(|&node| node != id);
         self.placement.begun.remove(&id);
         if let Some(upgrade) = &mut self.upgrade {
             upgrade.done.retain(|&node| node != id);
@@ -339,8 +340,9 @@ mod tests {
             assert!(line.contains("1 volume has a replica on n4"), "{line}");
         }
         root.placement.draining = vec![4, 2];
+        root.placement.absent = vec![4];
         assert_eq!(remove(&mut root, 4), Outcome::Ok);
-        assert_eq!((ids(&root), root.placement.draining), (vec![1, 2, 3], vec![2]));
+        assert_eq!((ids(&root), root.placement.draining, root.placement.absent), (vec![1, 2, 3], vec![2], vec![]));
     }
 
     #[test]

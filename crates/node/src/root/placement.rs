@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use quorate_object::Outcome;
 use serde::{Deserialize, Serialize};
 
-use super::{NodeRecord, RootState};
+use super::{NodeRecord, ReplaceAfter, RootState};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
@@ -23,6 +23,10 @@ pub struct Placement {
     pub is_levelling: bool,
     /// By volume, of `paxos`: those of which a member was ever replaced, or is to be; and chains of which one is being replaced.
     pub seats: BTreeMap<u64, Seats>,
+    /// Nodes that have been away for too long, and are not back.
+    pub absent: Vec<u32>,
+    /// How long that is.
+    pub replace_after: ReplaceAfter,
 }
 
 /// Who sits where in a volume. One member is replaced at a time.
@@ -66,6 +70,10 @@ pub enum PlaceCommand {
     Settle { group: u64, epoch: u32 },
     /// A node that was added is about to begin, with this data directory: it has said nothing, and no other one may.
     Begin { node: u32, directory: u64 },
+    /// Whether a node has been away for too long, as whoever coordinates the root has seen it, or is back.
+    Absent { node: u32, is_absent: bool },
+    /// How long that is.
+    ReplaceAfter { after: ReplaceAfter },
 }
 
 impl RootState {
@@ -74,6 +82,8 @@ impl RootState {
             PlaceCommand::AddNode { node } => self.add_node(node),
             PlaceCommand::RemoveNode { node } => self.remove_node(*node),
             PlaceCommand::Begin { node, directory } => self.begin_node(*node, *directory),
+            PlaceCommand::Absent { node, is_absent } => self.set_absent(*node, *is_absent),
+            PlaceCommand::ReplaceAfter { after } => self.set_replace_after(*after),
             PlaceCommand::Drain { node, is_draining } => self.drain(*node, *is_draining),
             PlaceCommand::Level { is_levelling } => self.level(*is_levelling),
             PlaceCommand::Replace { group, epoch, from, to } => self.replace(*group, *epoch, *from, *to),

@@ -1,4 +1,4 @@
-//! Which replicas of volumes move next, and where to: away from nodes that drain, and until all nodes have as many as any other.
+//! Which replicas of volumes move next, and where to: away from nodes that drain or are absent, and until all nodes have as many as any other.
 //!
 //! It follows from the root's state and from which nodes are well, and from nothing else: whoever coordinates the root next goes on
 //! where the last one was. What is under way counts as if it had come to its end, so nothing is moved to and fro.
@@ -30,16 +30,19 @@ pub(crate) enum Health {
 pub(crate) struct Plan {
     /// What the root is to decide next.
     pub commands: Vec<PlaceCommand>,
-    /// How many replicas of a draining node do not move now, and why.
+    /// How many replicas of a node that is to be emptied do not move now, and why.
     pub waits: BTreeMap<(u32, &'static str), u64>,
 }
 
 pub(crate) const WAITS_FOR_OTHERS: &str = "another replica of the volume is on a node that is not well";
 pub(crate) const HAS_NOWHERE_TO_GO: &str = "no node that is well could have it";
+pub(crate) const IS_THE_ONLY_ONE: &str = "it is the volume's only replica, and its node is not well";
 
 /// The next moves.
 pub(crate) fn plan(root: &RootState, health: &dyn Fn(u32) -> Health) -> Plan {
-    let mut planner = Planner::new(root, health);
+    let is_given_up = |node| root.is_absent(node) && health(node) == Health::Away;
+    let health = |node| if is_given_up(node) { Health::Gone } else { health(node) };
+    let mut planner = Planner::new(root, &health);
     planner.give_up();
     planner.drain();
     if root.placement.is_levelling {
@@ -214,7 +217,7 @@ impl Planner<'_> {
                 Protocol::Paxos => self.target(at, gone),
                 Protocol::Chain => {
                     let stayed =
-                        leaving.iter().copied().find(|node| self.is_well(*node) && !self.root.is_draining(*node));
+                        leaving.iter().copied().find(|node| self.is_well(*node) && !self.root.is_to_be_emptied(*node));
                     stayed.or_else(|| self.target(at, gone))
                 }
             };
@@ -224,11 +227,14 @@ impl Planner<'_> {
         }
     }
 
-    /// What draining nodes have goes to others. Volumes that they are the first of go before the rest, which then makes even what
+    /// What nodes have that are to be emptied goes to others. Volumes that they are the first of go before the rest, which then makes even what
     /// that has left uneven.
     fn drain(&mut self) {
+        // One that is absent and well is about to be back.
+        let is_emptied = |node: u32| self.root.is_draining(node) || self.root.is_absent(node) && !self.is_well(node);
+        let nodes: Vec<u32> = self.root.nodes.iter().map(|node| node.id).filter(|node| is_emptied(*node)).collect();
         for is_first in [true, false] {
-            for &node in &self.root.placement.draining {
+            for &node in &nodes {
                 for at in 0..self.volumes.len() {
                     let volume = &self.volumes[at];
                     if volume.places.seats.contains(&node) && volume.is_first(node) == is_first {
@@ -248,6 +254,9 @@ impl Planner<'_> {
             None => *self.plan.waits.entry((node, HAS_NOWHERE_TO_GO)).or_default() += 1,
             Some(_) if !self.are_others_well(at, node) => {
                 *self.plan.waits.entry((node, WAITS_FOR_OTHERS)).or_default() += 1;
+            }
+            Some(_) if volume.places.seats.len() == 1 && !self.is_well(node) => {
+                *self.plan.waits.entry((node, IS_THE_ONLY_ONE)).or_default() += 1;
             }
             Some(to) if self.has_room(node, to) => self.replace(at, node, to),
             Some(_) => {}
@@ -629,6 +638,34 @@ mod tests {
         assert_eq!(run(&mut root), 0);
         let (_, namespace, _, places) = root.all_places().next().expect("there are three");
         assert!(stays(namespace, &places).is_some());
+    }
+
+    #[test]
+    fn what_an_absent_node_has_gets_other_places_until_it_is_well_and_only_what_there_are_others_of() {
+        let mut root = cluster(5);
+        create(&mut root, 0, Protocol::Chain, 3, 10);
+        create(&mut root, 1, Protocol::Register, 1, 5);
+        root.placement.absent = vec![4];
+        let away = |node| if node == 4 { Health::Away } else { Health::Well };
+        let is_from = |command: &PlaceCommand| matches!(command, PlaceCommand::Replace { from: 4, to, .. } if *to != 4);
+        let Plan { commands, waits } = plan(&root, &away);
+        assert!(commands.len() == 2 && commands.iter().all(is_from), "{commands:?}");
+        assert_eq!(waits, BTreeMap::from([((4, IS_THE_ONLY_ONE), 1)]));
+        assert_eq!(plan(&root, &well), Plan::default(), "it is about to be back");
+        let others = |node| if node == 4 || node == 5 { Health::Away } else { Health::Well };
+        let Plan { commands, waits } = plan(&root, &others);
+        assert!(commands.iter().all(is_from) && waits.contains_key(&(4, WAITS_FOR_OTHERS)), "{commands:?}");
+        assert!(commands.iter().all(|command| !matches!(command, PlaceCommand::Replace { to: 5, .. })));
+        // Where all other nodes have one, too.
+        let mut three = cluster(3);
+        create(&mut three, 0, Protocol::Paxos, 3, 2);
+        three.placement.absent = vec![3];
+        let away = |node| if node == 3 { Health::Away } else { Health::Well };
+        assert_eq!(plan(&three, &away).waits, BTreeMap::from([((3, HAS_NOWHERE_TO_GO), 2)]));
+        // It may drain as well, and is a target for nobody.
+        drain(&mut root, 3, true);
+        assert!(run(&mut root) > 0);
+        assert!(root.volumes().all(|(.., volume)| !volume.members.contains(&3)));
     }
 
     #[test]

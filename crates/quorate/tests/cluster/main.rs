@@ -4,6 +4,7 @@
 //! `QUORATE_KILLS=50 cargo test -p quorate --test cluster kill -- --nocapture` is the long run, `QUORATE_SEED` repeats
 //! the random choices of one; the moments are the machine's own.
 
+mod absent;
 mod authority;
 mod becoming;
 mod chains;

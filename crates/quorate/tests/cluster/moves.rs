@@ -16,7 +16,7 @@ const NODES: usize = 4;
 /// A drained node is empty, or nodes are even, so soon: one that has 48 replicas, of which two move at a time.
 const MOVED_WITHIN: Duration = Duration::from_secs(150);
 
-fn started(name: &str, protocol: &str) -> Cluster {
+pub(crate) fn started(name: &str, protocol: &str) -> Cluster {
     let mut cluster = Cluster::new(name, NODES);
     let mut command = cluster.up_command();
     command.args(["--protocol", protocol]);
@@ -26,7 +26,7 @@ fn started(name: &str, protocol: &str) -> Cluster {
 }
 
 /// How many replicas each node has, as this one knows.
-fn counts(cluster: &Cluster, index: usize) -> BTreeMap<u32, usize> {
+pub(crate) fn counts(cluster: &Cluster, index: usize) -> BTreeMap<u32, usize> {
     let mut counts = BTreeMap::new();
     for volume in cluster.status_of(index).unwrap_or_default().volumes {
         volume.members.iter().for_each(|member| *counts.entry(member.node).or_insert(0) += 1);
@@ -34,7 +34,7 @@ fn counts(cluster: &Cluster, index: usize) -> BTreeMap<u32, usize> {
     counts
 }
 
-fn waits(what: &str, mut happened: impl FnMut() -> bool) {
+pub(crate) fn waits(what: &str, mut happened: impl FnMut() -> bool) {
     let began = Instant::now();
     while !happened() {
         assert!(began.elapsed() < MOVED_WITHIN, "waited for {} s until {what}", began.elapsed().as_secs());

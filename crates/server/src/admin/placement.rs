@@ -16,6 +16,13 @@ pub(super) struct Move {
     to: String,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct After {
+    /// Or `never`.
+    seconds: String,
+}
+
 pub(super) async fn list_volumes(State(admin): State<Admin>, Path(number): Path<String>) -> Response {
     respond(admin.ask(&["VOLUME", "LIST", &number]).await)
 }
@@ -49,6 +56,23 @@ pub(super) async fn undrain_node(State(admin): State<Admin>, Path(name): Path<St
         return refuse(StatusCode::BAD_REQUEST, why);
     }
     respond_of_node(admin.ask(&["NODE", "UNDRAIN", &name]).await)
+}
+
+pub(super) async fn show_replace_after(State(admin): State<Admin>) -> Response {
+    match admin.ask(&["NODE", "REPLACE", "AFTER"]).await {
+        Ok(after @ AdminReply::Text(_)) => respond(Ok(AdminReply::Map(vec![("replace_after".into(), after)]))),
+        reply => respond(reply),
+    }
+}
+
+pub(super) async fn set_replace_after(
+    State(admin): State<Admin>,
+    after: Result<Query<After>, QueryRejection>,
+) -> Response {
+    match after {
+        Ok(Query(After { seconds })) => respond(admin.ask(&["NODE", "REPLACE", "AFTER", &seconds]).await),
+        Err(why) => refuse(StatusCode::BAD_REQUEST, why.body_text()),
+    }
 }
 
 pub(super) async fn level(State(admin): State<Admin>, uri: Uri) -> Response {

@@ -9,7 +9,7 @@ use super::{Figures, PeerFigures};
 
 fn exposition() -> String {
     let mut figures = Figures { node_name: "n1".into(), replicas: vec![("following", 1)], ..Figures::default() };
-    figures.peers.push(PeerFigures { name: "a \"b\"\\".into(), is_suspected: true, is_linked: false });
+    figures.peers.push(PeerFigures { name: "a \"b\"\\".into(), is_suspected: true, is_absent: true, is_linked: false });
     figures.certificates.push(("ca", 1_900_000_000));
     figures.front.latencies[0].add(120);
     figures.flushes.add(70_000_000);

@@ -59,6 +59,7 @@ pub(crate) struct ClientFigures {
 pub(crate) struct PeerFigures {
     pub(crate) name: String,
     pub(crate) is_suspected: bool,
+    pub(crate) is_absent: bool,
     pub(crate) is_linked: bool,
 }
 
@@ -97,6 +98,12 @@ impl Figures {
             "1 if nothing was heard of the other node for too long.",
             "peer",
             peers(|peer| peer.is_suspected),
+        );
+        text.gauges(
+            "quorate_peer_absent",
+            "1 if the other node is away for so long that its replicas get other places.",
+            "peer",
+            peers(|peer| peer.is_absent),
         );
         text.gauges(
             "quorate_peer_linked",
@@ -300,6 +307,7 @@ impl Figures {
                 "Moves of volumes' replicas that this node has proposed where it coordinated the root.",
                 host.moves_planned,
             ),
+            ("quorate_replicas_replaced_total", "Likewise, away from nodes that were absent.", host.replicas_replaced),
             ("quorate_reads_clean_total", "Reads that members of chains answered by themselves.", host.reads_clean),
             (
                 "quorate_register_configurations_total",

@@ -16,6 +16,7 @@ impl Worker {
         let peers = host.peers().map(|node| PeerFigures {
             name: name_of(host, node),
             is_suspected: host.is_suspected(node),
+            is_absent: host.absent_nodes().contains(&node),
             is_linked: self.links.is_linked_to(node),
         });
         let expiries = self.watch.as_ref().map_or_else(Vec::new, |watch| watch.expiries());
@@ -53,7 +54,7 @@ impl Worker {
     }
 }
 
-fn name_of(host: &Host, node: NodeId) -> String {
+pub(super) fn name_of(host: &Host, node: NodeId) -> String {
     let known = host.known_nodes().iter().find(|known| known.id == node.0);
     known.map_or_else(|| node.to_string(), |known| known.name.clone())
 }

@@ -7,6 +7,7 @@
 //! sync, where that is quick, and for want of anything to do; slow syncs are a [thread's](flusher). See
 //! [`quorate_node::host`] for the contract that its order keeps.
 
+mod absence;
 mod backend;
 mod checkpointer;
 mod clients;
@@ -144,6 +145,7 @@ pub(crate) struct State {
     writes_before_speaking: bool,
     news_at: Instant,
     suspected: Vec<NodeId>,
+    absent: Vec<NodeId>,
     readiness: Readiness,
     /// When it is told next whom a new data directory waits for, unless that changes; and whom it waited for.
     waiting_at: Option<Instant>,
@@ -176,6 +178,7 @@ impl State {
             writes_before_speaking: false,
             news_at: Instant(0),
             suspected: Vec::new(),
+            absent: Vec::new(),
             readiness: Readiness::ClusterUnknown,
             waiting_at: None,
             waits_for: Vec::new(),
@@ -468,6 +471,7 @@ impl Worker {
             alarms.push("no space left for the log: writes are refused here until there is".to_owned());
         }
         let now_s = (self.state.wall_ms / 1000).cast_signed();
+        alarms.extend(self.host.absence_alarms());
         alarms.extend(self.watch.iter().flat_map(|watch| watch.expiries()).filter_map(|expiry| expiry.alarm(now_s)));
         alarms
     }
@@ -592,6 +596,7 @@ impl Worker {
             info!("{node} is heard of again and takes part");
         }
         self.state.suspected = suspected;
+        self.tell_of_absence();
         let installed = self.host.counters().snapshots_installed;
         if installed > self.state.snapshots_installed {
             match installed - self.state.snapshots_installed {

@@ -36,9 +36,10 @@ pub fn is_converged(nodes: &[Node]) -> bool {
     is_same && changing_own(nodes).next().is_none() && own_amiss(nodes).is_empty()
 }
 
-/// Whether replicas of volumes are on their way to other nodes, as far as any node knows, or are left where they were.
+/// Whether replicas of volumes are on their way to other nodes, as far as any node knows, or are left where they were; or a node is
+/// taken for absent.
 pub fn is_moving(nodes: &[Node]) -> bool {
-    nodes.iter().filter_map(Node::host).any(Host::sees_moves)
+    nodes.iter().filter_map(Node::host).any(|host| host.sees_moves() || !host.absent_nodes().is_empty())
 }
 
 /// Volumes of which own groups begin or end still.
@@ -147,13 +148,14 @@ pub fn unrest(nodes: &[Node]) -> String {
         format!("\n  own groups of {:?} begin: {begin:?}, or end: {end:?}", volume.id())
     });
     let amiss = own_amiss(nodes).into_iter().map(|words| format!("\n  {words}"));
-    let moving = nodes.iter().filter_map(Node::host).filter(|host| host.sees_moves()).map(moves_seen);
+    let is_moving = |host: &&Host| host.sees_moves() || !host.absent_nodes().is_empty();
+    let moving = nodes.iter().filter_map(Node::host).filter(is_moving).map(moves_seen);
     replicas.iter().map(line).chain(left_over).chain(changing).chain(amiss).chain(moving).collect()
 }
 
 /// What a node knows of volumes that move, in words.
 fn moves_seen(host: &Host) -> String {
-    let root = host.directory().expect("it sees them there");
+    let root = host.directory().expect("it sees that there");
     let volumes: Vec<_> = root.volumes().map(|(.., volume)| volume).collect();
     let chains: Vec<_> =
         host.groups().filter_map(|group| Some((group.id(), group.replica.chain()?.status()))).collect();

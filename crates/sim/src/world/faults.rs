@@ -163,6 +163,19 @@ impl World {
         self.plan(next_us, Event::Outage);
     }
 
+    /// A node is gone for longer than others wait for it, or about as long.
+    pub(super) fn die_for_long(&mut self) {
+        let Some(mean_ms) = self.settings.deaths_mean_ms.filter(|_| !self.healing) else { return };
+        let asked = self.pick_node();
+        let after = *self.random.pick(&["1", "1", "2", "4", "NEVER"]);
+        self.call_admin(asked, 0, &format!("NODE REPLACE AFTER {after}"));
+        let (node, power) = (self.pick_node(), self.random.chance(500));
+        let lasts_us = self.random.range(2_000_000..16_000_000);
+        self.crash_for(node, power, lasts_us);
+        let next_us = lasts_us + self.random.delay(mean_ms * 1000);
+        self.plan(next_us, Event::Death);
+    }
+
     fn pick_node(&mut self) -> usize {
         self.random.below(self.nodes.len() as u64) as usize
     }
@@ -414,7 +427,8 @@ impl World {
 
     /// Every client has its answers and every replica of a group stands at the same slot.
     pub(super) fn is_at_rest(&self) -> bool {
-        let is_moving = self.settings.placed_anew && crate::property::convergence::is_moving(&self.nodes);
+        let has_moved = self.settings.placed_anew || self.settings.deaths_mean_ms.is_some();
+        let is_moving = has_moved && crate::property::convergence::is_moving(&self.nodes);
         !is_moving && self.clients.is_done() && crate::property::convergence::is_converged(&self.nodes)
     }
 }

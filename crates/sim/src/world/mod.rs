@@ -66,6 +66,7 @@ enum Event {
     },
     Fault,
     Outage,
+    Death,
     Strike(Strike),
     CutOff {
         node: usize,
@@ -130,6 +131,8 @@ pub struct Sometimes {
     pub chains_turned: u64,
     pub chains_replaced: u64,
     pub moves_planned: u64,
+    pub replicas_replaced: u64,
+    pub absences_over: u64,
     pub read_by_member: u64,
     pub read_through_router: u64,
     pub read_at_router: u64,
@@ -153,7 +156,7 @@ pub struct Sometimes {
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 57] {
+    pub fn counts(&self) -> [(&'static str, u64); 59] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -193,6 +196,8 @@ impl Sometimes {
             ("a member of a chain was moved behind the tail", self.chains_turned),
             ("a member of a chain left since another had come in its place", self.chains_replaced),
             ("whoever coordinated the root had a replica moved", self.moves_planned),
+            ("a replica got another place since its node was away for long", self.replicas_replaced),
+            ("a node that was away for long was back", self.absences_over),
             ("a member of a chain answered a read by itself", self.read_by_member),
             ("a member answered a read that a router sent it", self.read_through_router),
             ("a router read its own replica", self.read_at_router),
@@ -254,6 +259,8 @@ impl Sometimes {
         self.chains_turned += more.chains_turned;
         self.chains_replaced += more.chains_replaced;
         self.moves_planned += more.moves_planned;
+        self.replicas_replaced += more.replicas_replaced;
+        self.absences_over += more.absences_over;
         self.read_by_member += more.read_by_member;
         self.read_through_router += more.read_through_router;
         self.read_at_router += more.read_at_router;
@@ -361,6 +368,9 @@ impl World {
         if world.settings.outages {
             world.plan(FAULTS_FROM_US, Event::Outage);
         }
+        if world.settings.deaths_mean_ms.is_some() {
+            world.plan(FAULTS_FROM_US, Event::Death);
+        }
         world.plan(1_000_000, Event::Move);
         world.plan(1_200_000, Event::Crowd);
         if world.settings.guests {
@@ -399,6 +409,7 @@ impl World {
             Event::Client { client } => self.wake_client(client),
             Event::Fault => self.strike(),
             Event::Outage => self.begin_outage(),
+            Event::Death => self.die_for_long(),
             Event::Strike(strike) => self.strike_at(strike),
             Event::CutOff { node } => self.cut_off(node, faults::CUT_LASTS_US),
             Event::Move => self.move_an_object(),

@@ -298,6 +298,8 @@ fn seen_by(host: &Host) -> Sometimes {
         chains_turned: counters.chains_turned,
         chains_replaced: counters.chains_replaced,
         moves_planned: counters.moves_planned,
+        replicas_replaced: counters.replicas_replaced,
+        absences_over: counters.absences_over,
         read_by_member: counters.reads_clean,
         read_through_router: counters.reads_routed,
         seats_changed: counters.seats_changed,

@@ -68,6 +68,8 @@ pub struct Settings {
     pub replaces_mean_ms: Option<u64>,
     /// Now and then most nodes are gone for seconds, or all are alone: own groups without a quorum are paused.
     pub outages: bool,
+    /// The mean time between two deaths of a node for so long that what it has gets other places.
+    pub deaths_mean_ms: Option<u64>,
     /// How often, in a thousand, a node is cut off from the others just when the members of a chain change.
     pub cuts_at_changes: u64,
     /// Wishes for one object follow each other within milliseconds, and disks lose their power between two checkpoints.
@@ -134,6 +136,7 @@ impl Settings {
             guests: seed % 4 == 3,
             replaces_mean_ms: None,
             outages: moves_mean_ms.is_some() && Random::new(seed ^ 0x0A7).chance(400),
+            deaths_mean_ms: None,
             cuts_at_changes: 0,
             hasty: false,
             slow_frames: 0,
@@ -278,6 +281,7 @@ impl Settings {
             led_groups: with_own_groups && of_seed.led_groups,
             crowd: 0,
             panics: 0,
+            deaths_mean_ms: deaths_of_seed(seed),
             ..of_seed
         }
     }
@@ -352,6 +356,7 @@ impl Settings {
             // A chain of one that has panicked is back with its node only.
             panics: if replicas == 1 { 0 } else { base.panics },
             placed_anew: true,
+            deaths_mean_ms: deaths_of_seed(seed),
             ..base
         }
     }
@@ -455,6 +460,11 @@ impl Rest {
             records_bytes_max: *random.pick(&[0, 1 << 20]),
         }
     }
+}
+
+/// How often nodes die for long, in worlds that move.
+fn deaths_of_seed(seed: u64) -> Option<u64> {
+    *Random::new(seed ^ 0xDEAD).pick(&[None, Some(2_000), Some(8_000)])
 }
 
 /// How often objects are moved, of which kind of namespace; drawn with the rest of a world.
