@@ -8,7 +8,7 @@ use crate::common::{Nodes, until};
 type Requests = [(&'static str, u16)];
 
 /// For each method and path of the description.
-const REQUESTS: [(&str, &str, &Requests); 26] = [
+const REQUESTS: [(&str, &str, &Requests); 28] = [
     ("get", "/", &[("/", 200)]),
     ("get", "/healthz", &[("/healthz", 200)]),
     ("get", "/readyz", &[("/readyz", 200)]),
