@@ -108,6 +108,10 @@ pub enum Purpose {
     Renewed {
         volume: GroupId,
     },
+    /// Own groups of this volume are to leave nodes that are to be emptied.
+    MovedOff {
+        volume: GroupId,
+    },
     /// What an own group had come to when it stopped: once the volume has answered, the group is over.
     Returned {
         group: GroupId,
@@ -145,7 +149,10 @@ impl Purpose {
     /// The only volume that is meant, where the namespace may have been dropped and made anew meanwhile.
     pub(crate) fn volume(self) -> Option<GroupId> {
         match self {
-            Purpose::OfVolume { volume } | Purpose::Renewed { volume } | Purpose::Words { volume } => Some(volume),
+            Purpose::OfVolume { volume }
+            | Purpose::Renewed { volume }
+            | Purpose::MovedOff { volume }
+            | Purpose::Words { volume } => Some(volume),
             Purpose::Returned { group } => volume_of(group).map(|(volume, _)| volume),
             _ => None,
         }

@@ -22,6 +22,7 @@ pub mod inspect;
 pub mod level;
 mod machine;
 pub mod members;
+mod named;
 mod number;
 mod office;
 mod outbox;

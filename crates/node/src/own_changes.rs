@@ -7,7 +7,7 @@ use crate::machine::Machine;
 use crate::quorum::{QUORUM_OF_OTHERS, Quorum};
 use crate::record::{GroupRecord, STILL_CHANGING};
 use crate::replica::Protocol;
-use crate::volume::{Change, OwnRecord, Plan, Record, Renewed, rotated};
+use crate::volume::{Change, MoveOff, OwnRecord, Plan, Record, Renewed, rotated};
 
 const NO_OWN: &str = "ERR the key has no group of its own: QUORATE GROUP PROMOTE gives it one";
 pub(crate) const OUTSIDE: &str = "ERR MEMBERS of a chain or a register must be among those of the key's volume";
@@ -82,6 +82,21 @@ impl Machine {
         Ok(())
     }
 
+    /// Other nodes take the places of members that are to leave. An operator's change that came before counts.
+    pub(crate) fn move_off(&mut self, group: &MoveOff, volume: u64, of_volume: &[u32]) -> Result<(), String> {
+        let MoveOff { number, name, places } = group;
+        let is_meant = |record: &Record| record.number == *number && !record.stopping;
+        let record = self.record_of(name).filter(is_meant).ok_or("ERR the group is over")?;
+        let mut members = record.place.home();
+        for (from, to) in places {
+            let at = members.iter().position(|member| member == from).filter(|_| !members.contains(to));
+            members[at.ok_or("ERR it has other members by now")?] = *to;
+        }
+        let of_volume = of_volume.to_vec();
+        let change = Change { protocol: None, members: Some(members), quorum: None, volume, of_volume };
+        self.change_own(name, &change)
+    }
+
     pub(crate) fn move_register(
         &mut self,
         name: &[u8],
@@ -123,7 +138,7 @@ impl Machine {
 
 impl OwnRecord {
     /// The members that it was made with, or that it moved to; empty if they are the volume's.
-    fn home(&self) -> Vec<u32> {
+    pub(crate) fn home(&self) -> Vec<u32> {
         match self {
             OwnRecord::Paxos { members } => members.clone(),
             OwnRecord::Led { protocol, record } if protocol.is_chain() => record.home.clone(),

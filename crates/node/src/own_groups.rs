@@ -115,30 +115,6 @@ impl Machine {
         Word::encode_some(numbers.iter().map(|&number| (number, word(number))))
     }
 
-    /// The own groups that are no led ones, and whose members were named.
-    fn names_of_named(&self) -> BTreeMap<u64, Vec<u8>> {
-        let mut named = BTreeMap::new();
-        if let Some(objects) = self.objects() {
-            objects.for_each_away(|name, record| match Record::decode(record) {
-                Ok(Record { number, place: OwnRecord::Paxos { members }, .. }) if !members.is_empty() => {
-                    named.insert(number, name.to_vec());
-                }
-                _ => {}
-            });
-        }
-        named
-    }
-
-    /// Finds own groups by their numbers from now on, without looking at all of them.
-    pub(crate) fn keep_names(&mut self) {
-        if self.children().is_some_and(|children| children.named.is_none()) {
-            let named = self.names_of_named();
-            if let Some(children) = &mut self.children {
-                children.named = Some(named);
-            }
-        }
-    }
-
     pub(crate) fn execute_volume(&mut self, slot: Slot, command: &[u8]) -> Outcome {
         match VolumeCommand::decode(command) {
             Some(VolumeCommand::Create { names, plan, value }) => self.create(slot, &names, &plan, &value),
@@ -177,11 +153,14 @@ impl Machine {
                 each(&renewed.groups, |(number, name)| self.renew_own(*number, name, &renewed))
             }
             Some(VolumeCommand::Hold { order, members, held }) => self.hold(order, members, held),
+            Some(VolumeCommand::MoveOff(moved)) => {
+                each(&moved.groups, |group| self.move_off(group, moved.volume, &moved.of_volume))
+            }
             Some(VolumeCommand::RetireBefore { number, epoch }) => {
                 self.change_led(number, |record| record.retire_before(epoch))
             }
             Some(VolumeCommand::TakeOffice { office }) => {
-                let children = self.children.get_or_insert_default();
+                let children = self.children_mut();
                 children.office = children.office.max(office);
                 Outcome::Ok
             }
@@ -190,7 +169,7 @@ impl Machine {
     }
 
     fn hold(&mut self, order: u64, members: Vec<u32>, held: Option<Held>) -> Outcome {
-        let children = self.children.get_or_insert_default();
+        let children = self.children_mut();
         if order < children.hold_order {
             return Outcome::Nil;
         }
@@ -307,12 +286,13 @@ impl Machine {
     pub(crate) fn begin_to_stop(&mut self, name: &[u8], record: Record) {
         let number = record.number;
         self.write_record(name, Record { stopping: true, ..record });
-        self.children.get_or_insert_default().stopping.insert(number, name.to_vec());
+        self.children_mut().stopping.insert(number, name.to_vec());
         self.changes.get_or_insert_default().stopping.push(number);
     }
 
     /// An own group's record is another one.
     pub(crate) fn write_record(&mut self, name: &[u8], record: Record) {
+        self.count_anew(self.record_of(name), Some(&record));
         if let Content::Objects(objects) = &mut self.content {
             objects.send_away(name, &record.encode());
             if record.led().is_some() {
@@ -351,7 +331,9 @@ impl Machine {
             // Somebody else has brought it.
             return Outcome::Nil;
         };
-        let becomes = self.record_of(&name).and_then(|record| record.becomes);
+        let record = self.record_of(&name);
+        self.count_anew(record.clone(), None);
+        let becomes = record.and_then(|record| record.becomes);
         self.advance(state.time());
         if !planted::is(Planted::ReturnLosesResults) {
             self.results.merge(&decode_results(&state.results));
@@ -396,10 +378,7 @@ impl Machine {
         let tags: BTreeSet<u32> = names.iter().map(|name| name_tag(Some(name))).collect();
         let results = self.results.of_names(&tags);
         let Content::Objects(objects) = &mut self.content else { return };
-        let children = self.children.get_or_insert_with(|| {
-            let named = Some(BTreeMap::new());
-            Box::new(Children { named, ..Children::default() })
-        });
+        let children = self.children.get_or_insert_with(|| Box::new(Children::none_yet()));
         for &name in names {
             let Some(object) = objects.encoded(name) else { continue };
             let number = children.take_number();

@@ -161,6 +161,27 @@ pub struct Report {
     pub node: u32,
     pub own: NodeOwnStatus,
     pub groups: Vec<GroupReport>,
+    /// Of the volumes that it coordinates.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub own_groups_on: Vec<OwnGroupsOn>,
+}
+
+/// How many own groups name a node as their member.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OwnGroupsOn {
+    pub node: u32,
+    pub groups: u64,
+    /// Those of them that are to leave it and do not, as far as that is known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<Waiting>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Waiting {
+    pub groups: u64,
+    pub why: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

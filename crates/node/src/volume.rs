@@ -245,6 +245,26 @@ pub enum VolumeCommand {
     Renew(Renewed),
     /// A member of the volume is about to be replaced, or is not any more, and these are its members; void behind a later order.
     Hold { order: u64, members: Vec<u32>, held: Option<Held> },
+    /// Own groups that are to have other nodes in the place of some of their members. Answers with a line for each.
+    MoveOff(MovedOff),
+}
+
+/// Own groups that leave nodes which are to be emptied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MovedOff {
+    pub groups: Vec<MoveOff>,
+    /// As in [`Plan`].
+    pub volume: u64,
+    pub of_volume: Vec<u32>,
+}
+
+/// An own group, which keeps the order of its members: of a name that has another group by now nothing is meant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MoveOff {
+    pub number: u64,
+    pub name: Vec<u8>,
+    /// Who leaves, and who comes in its place.
+    pub places: Vec<(u32, u32)>,
 }
 
 /// Own groups of which a member cannot speak: it may have forgotten what it said.
@@ -476,6 +496,9 @@ pub struct Children {
     /// wanted.
     #[serde(skip)]
     pub named: Option<BTreeMap<u64, Vec<u8>>>,
+    /// How many own groups name each node, as a member or as one to be. As the names, it follows from the records.
+    #[serde(skip)]
+    pub(crate) on_nodes: Option<BTreeMap<u32, u64>>,
     /// What those that are starting begin with takes so many bytes. It follows from them.
     #[serde(skip)]
     pub starting_bytes: usize,
@@ -528,6 +551,7 @@ impl Children {
     pub fn begin(&mut self, slot: Slot, birth: &Birth) {
         let Frozen { time_ms, object, results } = birth.state.clone();
         let Record { number, place, .. } = birth.record.clone();
+        self.count(&birth.record);
         match &place {
             OwnRecord::Led { .. } => drop(self.led.insert(number, birth.name.clone())),
             OwnRecord::Paxos { members } if members.is_empty() => {}

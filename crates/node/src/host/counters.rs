@@ -57,7 +57,9 @@ pub struct Counters {
     pub own_groups_changed: u64,
     /// Own groups that began anew because this node's replicas of them could not speak.
     pub own_groups_renewed: u64,
-    /// Those of them that were born and ended here on their volume's word, without a replica of it.
+    /// Own groups that this node, where it coordinated their volumes, has had leave nodes that are to be emptied.
+    pub own_groups_moved_off: u64,
+    /// Replicas of own groups that were born and ended here on their volume's word, without a replica of it.
     pub outside_born: u64,
     pub outside_ended: u64,
     /// Own groups that came to rest, and that were woken.

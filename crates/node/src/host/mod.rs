@@ -37,6 +37,7 @@ mod digests;
 mod directory;
 mod discarded;
 mod dispatch;
+mod emptied;
 mod expired;
 mod flush;
 mod grid;
@@ -304,6 +305,7 @@ pub struct Host {
     unlogged: unlogged::Unlogged,
     readmissions: readmission::Readmissions,
     seats: seats::SeatChanges,
+    emptying: emptied::Emptying,
     own: own::OwnGroups,
     terms: chains::Terms,
     registers: registers::Registers,

@@ -209,6 +209,7 @@ impl Host {
             unlogged: super::unlogged::Unlogged::default(),
             readmissions: super::readmission::Readmissions::default(),
             seats: super::seats::SeatChanges::default(),
+            emptying: super::emptied::Emptying::default(),
             staged: Vec::new(),
             own: super::own::OwnGroups::default(),
             terms: super::chains::Terms::default(),

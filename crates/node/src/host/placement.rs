@@ -1,6 +1,8 @@
 //! Where volumes lie, changed while they are used: by an operator, one replica at a time, or as whoever coordinates the root plans it.
 //! See docs/decisions/0034.
 
+use std::collections::BTreeMap;
+
 use quorate_protocol::{GroupId, Instant, NodeId};
 
 use super::Host;
@@ -141,7 +143,7 @@ impl Host {
         self.placing.open = self.placing.open.saturating_sub(1);
     }
 
-    fn health(&self, node: u32) -> Health {
+    pub(super) fn health(&self, node: u32) -> Health {
         let (node, now) = (NodeId(node), self.clock.now());
         if node == self.settings.node {
             return Health::Well;
@@ -224,8 +226,9 @@ impl Host {
         Ok(AdminReply::List(volumes.collect()))
     }
 
-    /// What a node has, and what keeps it there: what the root says of it, and what it says of itself, if it has answered.
-    pub(super) fn tell_node(&self, node: NodeId, report: Option<&Report>) -> AdminReply {
+    /// What a node has, and what keeps it there: what the root says of it, what it says of itself, if it has answered, and what those
+    /// say that coordinate volumes.
+    pub(super) fn tell_node(&self, node: NodeId, reports: &[Report]) -> AdminReply {
         let Some(root) = self.directory.state() else { return AdminReply::Failed(Failure::Loading) };
         let text = |text: &str| AdminReply::Text(text.to_owned());
         let yes_or_no = |is_so: bool| text(if is_so { "yes" } else { "no" });
@@ -253,10 +256,18 @@ impl Host {
             ("staying".to_owned(), number(of_node.staying)),
             ("waiting".to_owned(), AdminReply::List(waits.collect())),
         ];
-        if let Some(Report { own, .. }) = report {
+        if let Some(Report { own, .. }) = reports.iter().find(|report| report.node == node.0) {
             let groups = own.own_groups;
             fields.push(("own_groups".to_owned(), number(groups.active + groups.idle + groups.paused)));
         }
+        let on = || reports.iter().flat_map(|report| &report.own_groups_on).filter(|on| on.node == node.0);
+        let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
+        on().flat_map(|on| &on.waiting).for_each(|one| *reasons.entry(&one.why).or_default() += one.groups);
+        let reasons = reasons
+            .into_iter()
+            .map(|(why, count)| AdminReply::Map(vec![("groups".into(), number(count)), ("why".into(), text(why))]));
+        fields.push(("own_groups_named".to_owned(), number(on().map(|on| on.groups).sum())));
+        fields.push(("own_groups_waiting".to_owned(), AdminReply::List(reasons.collect())));
         AdminReply::Map(fields)
     }
 }
@@ -291,7 +302,7 @@ struct Blocks {
 impl Blocks {
     fn of(root: &RootState, node: u32, health: &dyn Fn(u32) -> Health) -> Blocks {
         let mut blocks = Blocks { replicas: 0, joining: 0, leaving: 0, staying: 0, waits: Vec::new() };
-        let mut staying = std::collections::BTreeMap::<&'static str, u64>::new();
+        let mut staying = BTreeMap::<&'static str, u64>::new();
         for (_, namespace, _, places) in root.all_places() {
             if !places.seats.contains(&node) && !places.leaving.contains(&node) {
                 continue;

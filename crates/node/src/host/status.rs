@@ -49,9 +49,9 @@ impl Host {
         self.ask_nodes(operation, if json { Wanted::Json } else { Wanted::Summary }, awaited);
     }
 
-    /// As [`Host::ask_for_status`], of one node.
+    /// As [`Host::ask_for_status`], about one node: who coordinates volumes knows of own groups there.
     pub(super) fn ask_for_node(&mut self, operation: u64, node: NodeId) {
-        let awaited = self.peers.nodes().filter(|&peer| peer == node && !self.peers.is_unheard(peer)).collect();
+        let awaited = self.peers.nodes().filter(|&peer| !self.peers.is_unheard(peer)).collect();
         self.ask_nodes(operation, Wanted::Node(node), awaited);
     }
 
@@ -96,7 +96,7 @@ impl Host {
         let reply = match question.wanted {
             Wanted::Json => AdminReply::Text(serde_json::to_string(&status()).expect("plain data has an encoding")),
             Wanted::Summary => summary(&status()),
-            Wanted::Node(node) => self.tell_node(node, question.reports.iter().find(|report| report.node == node.0)),
+            Wanted::Node(node) => self.tell_node(node, &question.reports),
         };
         self.answers.push((question.operation, Answer::Admin(reply)));
     }
@@ -151,7 +151,7 @@ impl Host {
                 },
             })
             .collect();
-        Report { node: self.settings.node.0, own, groups }
+        Report { node: self.settings.node.0, own, groups, own_groups_on: self.own_groups_on() }
     }
 
     fn own_groups_status(&self) -> OwnGroupsStatus {

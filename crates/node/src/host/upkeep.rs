@@ -130,6 +130,7 @@ impl Host {
         self.tend_readmissions();
         self.tend_seats();
         self.tend_renewals();
+        self.tend_emptied();
         self.tend_demand();
         self.tend_routers();
         self.give_up_wishes();
