@@ -108,6 +108,11 @@ pub enum Purpose {
     Renewed {
         volume: GroupId,
     },
+    /// A volume is to say that no own group names a node which is to be removed.
+    Shunned {
+        removal: u64,
+        volume: GroupId,
+    },
     /// Own groups of this volume are to leave nodes that are to be emptied.
     MovedOff {
         volume: GroupId,
@@ -152,6 +157,7 @@ impl Purpose {
             Purpose::OfVolume { volume }
             | Purpose::Renewed { volume }
             | Purpose::MovedOff { volume }
+            | Purpose::Shunned { volume, .. }
             | Purpose::Words { volume } => Some(volume),
             Purpose::Returned { group } => volume_of(group).map(|(volume, _)| volume),
             _ => None,

@@ -42,6 +42,7 @@ mod rest;
 mod results;
 pub mod root;
 mod seen;
+mod shunned;
 pub mod status;
 mod timers;
 pub mod volume;

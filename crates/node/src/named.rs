@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::machine::Machine;
-use crate::replica::Protocol;
 use crate::volume::{Children, OwnRecord, Record};
 
 impl Record {
@@ -17,10 +16,7 @@ impl Record {
             OwnRecord::Led { record, .. } => record.named().collect(),
         };
         if let Some(plan) = &self.becomes {
-            match plan.protocol {
-                Protocol::Paxos => nodes.extend(&plan.members),
-                Protocol::Chain | Protocol::Register => nodes.extend(plan.led_members()),
-            }
+            nodes.extend(if plan.protocol.is_led() { plan.led_members() } else { &plan.members });
         }
         nodes
     }

@@ -7,6 +7,7 @@ use crate::machine::Machine;
 use crate::quorum::{QUORUM_OF_OTHERS, Quorum};
 use crate::record::{GroupRecord, STILL_CHANGING};
 use crate::replica::Protocol;
+use crate::shunned::SHUNNED;
 use crate::volume::{Change, MoveOff, OwnRecord, Plan, Record, Renewed, rotated};
 
 const NO_OWN: &str = "ERR the key has no group of its own: QUORATE GROUP PROMOTE gives it one";
@@ -16,6 +17,9 @@ impl Machine {
     pub(crate) fn change_own(&mut self, name: &[u8], change: &Change) -> Result<(), String> {
         let record = self.record_of(name).ok_or(NO_OWN)?;
         let protocol = change.protocol.unwrap_or(record.protocol());
+        if change.members.as_deref().is_some_and(|members| self.shuns(members)) {
+            return Err(SHUNNED.into());
+        }
         if change.quorum.is_some() && !protocol.is_register() {
             return Err(QUORUM_OF_OTHERS.into());
         }
@@ -111,6 +115,9 @@ impl Machine {
         };
         if led.is_moving() || record.stopping {
             return Err(STILL_CHANGING.into());
+        }
+        if members.is_some_and(|members| self.shuns(members)) {
+            return Err(SHUNNED.into());
         }
         let quorum = quorum.unwrap_or(led.quorum());
         if members.is_none() && (led.quorum().is_grid() || quorum.is_grid()) {

@@ -12,6 +12,7 @@ use crate::own_changes::OUTSIDE;
 use crate::planted::{self, Planted};
 use crate::record::{GroupRecord, STILL_CHANGING};
 use crate::results::{Results, name_tag};
+use crate::shunned::SHUNNED;
 use crate::volume::{
     Birth, Changes, Children, Death, Frozen, Held, NAMES_MAX, OwnRecord, Plan, Record, Starting, VolumeCommand, Word,
 };
@@ -156,6 +157,8 @@ impl Machine {
             Some(VolumeCommand::MoveOff(moved)) => {
                 each(&moved.groups, |group| self.move_off(group, moved.volume, &moved.of_volume))
             }
+            Some(VolumeCommand::Shun { node }) => self.shun(slot, node),
+            Some(VolumeCommand::Unshun { node, slot }) => self.unshun(node, slot),
             Some(VolumeCommand::RetireBefore { number, epoch }) => {
                 self.change_led(number, |record| record.retire_before(epoch))
             }
@@ -182,6 +185,14 @@ impl Machine {
         Outcome::Ok
     }
 
+    fn check_plan(&self, plan: &Plan) -> Result<(), &'static str> {
+        match self.fits(plan) {
+            true if self.shuns_plan(plan) => Err(SHUNNED),
+            true => Ok(()),
+            false => Err(OUTSIDE),
+        }
+    }
+
     /// Whether own groups can be like this here.
     pub(crate) fn fits(&self, plan: &Plan) -> bool {
         self.children().is_none_or(|children| children.fits(plan))
@@ -193,8 +204,8 @@ impl Machine {
     }
 
     fn create(&mut self, slot: Slot, names: &[Vec<u8>], plan: &Plan, value: &[u8]) -> Outcome {
-        if !self.fits(plan) {
-            return each(names, |_| Err(OUTSIDE.into()));
+        if let Err(refusal) = self.check_plan(plan) {
+            return each(names, |_| Err(refusal.to_owned()));
         }
         let (time, Content::Objects(objects)) = (self.time.0, &mut self.content) else { return malformed() };
         let mut made = Vec::new();
@@ -230,8 +241,8 @@ impl Machine {
 
     /// No other begins once what is starting takes so many bytes.
     fn promote(&mut self, slot: Slot, names: &[Vec<u8>], plan: &Plan, starting_max: usize) -> Outcome {
-        if !self.fits(plan) {
-            return each(names, |_| Err(OUTSIDE.into()));
+        if let Err(refusal) = self.check_plan(plan) {
+            return each(names, |_| Err(refusal.to_owned()));
         }
         let mut starting = self.children().map_or(0, |children| children.starting_bytes);
         let (time, Content::Objects(objects)) = (self.time.0, &mut self.content) else { return malformed() };

@@ -39,6 +39,11 @@ impl Protocol {
         self == Protocol::Chain
     }
 
+    /// Whether a parent says who is in groups of it, and changes that.
+    pub(crate) fn is_led(self) -> bool {
+        self != Protocol::Paxos
+    }
+
     pub fn is_register(self) -> bool {
         self == Protocol::Register
     }

@@ -247,6 +247,10 @@ pub enum VolumeCommand {
     Hold { order: u64, members: Vec<u32>, held: Option<Held> },
     /// Own groups that are to have other nodes in the place of some of their members. Answers with a line for each.
     MoveOff(MovedOff),
+    /// A node is about to be removed: unless own groups name it, none that begins or changes from now on does. Answers with how many do.
+    Shun { node: u32 },
+    /// It was not removed, by what was said of it in this slot.
+    Unshun { node: u32, slot: u64 },
 }
 
 /// Own groups that leave nodes which are to be emptied.
@@ -492,6 +496,8 @@ pub struct Children {
     /// The volume's, if any was ever to be replaced: groups that it leads have no others.
     pub(crate) members: Vec<u32>,
     pub held: Option<Held>,
+    /// Nodes that no own group may name, since they are about to be removed or were, and the slots that said so.
+    pub(crate) shunned: BTreeMap<u32, u64>,
     /// The names of the other own groups whose members were named. It follows from the records, and is made where it is
     /// wanted.
     #[serde(skip)]
@@ -581,9 +587,11 @@ impl Children {
     }
 
     pub fn decode(bytes: &[u8]) -> Option<Children> {
-        // It may have been written before volumes moved, or before there were offices.
-        const NOT_HELD: [u8; 3] = [0, 0, 0];
+        // It may have been written before nodes were shunned, before volumes moved, or before there were offices.
+        const NOT_SHUNNED: [u8; 1] = [0];
+        const NOT_HELD: [u8; 4] = [0, 0, 0, 0];
         let whole = postcard::from_bytes(bytes).ok();
+        let whole = whole.or_else(|| postcard::from_bytes(&[bytes, &NOT_SHUNNED].concat()).ok());
         let mut children: Children = whole.or_else(|| decode_with_office(&[bytes, &NOT_HELD].concat()))?;
         children.starting_bytes = children.starting.values().flatten().map(Starting::bytes).sum();
         Some(children)
@@ -612,6 +620,22 @@ mod tests {
             }
         }
         assert!(Record::decode(&[16, 1, 0]).is_err() && Record::decode(&[0xff; 12]).is_err());
+    }
+
+    #[test]
+    fn what_was_written_before_nodes_were_shunned_or_volumes_moved_is_read() {
+        let shunned = BTreeMap::from([(4, 300)]);
+        let children = Children { last_number: 7, hold_order: 9, members: vec![1, 2], shunned, ..Children::default() };
+        let bytes = children.encode();
+        assert_eq!(Children::decode(&bytes), Some(children.clone()));
+        let children = Children { shunned: BTreeMap::new(), ..children };
+        let bytes = children.encode();
+        assert_eq!(Children::decode(&bytes[..bytes.len() - 1]), Some(children));
+        let children = Children { last_number: 7, ..Children::default() };
+        let bytes = children.encode();
+        // Without what is held, and without the office.
+        assert_eq!(Children::decode(&bytes[..bytes.len() - 4]), Some(children.clone()));
+        assert_eq!(Children::decode(&bytes[..bytes.len() - 6]), Some(children));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! `quorate node drain|undrain|level`: volumes move away from a node, or until all nodes have as many as any other.
+//! `quorate node drain|undrain|level`: volumes and objects' own groups move away from a node, or volumes until all nodes have as many as
+//! any other.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::output::{complain, fields, say};
 /// How often it is asked how far it is.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Move all replicas of volumes that a node has to other nodes
+/// Move all replicas of volumes and of objects' own groups that a node has to other nodes
 ///
 /// Clients go on meanwhile. It waits until nothing is left, and tells how far it is; Ctrl-C ends the waiting, not the moving, which
 /// `quorate node undrain` does.
@@ -85,9 +86,9 @@ pub(crate) fn drain(Drain { endpoint, name, no_wait }: &Drain) -> Result<ExitCod
         if !progress.is_draining {
             return Err(Failure(format!("{name} does not drain any more: somebody has undone it")));
         }
-        if progress.replicas == progress.staying {
+        if progress.is_over() {
             progress.what_is_left(name).iter().for_each(say);
-            return Ok(if progress.replicas == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+            return Ok(if progress.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         std::thread::sleep(PAUSE);
     }
@@ -104,6 +105,10 @@ struct Progress {
     waiting: String,
     /// None if the node did not answer.
     own_groups: Option<u64>,
+    /// Own groups that name it, as far as those answered that coordinate their volumes, those of them that do not move now, and why.
+    named: u64,
+    named_staying: u64,
+    named_waiting: String,
 }
 
 impl Progress {
@@ -111,20 +116,41 @@ impl Progress {
         let fields = fields(reply);
         let field = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str());
         let number = |name: &str| field(name).and_then(|value| value.parse().ok());
+        let waits = |name: &str| field(name).unwrap_or_default().trim().replace("\n    ", "; ");
         let not_understood = || Failure(format!("QUORATE NODE SHOW was answered with {reply:?}"));
         Ok(Progress {
             is_draining: field("draining") == Some("yes"),
             is_of_root: field("root") == Some("yes"),
             replicas: number("replicas").ok_or_else(not_understood)?,
             staying: number("staying").ok_or_else(not_understood)?,
-            waiting: field("waiting").unwrap_or_default().trim().replace("\n    ", "; "),
+            waiting: waits("waiting"),
             own_groups: number("own_groups"),
+            named: number("own_groups_named").unwrap_or(0),
+            named_staying: number("own_groups_staying").unwrap_or(0),
+            named_waiting: waits("own_groups_waiting"),
         })
     }
 
+    /// Whether nothing moves any more. Of own groups that nobody names, replicas end by themselves once their volumes have left.
+    fn is_over(&self) -> bool {
+        let are_volumes_over = self.replicas == self.staying;
+        let are_ending = self.staying == 0 && self.own_groups.is_some_and(|there| there > self.named_staying);
+        are_volumes_over && self.named <= self.named_staying && !are_ending
+    }
+
+    fn is_empty(&self) -> bool {
+        self.replicas == 0 && self.named == 0 && self.own_groups.unwrap_or(0) == 0
+    }
+
     fn line(&self, name: &str) -> String {
-        let waiting = if self.waiting.is_empty() { String::new() } else { format!(" ({})", self.waiting) };
-        format!("{name} has {} replicas of volumes left{waiting}", self.replicas)
+        let of = |waiting: &str| if waiting.is_empty() { String::new() } else { format!(" ({waiting})") };
+        let own = match (self.named, self.own_groups) {
+            (0, None | Some(0)) => String::new(),
+            (named, there) => {
+                format!(", {} own groups{}", there.unwrap_or(0).max(named), of(&self.named_waiting))
+            }
+        };
+        format!("{name} has {} replicas of volumes left{}{own}", self.replicas, of(&self.waiting))
     }
 
     /// Once nothing moves any more.
@@ -136,14 +162,10 @@ impl Progress {
         if self.is_of_root {
             lines.push(format!("its replica of the root stays: {name} cannot be removed"));
         }
-        match self.own_groups {
-            Some(0) => {}
-            Some(count) => lines.push(format!(
-                "{count} objects' own groups still have a member on it: QUORATE GROUP MOVE or DEMOTE moves them"
-            )),
-            None => {
-                lines.push("it did not answer, so it is not known whether own groups have members on it".to_owned())
-            }
+        match self.named {
+            0 => {}
+            1 => lines.push(format!("1 own group stays on {name}: {}", self.named_waiting)),
+            count => lines.push(format!("{count} own groups stay on {name}: {}", self.named_waiting)),
         }
         lines
     }
@@ -167,11 +189,25 @@ mod tests {
             ("replicas", Value::Integer(5)),
             ("staying", Value::Integer(0)),
             ("own_groups", Value::Integer(7)),
+            ("own_groups_named", Value::Integer(3)),
+            ("own_groups_staying", Value::Integer(3)),
+            ("own_groups_waiting", bulk("3 because")),
         ]);
         let progress = Progress::of(&reply).expect("understood");
-        assert_eq!(progress.line("n4"), "n4 has 5 replicas of volumes left");
-        let left = Progress { replicas: 0, ..progress }.what_is_left("n4");
-        assert!(left.len() == 3 && left[1].contains("root stays") && left[2].contains("7 objects"), "{left:?}");
+        assert_eq!(progress.line("n4"), "n4 has 5 replicas of volumes left, 7 own groups (3 because)");
+        assert!(!progress.is_over() && !progress.is_empty());
+        let progress = Progress { replicas: 0, ..progress };
+        assert!(!progress.is_over(), "four that nobody names are about to end there");
+        let progress = Progress { own_groups: Some(3), ..progress };
+        assert!(progress.is_over() && !progress.is_empty());
+        let progress = Progress { named: 4, ..progress };
+        assert!(!progress.is_over());
+        let progress = Progress { named: 3, ..progress };
+        let left = progress.what_is_left("n4");
+        assert!(left.len() == 3 && left[1].contains("root stays"), "{left:?}");
+        assert_eq!(left[2], "3 own groups stay on n4: 3 because");
+        let progress = Progress { named: 0, named_staying: 0, own_groups: None, ..progress };
+        assert!(progress.is_over() && progress.is_empty(), "it is dead");
         let stays = Progress { replicas: 2, staying: 2, waiting: "2 because".into(), ..Progress::default() };
         assert!(stays.what_is_left("n4")[0].contains("2 replicas stay on n4: 2 because"));
         assert!(Progress::of(&shown(&[("draining", bulk("no"))])).is_err());

@@ -174,6 +174,7 @@ impl Host {
         if place.protocol != Protocol::Paxos && request.action != GroupAction::Show {
             return Err(NOT_OWN.into());
         }
+        self.check_named(members)?;
         let is_outside = |&member: &u32| !place.members.contains(&NodeId(member));
         if request.protocol != Protocol::Paxos && members.iter().any(is_outside) {
             return Err(self.outside_of(&place.members));
@@ -186,6 +187,18 @@ impl Host {
         match request.protocol.is_register() {
             true => request.quorum.unwrap_or_default().check(count, 0),
             false => Ok(()),
+        }
+    }
+
+    /// Nobody is named who is to be emptied.
+    fn check_named(&self, members: &[u32]) -> Result<(), String> {
+        let Some(root) = self.directory.state() else { return Ok(()) };
+        match members.iter().find(|member| root.is_emptied(**member)) {
+            Some(member) => {
+                let name = root.name_of_node(*member);
+                Err(format!("ERR {name} is being drained: name other MEMBERS, or QUORATE NODE UNDRAIN {name} first"))
+            }
+            None => Ok(()),
         }
     }
 

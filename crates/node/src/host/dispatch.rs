@@ -418,6 +418,7 @@ impl Host {
             Purpose::Settling | Purpose::OfVolume { .. } => {}
             Purpose::Placing => self.note_placed(),
             Purpose::Renewed { volume } => self.take_renewed(volume),
+            Purpose::Shunned { removal, volume } => self.take_shunned(removal, volume, &answer),
             Purpose::MovedOff { volume } => self.take_moved_off(volume, &answer),
             Purpose::Returned { group } => self.take_returned(group, &answer),
             Purpose::Words { volume } => self.take_words(volume, answer),

@@ -130,7 +130,7 @@ impl Host {
     }
 
     /// Those of which a replica here takes part.
-    fn volumes_of_paxos(&self) -> Vec<(GroupId, u32)> {
+    pub(super) fn volumes_of_paxos(&self) -> Vec<(GroupId, u32)> {
         let Some(root) = self.directory.state() else { return Vec::new() };
         let of_paxos = root.volumes().filter(|(_, namespace, _)| namespace.settings.protocol == Protocol::Paxos);
         let here = of_paxos.filter_map(|(.., volume)| {
@@ -207,7 +207,8 @@ impl Host {
             let is_taken = |to: u32| named.contains(&to) || places.iter().any(|(_, taken)| *taken == to);
             let may_come = |to: &u32| !is_taken(*to) && (led.is_none() || is_inside(*to));
             let turn = |to: u32| (u64::from(to) + volume.id().0 + record.number) % counts.len() as u64;
-            let best = counts.keys().copied().filter(may_come).min_by_key(|&to| (!is_inside(to), counts[&to], turn(to)));
+            let best =
+                counts.keys().copied().filter(may_come).min_by_key(|&to| (!is_inside(to), counts[&to], turn(to)));
             match best {
                 Some(to) => {
                     counts.entry(to).and_modify(|count| *count += 1);
@@ -237,6 +238,24 @@ impl Host {
         if let Some(walk) = self.emptying.walks.get_mut(&volume) {
             walk.is_asked = false;
         }
+    }
+
+    /// A volume that this node coordinates, of which own groups are on nodes that are to be emptied and do not wait for anything: how many
+    /// name each of these nodes, and how many wait.
+    pub fn has_to_move_off(&self) -> Option<(GroupId, Vec<(u32, u64, u64)>)> {
+        let nodes = self.nodes_to_empty()?;
+        self.volumes_of_paxos().into_iter().find_map(|(volume, index)| {
+            let group = &self.groups[index as usize];
+            let children = group.machine.children().filter(|_| group.replica.is_coordinating())?;
+            let told = self.emptying.walks.get(&volume).map(|walk| &walk.waits_told);
+            let waiting = |node| {
+                let of_node = told.into_iter().flatten().filter(|((of, _), _)| *of == node);
+                of_node.map(|(_, count)| count).sum::<u64>()
+            };
+            let on_node = |&node: &u32| (node, children.count_on(node), waiting(node));
+            let counts: Vec<_> = nodes.emptied.iter().map(on_node).collect();
+            counts.iter().any(|(_, there, waiting)| there != waiting).then_some((volume, counts))
+        })
     }
 
     /// How many own groups of the volumes that this node coordinates name each node, and why some stay where they are not to be.

@@ -64,6 +64,7 @@ mod quarantine;
 mod readmission;
 mod registers;
 mod relief;
+mod removal;
 mod renewals;
 mod replay;
 mod requests;
@@ -306,6 +307,7 @@ pub struct Host {
     readmissions: readmission::Readmissions,
     seats: seats::SeatChanges,
     emptying: emptied::Emptying,
+    removals: removal::Removals,
     own: own::OwnGroups,
     terms: chains::Terms,
     registers: registers::Registers,

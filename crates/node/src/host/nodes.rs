@@ -82,14 +82,14 @@ impl Host {
                 return self.answers.push((operation, Answer::Failed(Failure::Loading)));
             }
             NodeRequest::Remove { name } => match self.removable(&name) {
-                Ok(node) => PlaceCommand::RemoveNode { node },
+                Ok(node) => return self.begin_removal(operation, node),
                 Err(line) => return self.answers.push((operation, Answer::Admin(AdminReply::Error(line)))),
             },
         };
         self.submit_to_root(&RootCommand::Place(command), Purpose::Admin { operation });
     }
 
-    /// The number of a node that is gone, as far as this one can tell. Whether anything is left on it, the root knows.
+    /// The number of a node that is gone, as far as this one can tell. Whether anything is left on it, the root and the volumes know.
     fn removable(&self, name: &str) -> Result<u32, String> {
         let nodes = self.known_nodes();
         let Some(node) = nodes.iter().find(|node| node.name == name) else {
@@ -244,7 +244,7 @@ impl Host {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::group_state::GroupState;
     use crate::host::three_nodes::{Cluster, arrives, settings};
@@ -268,7 +268,7 @@ mod tests {
     }
 
     /// Four nodes, of which the last was added and has joined.
-    fn joined() -> Cluster {
+    pub(in crate::host) fn joined() -> Cluster {
         let mut cluster = Cluster::new(|_| {});
         assert_eq!(cluster.say(2, ADD), Answer::Admin(AdminReply::Int(4)));
         cluster.join(HostSettings { joins: true, is_new: true, ..settings(NodeId(4), 4) });

@@ -210,6 +210,7 @@ impl Host {
             readmissions: super::readmission::Readmissions::default(),
             seats: super::seats::SeatChanges::default(),
             emptying: super::emptied::Emptying::default(),
+            removals: super::removal::Removals::default(),
             staged: Vec::new(),
             own: super::own::OwnGroups::default(),
             terms: super::chains::Terms::default(),

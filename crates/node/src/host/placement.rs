@@ -263,10 +263,12 @@ impl Host {
         let on = || reports.iter().flat_map(|report| &report.own_groups_on).filter(|on| on.node == node.0);
         let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
         on().flat_map(|on| &on.waiting).for_each(|one| *reasons.entry(&one.why).or_default() += one.groups);
+        let staying = reasons.values().sum();
         let reasons = reasons
             .into_iter()
             .map(|(why, count)| AdminReply::Map(vec![("groups".into(), number(count)), ("why".into(), text(why))]));
         fields.push(("own_groups_named".to_owned(), number(on().map(|on| on.groups).sum())));
+        fields.push(("own_groups_staying".to_owned(), number(staying)));
         fields.push(("own_groups_waiting".to_owned(), AdminReply::List(reasons.collect())));
         AdminReply::Map(fields)
     }

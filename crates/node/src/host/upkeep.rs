@@ -82,6 +82,7 @@ impl Host {
                 Timer::Balance => {
                     self.balance();
                     self.release_held();
+                    self.unshun_those_that_stay();
                     self.store_unused();
                     self.count_again(now);
                     self.timers.set(now.after_us(BALANCE_US), Timer::Balance);

@@ -11,7 +11,7 @@ use crate::nodes::{Cluster, until};
 use crate::random::Random;
 
 /// `quorate node ...`, said to a node.
-fn node(cluster: &Cluster, at: usize, words: &[&str]) -> Output {
+pub(crate) fn node(cluster: &Cluster, at: usize, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
     command.arg("node").args(words).args(["-p", &cluster.address(at).1.to_string()]).stdin(Stdio::null());
     command.output().expect("started")
@@ -23,7 +23,7 @@ fn told(output: &Output) -> String {
     text
 }
 
-fn refusal(output: &Output) -> String {
+pub(crate) fn refusal(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -40,7 +40,7 @@ fn field_of(cluster: &Cluster, at: usize, name: &str, field: &str) -> Option<Val
 }
 
 /// What an operator writes for a fourth node, which lists all that there are.
-fn write_fourth(cluster: &Cluster, id: u32) -> Member {
+pub(crate) fn write_fourth(cluster: &Cluster, id: u32) -> Member {
     let mut config = Config::load(&cluster.node_directory(0).join("node.toml")).expect("it was written");
     let ports = cluster.ports();
     let at = |port: u16| Address { host: "127.0.0.1".to_owned(), port };
@@ -64,13 +64,13 @@ fn write_fourth(cluster: &Cluster, id: u32) -> Member {
     member
 }
 
-fn add(cluster: &Cluster, at: usize, member: &Member) -> String {
+pub(crate) fn add(cluster: &Cluster, at: usize, member: &Member) -> String {
     let (peer, client, admin) = (member.peer.to_string(), member.client.to_string(), member.admin.to_string());
     let words = ["add", &member.name, "--peer", &peer, "--client", &client, "--admin", &admin, "--json"];
     told(&node(cluster, at, &words))
 }
 
-fn remove_once_it_is_gone(cluster: &Cluster, at: usize, name: &str) {
+pub(crate) fn remove_once_it_is_gone(cluster: &Cluster, at: usize, name: &str) {
     until("the node is removed", || node(cluster, at, &["remove", name]).status.success());
 }
 

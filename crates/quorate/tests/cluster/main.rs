@@ -26,6 +26,7 @@ mod network;
 mod nodes;
 mod outside;
 mod own;
+mod own_leave;
 mod own_led;
 mod partition;
 mod pause;

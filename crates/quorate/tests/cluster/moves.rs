@@ -43,7 +43,7 @@ pub(crate) fn waits(what: &str, mut happened: impl FnMut() -> bool) {
 }
 
 /// `quorate node drain`, which waits: what it says in the end.
-fn drain(cluster: &Cluster, asked: usize, name: &str) -> String {
+pub(crate) fn drain(cluster: &Cluster, asked: usize, name: &str) -> String {
     let port = cluster.address(asked).1.to_string();
     let began = Instant::now();
     let output = Command::new(env!("CARGO_BIN_EXE_quorate"))

@@ -36,10 +36,11 @@ pub fn is_converged(nodes: &[Node]) -> bool {
     is_same && changing_own(nodes).next().is_none() && own_amiss(nodes).is_empty()
 }
 
-/// Whether replicas of volumes are on their way to other nodes, as far as any node knows, or are left where they were; or a node is
-/// taken for absent.
+/// Whether replicas of volumes are on their way to other nodes, as far as any node knows, or are left where they were; or own groups
+/// that could leave nodes which are to be emptied; or a node is taken for absent.
 pub fn is_moving(nodes: &[Node]) -> bool {
-    nodes.iter().filter_map(Node::host).any(|host| host.sees_moves() || !host.absent_nodes().is_empty())
+    let is_moving = |host: &Host| host.sees_moves() || !host.absent_nodes().is_empty() || host.has_to_move_off().is_some();
+    nodes.iter().filter_map(Node::host).any(is_moving)
 }
 
 /// Volumes of which own groups begin or end still.
@@ -150,7 +151,11 @@ pub fn unrest(nodes: &[Node]) -> String {
     let amiss = own_amiss(nodes).into_iter().map(|words| format!("\n  {words}"));
     let is_moving = |host: &&Host| host.sees_moves() || !host.absent_nodes().is_empty();
     let moving = nodes.iter().filter_map(Node::host).filter(is_moving).map(moves_seen);
-    replicas.iter().map(line).chain(left_over).chain(changing).chain(amiss).chain(moving).collect()
+    let to_move_off = nodes.iter().filter_map(Node::host).filter_map(|host| {
+        let (volume, told) = host.has_to_move_off()?;
+        Some(format!("\n  {} is to have own groups of {volume:?} leave nodes: {told:?}", host.settings().node))
+    });
+    replicas.iter().map(line).chain(left_over).chain(changing).chain(amiss).chain(moving).chain(to_move_off).collect()
 }
 
 /// What a node knows of volumes that move, in words.

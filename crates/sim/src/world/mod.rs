@@ -125,6 +125,7 @@ pub struct Sometimes {
     pub returned: u64,
     pub own_changed: u64,
     pub own_renewed: u64,
+    pub own_moved_off: u64,
     pub outside_born: u64,
     pub outside_ended: u64,
     pub chains_changed: u64,
@@ -156,7 +157,7 @@ pub struct Sometimes {
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 59] {
+    pub fn counts(&self) -> [(&'static str, u64); 60] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -190,6 +191,7 @@ impl Sometimes {
             ("an own group ended", self.returned),
             ("an own group became another", self.own_changed),
             ("an own group began anew because a member had forgotten what it said", self.own_renewed),
+            ("an own group left a node that was drained", self.own_moved_off),
             ("a replica of an own group was born where its volume has none", self.outside_born),
             ("one of these ended", self.outside_ended),
             ("a chain was changed", self.chains_changed),
@@ -253,6 +255,7 @@ impl Sometimes {
         self.returned += more.returned;
         self.own_changed += more.own_changed;
         self.own_renewed += more.own_renewed;
+        self.own_moved_off += more.own_moved_off;
         self.outside_born += more.outside_born;
         self.outside_ended += more.outside_ended;
         self.chains_changed += more.chains_changed;

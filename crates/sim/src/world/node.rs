@@ -292,6 +292,7 @@ fn seen_by(host: &Host) -> Sometimes {
         returned: counters.own_groups_ended,
         own_changed: counters.own_groups_changed,
         own_renewed: counters.own_groups_renewed,
+        own_moved_off: counters.own_groups_moved_off,
         outside_born: counters.outside_born,
         outside_ended: counters.outside_ended,
         chains_changed: counters.chains_changed,
