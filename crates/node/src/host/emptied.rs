@@ -22,6 +22,8 @@ use crate::volume::{MoveOff, MovedOff, Record, VolumeCommand};
 /// Own groups that are looked at with one heartbeat, and those of them that are asked to move.
 const LOOKED_AT: usize = 8192;
 const MOVED: usize = 128;
+/// Bytes of their names in one command, about.
+const NAMES_BYTES: usize = 1 << 20;
 /// No others are asked for while so many of a volume are about to end.
 const ENDING_MAX: usize = 1024;
 /// Heartbeats until a volume is looked through again, ever more as long as nothing can be moved.
@@ -152,9 +154,9 @@ impl Host {
         }
         // Members that come count from now on: those that are asked for together do not all come to one node.
         let mut counts: BTreeMap<u32, u64> = nodes.well.iter().map(|&node| (node, children.count_on(node))).collect();
-        let (mut groups, mut waits, mut next) = (Vec::new(), Vec::new(), None);
+        let (mut groups, mut waits, mut next, mut bytes) = (Vec::new(), Vec::new(), None, 0);
         for (number, name) in children.named_from(walk.from) {
-            if left.looked_at == 0 || left.moved == 0 {
+            if left.looked_at == 0 || left.moved == 0 || bytes >= NAMES_BYTES {
                 next = Some(number);
                 break;
             }
@@ -164,6 +166,7 @@ impl Host {
                 Verdict::Nothing => {}
                 Verdict::Moves(places) => {
                     left.moved -= 1;
+                    bytes += name.len();
                     groups.push(MoveOff { number, name: name.to_vec(), places });
                 }
                 Verdict::Waits(why) => waits.extend(why),
@@ -240,9 +243,9 @@ impl Host {
         }
     }
 
-    /// A volume that this node coordinates, of which own groups are on nodes that are to be emptied and do not wait for anything: how many
-    /// name each of these nodes, and how many wait.
-    pub fn has_to_move_off(&self) -> Option<(GroupId, Vec<(u32, u64, u64)>)> {
+    /// A volume that this node coordinates, of which own groups are on nodes that are to be emptied and do not wait for anything, in
+    /// words.
+    pub fn has_to_move_off(&self) -> Option<String> {
         let nodes = self.nodes_to_empty()?;
         self.volumes_of_paxos().into_iter().find_map(|(volume, index)| {
             let group = &self.groups[index as usize];
@@ -254,7 +257,8 @@ impl Host {
             };
             let on_node = |&node: &u32| (node, children.count_on(node), waiting(node));
             let counts: Vec<_> = nodes.emptied.iter().map(on_node).collect();
-            counts.iter().any(|(_, there, waiting)| there != waiting).then_some((volume, counts))
+            let is_any_left = counts.iter().any(|(_, there, waiting)| there != waiting);
+            is_any_left.then(|| format!("own groups of {volume:?} by node, and those that wait: {counts:?}"))
         })
     }
 

@@ -94,7 +94,7 @@ fn own_groups_of_all_protocols_leave_a_node_that_is_drained_while_clients_write(
     until("every counter takes increments", || load.ledger().resumed_after().is_some());
     load.check(&cluster);
 
-    cluster.stop_by_hand(3);
+    cluster.signal(3, libc::SIGTERM);
     remove_once_it_is_gone(&cluster, 0, "n4");
     cluster.one_fewer();
     load.check(&cluster);

@@ -280,6 +280,11 @@ impl Figures {
                 "Own groups that began anew because this node's replicas of them had forgotten what they said.",
                 host.own_groups_renewed,
             ),
+            (
+                "quorate_own_groups_moved_off_total",
+                "Own groups that this node, as their volumes' coordinator, has had leave nodes that are drained.",
+                host.own_groups_moved_off,
+            ),
             ("quorate_reads_failed_total", "Reads that panicked.", host.reads_failed),
             ("quorate_chains_changed_total", "Configurations of chains proposed here.", host.chains_changed),
             (

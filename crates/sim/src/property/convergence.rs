@@ -152,8 +152,7 @@ pub fn unrest(nodes: &[Node]) -> String {
     let is_moving = |host: &&Host| host.sees_moves() || !host.absent_nodes().is_empty();
     let moving = nodes.iter().filter_map(Node::host).filter(is_moving).map(moves_seen);
     let to_move_off = nodes.iter().filter_map(Node::host).filter_map(|host| {
-        let (volume, told) = host.has_to_move_off()?;
-        Some(format!("\n  {} is to have own groups of {volume:?} leave nodes: {told:?}", host.settings().node))
+        Some(format!("\n  {} is to empty nodes: {}", host.settings().node, host.has_to_move_off()?))
     });
     replicas.iter().map(line).chain(left_over).chain(changing).chain(amiss).chain(moving).chain(to_move_off).collect()
 }
