@@ -111,6 +111,14 @@ impl Machine {
         }
     }
 
+    /// Whether what is kept of names and nodes is what follows from the records.
+    pub(crate) fn keeps_names_right(&self) -> bool {
+        self.children().is_none_or(|children| {
+            children.named.as_ref().is_none_or(|named| *named == self.names_of_named())
+                && children.on_nodes.as_ref().is_none_or(|on_nodes| *on_nodes == self.nodes_counted())
+        })
+    }
+
     /// Finds own groups by their numbers, and by who is named, from now on, without looking at all of them.
     pub(crate) fn keep_names(&mut self) {
         if self.children().is_some_and(|children| children.named.is_none() || children.on_nodes.is_none()) {

@@ -379,6 +379,11 @@ impl Group {
         self.machine.digest()
     }
 
+    /// Of a volume: whether it finds own groups by number and by node as their records say.
+    pub fn keeps_names_right(&self) -> bool {
+        self.machine.keeps_names_right()
+    }
+
     /// Panics, naming the values, if an invariant of the replica is broken.
     pub fn assert_sound(&self) {
         self.replica.check();

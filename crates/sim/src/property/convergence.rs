@@ -176,6 +176,7 @@ pub fn assert_same_state(nodes: &[Node]) {
             let digest = group.machine_digest();
             let (first, by) = *states.entry(group.id()).or_insert((digest, node));
             assert!(first == digest, "convergence: {by} and {node} hold different states of {:?}", group.id());
+            assert!(group.keeps_names_right(), "convergence: {node} has miscounted the own groups of {:?}", group.id());
         }
     }
 }
