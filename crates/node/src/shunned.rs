@@ -16,7 +16,9 @@ impl Machine {
     pub(crate) fn shun(&mut self, slot: Slot, node: u32) -> Outcome {
         self.keep_names();
         let children = self.children_mut();
-        let count = children.count_on(node);
+        // Who is to take a seat is named by what is born meanwhile.
+        let is_coming = children.held.as_ref().is_some_and(|held| held.joining == node);
+        let count = children.count_on(node) + u64::from(is_coming);
         if count == 0 {
             children.shunned.insert(node, slot.0);
         }

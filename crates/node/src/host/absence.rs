@@ -59,8 +59,7 @@ impl Host {
         let mut commands: Vec<PlaceCommand> =
             back.map(|node| PlaceCommand::Absent { node, is_absent: false }).collect();
         if root.spared().is_none() {
-            let free = root.absent_max() - root.placement.absent.len();
-            let news = self.missed_for_long(root).into_iter().take(free);
+            let news = self.missed_for_long(root).into_iter().take(root.absent_more());
             commands.extend(news.map(|node| PlaceCommand::Absent { node, is_absent: true }));
         }
         commands
@@ -70,10 +69,9 @@ impl Host {
     fn missed_for_long(&self, root: &RootState) -> Vec<u32> {
         let Some(after_s) = root.placement.replace_after.0 else { return Vec::new() };
         let is_long = |us: u64| us >= u64::from(after_s) * 1_000_000;
-        let has_replicas = |node: u32| root.volumes().any(|(.., volume)| volume.names(node));
         let missed = self.placing.missed.us.iter().map(|(node, us)| (Reverse(*us), node.0));
         let mut missed: Vec<(Reverse<u64>, u32)> =
-            missed.filter(|(us, node)| is_long(us.0) && !root.is_absent(*node) && has_replicas(*node)).collect();
+            missed.filter(|(us, node)| is_long(us.0) && !root.is_absent(*node)).collect();
         missed.sort_unstable();
         missed.into_iter().map(|(_, node)| node).collect()
     }

@@ -193,13 +193,14 @@ impl Host {
     /// Nobody is named who is to be emptied.
     fn check_named(&self, members: &[u32]) -> Result<(), String> {
         let Some(root) = self.directory.state() else { return Ok(()) };
-        match members.iter().find(|member| root.is_emptied(**member)) {
-            Some(member) => {
-                let name = root.name_of_node(*member);
-                Err(format!("ERR {name} is being drained: name other MEMBERS, or QUORATE NODE UNDRAIN {name} first"))
-            }
-            None => Ok(()),
-        }
+        let Some(&member) = members.iter().find(|member| root.is_to_be_emptied(**member)) else { return Ok(()) };
+        let name = root.name_of_node(member);
+        Err(match root.is_draining(member) {
+            true => format!("ERR {name} is being drained: name other MEMBERS, or QUORATE NODE UNDRAIN {name} first"),
+            false => format!(
+                "ERR {name} is absent, and what it has gets other places: name other MEMBERS, or wait until it is back"
+            ),
+        })
     }
 
     /// [`OUTSIDE`], and who is inside.

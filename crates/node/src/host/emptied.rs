@@ -123,11 +123,14 @@ impl Host {
     fn nodes_to_empty(&self) -> Option<Nodes> {
         let root = self.directory.state()?;
         let all = || root.nodes.iter().map(|node| node.id);
-        let emptied: Vec<u32> = all().filter(|node| root.is_emptied(*node)).collect();
+        let is_well = |node: u32| self.health(node) == Health::Well;
+        // One that is absent and has just come back keeps what it has.
+        let is_emptied = |node: &u32| root.is_draining(*node) || root.is_absent(*node) && !is_well(*node);
+        let emptied: Vec<u32> = all().filter(is_emptied).collect();
         if emptied.is_empty() {
             return None;
         }
-        let well = all().filter(|node| !root.is_emptied(*node) && self.health(*node) == Health::Well).collect();
+        let well = all().filter(|node| !root.is_to_be_emptied(*node) && is_well(*node)).collect();
         Some(Nodes { emptied, well })
     }
 
@@ -153,7 +156,8 @@ impl Host {
             return;
         }
         // Members that come count from now on: those that are asked for together do not all come to one node.
-        let mut counts: BTreeMap<u32, u64> = nodes.well.iter().map(|&node| (node, children.count_on(node))).collect();
+        let may_come = nodes.well.iter().filter(|node| !children.shunned.contains_key(node));
+        let mut counts: BTreeMap<u32, u64> = may_come.map(|&node| (node, children.count_on(node))).collect();
         let (mut groups, mut waits, mut next, mut bytes) = (Vec::new(), Vec::new(), None, 0);
         for (number, name) in children.named_from(walk.from) {
             if left.looked_at == 0 || left.moved == 0 || bytes >= NAMES_BYTES {
@@ -197,11 +201,14 @@ impl Host {
         let led = record.led();
         let is_held = led.is_some() && volume.machine.children().is_some_and(|children| children.held.is_some());
         // It is on its way, or goes when the volume's seat does.
-        if leaving.is_empty() || record.stopping || led.is_some_and(GroupRecord::is_moving) || is_held {
+        if leaving.is_empty() || led.is_some_and(GroupRecord::is_moving) || is_held {
             return Verdict::Nothing;
         }
         if !self.can_be_moved(record, volume) {
             return Verdict::Waits(leaving.into_iter().map(|node| (node, CANNOT_END)).collect());
+        }
+        if record.stopping {
+            return Verdict::Nothing;
         }
         let is_inside = |node: u32| volume.configuration.contains(NodeId(node));
         let named = record.named_nodes();

@@ -15,6 +15,8 @@ use crate::volume::VolumeCommand;
 
 /// A node that the volumes were told of was not removed if it is there after so long: no removal is tried for that long.
 const TRIED_FOR_US: u64 = 60_000_000;
+/// What volumes have said is not gone by for longer: a node that stood still meanwhile finds that they have gone on.
+const ASKED_FOR_US: u64 = 20_000_000;
 
 #[derive(Default)]
 pub(super) struct Removals {
@@ -27,6 +29,9 @@ pub(super) struct Removals {
 struct Removal {
     operation: u64,
     node: u32,
+    begun_at: Instant,
+    /// Volumes with group numbers from here on are not known here, or were not asked.
+    asked_below: u64,
     /// Volumes that have not answered.
     awaited: BTreeSet<GroupId>,
     /// Those that will not.
@@ -47,10 +52,13 @@ impl Host {
                 targets.insert(GroupId(volume.group), Target::Volume { namespace, index });
             }
         }
+        let asked_below = if is_named { 0 } else { root.group_next() };
         let removal = self.removals.number_next;
         self.removals.number_next += 1;
         let awaited = targets.keys().copied().collect();
-        self.removals.open.insert(removal, Removal { operation, node, awaited, unknown: 0, own_groups: 0 });
+        let begun_at = self.clock.now();
+        let asked = Removal { operation, node, begun_at, asked_below, awaited, unknown: 0, own_groups: 0 };
+        self.removals.open.insert(removal, asked);
         for (volume, target) in targets {
             self.submit_to_volume(target, &VolumeCommand::Shun { node }, Purpose::Shunned { removal, volume });
         }
@@ -74,13 +82,19 @@ impl Host {
         if self.removals.open.get(&removal).is_none_or(|open| !open.awaited.is_empty()) {
             return;
         }
-        let Some(Removal { operation, node, unknown, own_groups, .. }) = self.removals.open.remove(&removal) else {
+        let Some(Removal { operation, node, begun_at, asked_below, unknown, own_groups, .. }) =
+            self.removals.open.remove(&removal)
+        else {
             return;
         };
+        let is_late = begun_at.after_us(ASKED_FOR_US) <= self.clock.now();
         let name = self.directory.state().map(|root| root.name_of_node(node)).unwrap_or_default();
         let refusal = match (own_groups, unknown) {
+            (0, 0) if is_late => {
+                format!("ERR the volumes took too long to say whether own groups have members on {name}: ask again")
+            }
             (0, 0) => {
-                let command = RootCommand::Place(PlaceCommand::RemoveNode { node });
+                let command = RootCommand::Place(PlaceCommand::RemoveNode { node, asked_below });
                 return self.submit_to_root(&command, Purpose::Admin { operation });
             }
             (0, unknown) => format!(
@@ -115,7 +129,8 @@ impl Host {
                 let since = known.map_or(now, |(_, since)| *since);
                 seen.insert((volume, node), (slot, since));
                 let is_there = self.directory.state().is_some_and(|root| root.node(node).is_some());
-                if is_there && since.after_us(TRIED_FOR_US) <= now {
+                let tried_for_us = TRIED_FOR_US.max(ASKED_FOR_US + 2_000 * self.settings.timeout_ms);
+                if is_there && since.after_us(tried_for_us) <= now {
                     over.push((volume, VolumeCommand::Unshun { node, slot }));
                 }
             }

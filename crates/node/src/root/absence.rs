@@ -47,7 +47,7 @@ impl Spared {
                 "a rolling upgrade is under way, or was left: no node is replaced by itself until it ends"
             }
             Spared::Enough => {
-                "as many nodes are absent as may be at a time, a third of all: QUORATE NODE DRAIN replaces more"
+                "as many nodes are being replaced as may be at a time, a third of all: QUORATE NODE DRAIN replaces more"
             }
         }
     }
@@ -64,9 +64,12 @@ impl RootState {
         self.is_draining(node) || self.is_absent(node)
     }
 
-    /// At most a third of the nodes are absent at a time, and at least one may be: a partition is no reason to copy everything.
-    pub(crate) fn absent_max(&self) -> usize {
-        (self.nodes.len() / 3).max(1)
+    /// How many more nodes may be taken for absent. At most a third of all are at a time, and at least one may be: a partition is no
+    /// reason to copy everything. Those of which no volume has a replica any more do not count.
+    pub(crate) fn absent_more(&self) -> usize {
+        let has_replicas = |node: &&u32| self.volumes().any(|(.., volume)| volume.names(**node));
+        let emptying = self.placement.absent.iter().filter(has_replicas).count();
+        (self.nodes.len() / 3).max(1).saturating_sub(emptying)
     }
 
     /// Why no further node may be taken for absent now.
@@ -76,7 +79,7 @@ impl RootState {
         } else if self.upgrade.is_some() {
             Some(Spared::Upgrade)
         } else {
-            (self.placement.absent.len() >= self.absent_max()).then_some(Spared::Enough)
+            (self.absent_more() == 0).then_some(Spared::Enough)
         }
     }
 
@@ -172,12 +175,18 @@ mod tests {
             assert_eq!(place(&mut root, absent(1, true)), Outcome::Ok, "it is decided again");
             if nodes > most {
                 let line = refusal(&mut root, absent(nodes, true));
-                assert!(line.contains("as many nodes are absent as may be"), "{line}");
+                assert!(line.contains("as many nodes are being replaced as may be"), "{line}");
             }
             assert_eq!(place(&mut root, absent(1, false)), Outcome::Ok);
             assert_eq!(place(&mut root, absent(nodes, true)), Outcome::Ok);
         }
         assert!(refusal(&mut root(3), absent(4, true)).contains("no node of number 4"));
+        // Those that have nothing any more keep nobody from being replaced.
+        let mut root = root(4);
+        assert_eq!(place(&mut root, absent(4, true)), Outcome::Ok);
+        refusal(&mut root, absent(3, true));
+        root.namespaces.clear();
+        assert_eq!(place(&mut root, absent(3, true)), Outcome::Ok);
     }
 
     #[test]

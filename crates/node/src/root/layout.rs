@@ -93,11 +93,6 @@ impl RootState {
         self.placement.draining.contains(&node)
     }
 
-    /// Whether all that is on a node is to leave it.
-    pub(crate) fn is_emptied(&self, node: u32) -> bool {
-        self.is_draining(node)
-    }
-
     /// The nodes that may get what they do not have, in the order of their numbers.
     pub(crate) fn nodes_that_stay(&self) -> impl Iterator<Item = u32> + '_ {
         self.nodes.iter().map(|node| node.id).filter(|node| !self.is_to_be_emptied(*node))

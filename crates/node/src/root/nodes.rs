@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use quorate_object::Outcome;
 use quorate_protocol::NodeId;
 
-use super::{NodeRecord, RootState, error, root_members};
+use super::{GroupRecord, Namespace, NodeRecord, RootState, error, root_members};
+use crate::replica::Protocol;
 
 /// The most nodes a cluster may have.
 pub const NODES_MAX: usize = 64;
@@ -153,7 +154,7 @@ impl RootState {
         Ok(())
     }
 
-    pub(super) fn remove_node(&mut self, id: u32) -> Outcome {
+    pub(super) fn remove_node(&mut self, id: u32, asked_below: u64) -> Outcome {
         let Some(node) = self.node(id) else {
             // It had no answer, and asks again.
             return if self.has_removed(id) { Outcome::Ok } else { error(&format!("no node has the number {id}")) };
@@ -169,6 +170,14 @@ impl RootState {
             let volumes = if named == 1 { "1 volume has".to_owned() } else { format!("{named} volumes have") };
             return error(&format!(
                 "{volumes} a replica on {name}, or may come to have one: QUORATE NODE DRAIN {name} moves them to others"
+            ));
+        }
+        // Numbers of groups are given in order: whoever knew of the last one knew of all before it.
+        let is_unasked = |volume: &GroupRecord| volume.group >= asked_below;
+        let is_paxos = |namespace: &Namespace| namespace.settings.protocol == Protocol::Paxos;
+        if self.volumes().any(|(_, namespace, volume)| is_paxos(namespace) && is_unasked(volume)) {
+            return error(&format!(
+                "there are volumes that were not asked whether own groups have members on {name}: ask again in a moment"
             ));
         }
         self.freeze();
@@ -213,7 +222,6 @@ impl RootState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::GroupRecord;
     use crate::root::{PlaceCommand, RootCommand, Settings};
 
     fn record(id: u32) -> NodeRecord {
@@ -230,7 +238,7 @@ mod tests {
     }
 
     fn remove(root: &mut RootState, node: u32) -> Outcome {
-        root.execute(&RootCommand::Place(PlaceCommand::RemoveNode { node }), 1)
+        root.execute(&RootCommand::Place(PlaceCommand::RemoveNode { node, asked_below: u64::MAX }), 1)
     }
 
     /// What is said where nothing is changed.
@@ -341,7 +349,12 @@ mod tests {
         }
         root.placement.draining = vec![4, 2];
         root.placement.absent = vec![4];
-        assert_eq!(remove(&mut root, 4), Outcome::Ok);
+        // Whoever asks knew of all volumes but the newest.
+        let newest = root.group_next() - 1;
+        let with = |asked_below| RootCommand::Place(PlaceCommand::RemoveNode { node: 4, asked_below });
+        let line = refusal(&mut root, |root| root.execute(&with(newest), 1));
+        assert!(line.contains("volumes that were not asked whether own groups have members on n4"), "{line}");
+        assert_eq!(root.execute(&with(newest + 1), 1), Outcome::Ok);
         assert_eq!((ids(&root), root.placement.draining, root.placement.absent), (vec![1, 2, 3], vec![2], vec![]));
     }
 

@@ -55,7 +55,8 @@ pub enum PlaceCommand {
     /// A node that was not there before; it begins with no groups. With the number 0 it is given the next one.
     AddNode { node: NodeRecord },
     /// A node that no group is on any more goes for good.
-    RemoveNode { node: u32 },
+    /// Of volumes of `paxos` with group numbers below this, whoever asks knows that no own group names the node.
+    RemoveNode { node: u32, asked_below: u64 },
     /// Whether a node's groups are to move to others.
     Drain { node: u32, is_draining: bool },
     /// Whether volumes are to move until every node has as many as any other.
@@ -80,7 +81,7 @@ impl RootState {
     pub(super) fn execute_place(&mut self, command: &PlaceCommand) -> Outcome {
         match command {
             PlaceCommand::AddNode { node } => self.add_node(node),
-            PlaceCommand::RemoveNode { node } => self.remove_node(*node),
+            PlaceCommand::RemoveNode { node, asked_below } => self.remove_node(*node, *asked_below),
             PlaceCommand::Begin { node, directory } => self.begin_node(*node, *directory),
             PlaceCommand::Absent { node, is_absent } => self.set_absent(*node, *is_absent),
             PlaceCommand::ReplaceAfter { after } => self.set_replace_after(*after),

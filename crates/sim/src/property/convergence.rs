@@ -39,7 +39,8 @@ pub fn is_converged(nodes: &[Node]) -> bool {
 /// Whether replicas of volumes are on their way to other nodes, as far as any node knows, or are left where they were; or own groups
 /// that could leave nodes which are to be emptied; or a node is taken for absent.
 pub fn is_moving(nodes: &[Node]) -> bool {
-    let is_moving = |host: &Host| host.sees_moves() || !host.absent_nodes().is_empty() || host.has_to_move_off().is_some();
+    let is_moving =
+        |host: &Host| host.sees_moves() || !host.absent_nodes().is_empty() || host.has_to_move_off().is_some();
     nodes.iter().filter_map(Node::host).any(is_moving)
 }
 
