@@ -401,11 +401,9 @@ fn error(text: &str) -> Outcome {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use quorate_protocol::{Ballot, NodeId};
-
-    fn cluster(nodes: u32) -> RootState {
+impl RootState {
+    /// Of nodes that nobody connects to.
+    fn of_nodes(count: u32, settings: Settings) -> RootState {
         let record = |id| NodeRecord {
             id,
             name: format!("n{id}"),
@@ -413,7 +411,17 @@ mod tests {
             client: String::new(),
             admin: String::new(),
         };
-        RootState::bootstrap((1..=nodes).map(record).collect(), Settings::default(), 7)
+        RootState::bootstrap((1..=count).map(record).collect(), settings, 7)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate_protocol::{Ballot, NodeId};
+
+    fn cluster(nodes: u32) -> RootState {
+        RootState::of_nodes(nodes, Settings::default())
     }
 
     #[test]

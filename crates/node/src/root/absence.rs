@@ -128,17 +128,10 @@ impl RootState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::{NodeRecord, PlaceCommand, RootCommand, Settings, UpgradeCommand};
+    use crate::root::{PlaceCommand, RootCommand, Settings, UpgradeCommand};
 
     fn root(nodes: u32) -> RootState {
-        let record = |id| NodeRecord {
-            id,
-            name: format!("n{id}"),
-            peer: String::new(),
-            client: String::new(),
-            admin: String::new(),
-        };
-        RootState::bootstrap((1..=nodes).map(record).collect(), Settings::default(), 7)
+        RootState::of_nodes(nodes, Settings::default())
     }
 
     fn place(root: &mut RootState, command: PlaceCommand) -> Outcome {

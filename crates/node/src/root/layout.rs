@@ -229,19 +229,12 @@ impl RootState {
 mod tests {
     use super::*;
     use crate::quorum::Quorum;
-    use crate::root::{Authority, NodeRecord, PlaceCommand, ROOT, RootCommand};
+    use crate::root::{Authority, PlaceCommand, ROOT, RootCommand};
 
     /// Four nodes, and one volume on the first three.
     fn root(protocol: Protocol) -> RootState {
-        let record = |id| NodeRecord {
-            id,
-            name: format!("n{id}"),
-            peer: String::new(),
-            client: String::new(),
-            admin: String::new(),
-        };
         let settings = Settings { protocol, volumes: 1, ..Settings::default() };
-        RootState::bootstrap((1..=4).map(record).collect(), settings, 7)
+        RootState::of_nodes(4, settings)
     }
 
     fn place(root: &mut RootState, command: PlaceCommand) -> Outcome {

@@ -356,14 +356,7 @@ mod tests {
     }
 
     fn cluster(nodes: u32) -> RootState {
-        let record = |id| NodeRecord {
-            id,
-            name: format!("n{id}"),
-            peer: String::new(),
-            client: String::new(),
-            admin: String::new(),
-        };
-        let mut root = RootState::bootstrap((1..=nodes).map(record).collect(), Settings::default(), 7);
+        let mut root = RootState::of_nodes(nodes, Settings::default());
         root.namespaces.clear();
         root
     }

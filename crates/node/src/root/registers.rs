@@ -144,17 +144,10 @@ mod tests {
 
     use super::*;
     use crate::replica::Protocol;
-    use crate::root::{Authority, NodeRecord, ROOT, RootCommand};
+    use crate::root::{Authority, ROOT, RootCommand};
 
     /// Four nodes, and one volume of registers on all of them.
     fn root(quorum: Quorum, tolerance: u8) -> RootState {
-        let record = |id| NodeRecord {
-            id,
-            name: format!("n{id}"),
-            peer: String::new(),
-            client: String::new(),
-            admin: String::new(),
-        };
         let settings = Settings {
             protocol: Protocol::Register,
             replicas: 4,
@@ -163,7 +156,7 @@ mod tests {
             tolerance,
             ..Settings::default()
         };
-        RootState::bootstrap((1..=4).map(record).collect(), settings, 7)
+        RootState::of_nodes(4, settings)
     }
 
     fn refusal(root: &mut RootState, command: &RootCommand) -> String {

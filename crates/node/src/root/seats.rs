@@ -128,17 +128,10 @@ impl RootState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::{HAS_CHANGED, NodeRecord, PlaceCommand, RootCommand, Settings};
+    use crate::root::{HAS_CHANGED, PlaceCommand, RootCommand, Settings};
 
     fn root() -> (RootState, u64) {
-        let record = |id| NodeRecord {
-            id,
-            name: format!("n{id}"),
-            peer: String::new(),
-            client: String::new(),
-            admin: String::new(),
-        };
-        let root = RootState::bootstrap((1..=5).map(record).collect(), Settings::default(), 7);
+        let root = RootState::of_nodes(5, Settings::default());
         let volume = root.namespaces[&0].volumes[0].group;
         (root, volume)
     }

@@ -154,17 +154,10 @@ impl RootState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::{NodeRecord, RootCommand, Settings};
+    use crate::root::{RootCommand, Settings};
 
     fn root() -> RootState {
-        let record = |id| NodeRecord {
-            id,
-            name: format!("n{id}"),
-            peer: String::new(),
-            client: String::new(),
-            admin: String::new(),
-        };
-        RootState::bootstrap((1..=3).map(record).collect(), Settings::default(), 7)
+        RootState::of_nodes(3, Settings::default())
     }
 
     fn execute(root: &mut RootState, command: UpgradeCommand) -> Outcome {
