@@ -84,7 +84,9 @@ fn is_replaced_by_itself(protocol: &str) {
     until("it is back", || (0..4).all(|at| text(&shown(&cluster, at, "absent")).as_deref() == Some("no")));
     until("it has forgotten what others have", || figure(&mut cluster.client(3), "groups") == 0);
     load.check(&cluster);
-    assert!(are_whole_without_it(&cluster, 3), "what has moved does not come back by itself");
+    // A chain may be without a member for a moment on a busy machine; none of them gets n4 back.
+    waits("all volumes are whole without it", || are_whole_without_it(&cluster, 3));
+    assert!(!counts(&cluster, 1).contains_key(&4), "what has moved does not come back by itself");
     assert_eq!(ask(&mut cluster.client(3), "QUORATE NODE LEVEL"), Value::Okay);
     waits("all nodes have as many", || {
         counts(&cluster, 0).values().all(|&count| count == 48) && counts(&cluster, 0).len() == 4
