@@ -91,6 +91,7 @@ fn seeds_pass_and_reach_the_rare_paths() {
         "a member of a chain that had forgotten began anew",
         "a member of a chain left since another had come in its place",
         "whoever coordinated the root had a replica moved",
+        "an own group left a node that was drained",
         "a replica got another place since its node was away for long",
         "a node that was away for long was back",
         "a replica followed a change of seats",
