@@ -3,17 +3,17 @@
 use quorate_resp::{Arguments, ReplyWriter};
 
 use crate::object_command::Call;
-use crate::specs::{COMMANDS, Id, Spec, find_by_full_name};
+use crate::specs::{self, Id, Spec, find_by_full_name};
 
 /// Carries out COMMAND or one of its subcommands.
 pub(crate) fn write(writer: &mut ReplyWriter<'_>, call: &Call<'_>) {
     let names = call.words.from(2);
     match call.spec.id {
-        Id::CommandCount => writer.integer(COMMANDS.len() as i64),
+        Id::CommandCount => writer.integer(specs::all().count() as i64),
         Id::CommandDocs => write_docs_of(writer, names),
         _ if names.is_empty() => {
-            writer.array(COMMANDS.len());
-            COMMANDS.iter().for_each(|spec| write_info(writer, spec));
+            writer.array(specs::all().count());
+            specs::all().for_each(|spec| write_info(writer, spec));
         }
         _ => {
             writer.array(names.len());
@@ -57,8 +57,12 @@ fn write_tips(writer: &mut ReplyWriter<'_>, tips: &[&str]) {
 /// What proxies and cluster clients may want to know.
 fn tips(id: Id) -> &'static [&'static str] {
     match id {
-        Id::Ttl | Id::PTtl | Id::Time | Id::ClientInfo | Id::ClientList => &["nondeterministic_output"],
-        Id::Command | Id::CommandDocs | Id::CommandInfo => &["nondeterministic_output_order"],
+        Id::Ttl | Id::PTtl | Id::HScan | Id::HRandField | Id::Time | Id::ClientInfo | Id::ClientList => {
+            &["nondeterministic_output"]
+        }
+        Id::HGetAll | Id::HKeys | Id::HVals | Id::Command | Id::CommandDocs | Id::CommandInfo => {
+            &["nondeterministic_output_order"]
+        }
         Id::MGet => &["request_policy:multi_shard"],
         Id::MSet => &["request_policy:multi_shard", "response_policy:all_succeeded"],
         Id::Del | Id::Unlink | Id::Exists => &["request_policy:multi_shard", "response_policy:agg_sum"],
@@ -125,7 +129,7 @@ fn write_typed(writer: &mut ReplyWriter<'_>, type_name: &str, numbers: &[(&str, 
 /// The documentation of the named commands that there are, or of all.
 fn write_docs_of(writer: &mut ReplyWriter<'_>, names: Arguments<'_>) {
     let specs: Vec<&Spec> = match names.is_empty() {
-        true => COMMANDS.iter().collect(),
+        true => specs::all().collect(),
         false => names.iter().filter_map(find_by_full_name).collect(),
     };
     write_docs(writer, &specs);

@@ -352,13 +352,14 @@ impl Front {
             connection.bar();
             return Step::Waits;
         }
-        if words.len() > self.limits.word_count_max && spec.shape != Shape::Keys {
+        if words.len() > self.limits.word_count_max && !matches!(spec.shape, Shape::Keys | Shape::Object) {
             self.refuse_and_close(id, ProtocolError::MultibulkLength);
             return Step::Done;
         }
         connection.client.last_command = Some(spec);
         let object_length_max = self.limits.object_length_max;
-        let call = Call { spec, words, now_ms, object_length_max };
+        let seed = now_ms << 20 ^ self.operations.next().0;
+        let call = Call { spec, words, now_ms, object_length_max, seed };
         // One with a verdict was counted when its password was given to be looked at.
         if connection.verdict.is_none() {
             self.journal.count(spec);

@@ -23,8 +23,9 @@ pub(crate) enum Collected {
     Keys(Vec<Vec<u8>>),
     /// SCAN.
     Scan(ScanParts),
-    /// A command that is wrong, but only where the object exists.
-    NilUnlessThere(Refusal),
+    /// A command that is wrong, which is told once it is known that there is a string: of another type it is the type that is
+    /// wrong. `nil_without` if nothing is wrong where there is no object.
+    Late { refusal: Refusal, nil_without: bool },
 }
 
 /// The parts of a scan that has asked several volumes at once.
@@ -150,8 +151,8 @@ impl Gathering {
             (Collected::Values(values), Outcome::Bulk(value)) => values[part] = Some(value),
             (Collected::Values(_), Outcome::Nil) => {}
             (Collected::Keys(all), Outcome::Keys(keys)) => all.extend(keys),
-            (Collected::NilUnlessThere(_), Outcome::Int(0)) => {}
-            (Collected::NilUnlessThere(refusal), Outcome::Int(_)) => {
+            (Collected::Late { nil_without: true, .. }, Outcome::Nil) => {}
+            (Collected::Late { refusal, .. }, Outcome::Nil | Outcome::Bulk(_)) => {
                 let text = String::from_utf8_lossy(refusal.text()).into_owned();
                 self.add_failure(Failed { is_outcome_unknown: false, text });
             }
@@ -208,7 +209,7 @@ impl Gathering {
             }
             Collected::Keys(keys) => write_keys(writer, keys.iter().map(Vec::as_slice)),
             Collected::Scan(scan) => scan.write(writer),
-            Collected::NilUnlessThere(_) => writer.null(),
+            Collected::Late { .. } => writer.null(),
         }
     }
 

@@ -3,12 +3,16 @@
 //! Options are taken in any order and refused in the same cases and words as by Redis 7.0, but for INCRBYFLOAT, which takes
 //! decimal numbers within the range of a double only, since that is what objects count with.
 
-use quorate_object::{Command, Condition, ExpireCondition, Expiry, SetAnswer, TtlUnit, float_vanishes};
+use quorate_object::{
+    Command, Condition, ElementScan, ExpireCondition, Expiry, Op, SetAnswer, TtlUnit, Wrong, float_vanishes,
+};
 use quorate_resp::{Arguments, parse_integer};
 
 use crate::expiry::{TimeForm, parse_deadline, parse_expiry};
 use crate::refusal::Refusal;
+use crate::scan::{SCAN_COUNT_DEFAULT, parse_cursor};
 use crate::specs::{Id, Spec};
+use crate::{hash_command, list_command, set_command, sorted_set_command};
 
 /// A request that has passed the look-up and the arity check.
 #[derive(Clone, Copy)]
@@ -19,6 +23,8 @@ pub(crate) struct Call<'a> {
     pub(crate) now_ms: u64,
     /// The longest value that an object may have.
     pub(crate) object_length_max: usize,
+    /// For commands whose answer is random.
+    pub(crate) seed: u64,
 }
 
 impl<'a> Call<'a> {
@@ -27,7 +33,7 @@ impl<'a> Call<'a> {
         self.words.at(index).unwrap_or_default()
     }
 
-    fn integer(&self, index: usize) -> Result<i64, Refusal> {
+    pub(crate) fn integer(&self, index: usize) -> Result<i64, Refusal> {
         parse_integer(self.word(index)).ok_or(Refusal::NOT_AN_INTEGER)
     }
 }
@@ -69,8 +75,45 @@ pub(crate) fn parse<'a>(call: &Call<'a>) -> Result<Command<'a>, Refusal> {
         Id::ExpireAt => return parse_expire(call, TimeForm::UnixSeconds),
         Id::PExpireAt => return parse_expire(call, TimeForm::UnixMilliseconds),
         Id::Persist => Command::Persist { key },
-        other => unreachable!("{other:?} is not a command on one object"),
+        _ => Command::Elements { key, op: parse_op(call)? },
     })
+}
+
+/// The operation on the elements of an object. Redis looks at most words before it looks at the object.
+fn parse_op<'a>(call: &Call<'a>) -> Result<Op<'a>, Refusal> {
+    // It is logged in one record, and what a client writes at once has to have room in it.
+    if call.words.iter().map(|word| word.len() + size_of::<u32>()).sum::<usize>() > call.object_length_max {
+        return Err(Refusal::fixed("ERR the command is longer than 16 MiB: write fewer elements at once"));
+    }
+    match call.spec.group {
+        "hash" => hash_command::parse(call).map(Op::Hash),
+        "list" => list_command::parse(call).map(Op::List),
+        "set" => set_command::parse(call).map(Op::Set),
+        "sorted-set" => sorted_set_command::parse(call).map(Op::SortedSet),
+        other => unreachable!("{other} is no type of object"),
+    }
+}
+
+/// The options of HSCAN, SSCAN and ZSCAN. What is wrong with them Redis finds once it has found an object.
+pub(crate) fn parse_element_scan<'a>(call: &Call<'a>) -> Result<ElementScan<'a>, Refusal> {
+    let from = parse_cursor(call.word(2)).ok_or(Refusal::fixed("ERR invalid cursor"))?;
+    let mut scan = ElementScan { from, count: SCAN_COUNT_DEFAULT, pattern: None, wrong: None };
+    let mut words = call.words.from(3).iter();
+    while let Some(option) = words.next() {
+        let value = words.next();
+        match value.filter(|_| scan.wrong.is_none()) {
+            Some(value) if option.eq_ignore_ascii_case(b"COUNT") => match parse_integer(value) {
+                None => scan.wrong = Some(Wrong::NotAnInteger),
+                Some(count) if count < 1 => scan.wrong = Some(Wrong::Syntax),
+                Some(count) => scan.count = u32::try_from(count).unwrap_or(u32::MAX),
+            },
+            Some(pattern) if option.eq_ignore_ascii_case(b"MATCH") => {
+                scan.pattern = Some(pattern).filter(|pattern| *pattern != b"*");
+            }
+            _ => scan.wrong = scan.wrong.or(Some(Wrong::Syntax)),
+        }
+    }
+    Ok(scan)
 }
 
 /// SET key value and options. A later option of the same kind replaces an earlier one, different kinds exclude each other.
@@ -157,7 +200,7 @@ fn parse_decrement(call: &Call<'_>) -> Result<i64, Refusal> {
 
 /// A number, also an infinite one, with which the object can make no sum. Digits that come to infinity, or to 0 though they
 /// are not, are none.
-fn parse_float(word: &[u8]) -> Result<f64, Refusal> {
+pub(crate) fn parse_float(word: &[u8]) -> Result<f64, Refusal> {
     let text = core::str::from_utf8(word).map_err(|_| Refusal::NOT_A_FLOAT)?;
     let number: Option<f64> = text.parse().ok();
     let is_number = |number: &f64| !number.is_nan() && (number.is_finite() || !word.iter().any(u8::is_ascii_digit));
@@ -177,7 +220,7 @@ fn parse_set_range<'a>(call: &Call<'a>) -> Result<Command<'a>, Refusal> {
     let length_max = call.object_length_max.saturating_sub(value.len());
     match u32::try_from(offset) {
         Ok(offset) if offset as usize <= length_max => Ok(Command::SetRange { key, offset, value }),
-        _ => Err(Refusal::fixed("ERR string exceeds maximum allowed size (proto-max-bulk-len)")),
+        _ => Err(Refusal::STRING_TOO_LARGE),
     }
 }
 

@@ -21,10 +21,35 @@ fn write_outcome(writer: &mut ReplyWriter<'_>, outcome: &Outcome) {
         Outcome::Bulk(bytes) => writer.bulk(bytes),
         Outcome::Word(word) => writer.simple(word),
         Outcome::Error(text) => writer.error(text.as_bytes()),
+        Outcome::Float(number) => writer.double(*number),
+        Outcome::NilList => writer.null_array(),
+        Outcome::List(items) => {
+            writer.array(items.len());
+            write_outcomes(writer, items);
+        }
+        Outcome::Set(items) => {
+            writer.set(items.len());
+            write_outcomes(writer, items);
+        }
+        Outcome::Map(items) => {
+            writer.map(items.len() / 2);
+            write_outcomes(writer, items);
+        }
+        Outcome::Pairs(items) => {
+            writer.pairs(items.len() / 2);
+            for pair in items.chunks(2) {
+                writer.pair();
+                write_outcomes(writer, pair);
+            }
+        }
         Outcome::Keys(keys) | Outcome::Scan { keys, .. } => {
             write_keys(writer, keys.iter().map(Vec::as_slice));
         }
     }
+}
+
+fn write_outcomes(writer: &mut ReplyWriter<'_>, items: &[Outcome]) {
+    items.iter().for_each(|item| write_outcome(writer, item));
 }
 
 /// Roughly the bytes that an answer keeps in memory until it can be written.

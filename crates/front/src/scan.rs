@@ -5,10 +5,15 @@
 
 use quorate_object::HASH_BITS as PLACE_BITS;
 
+use crate::refusal::c_string;
+
 const PLACE_END: u64 = 1 << PLACE_BITS;
 
 /// Volumes that a cursor can tell apart.
 pub(crate) const VOLUMES_MAX: u32 = 1 << (u64::BITS - PLACE_BITS);
+
+/// How many names or elements a scan asks for unless it is told.
+pub(crate) const SCAN_COUNT_DEFAULT: u32 = 10;
 
 /// Where a scan goes on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +40,17 @@ impl Cursor {
     }
 }
 
+/// Cursors as C's `strtoul` takes them: up to a NUL, a sign is allowed, a negative number wraps around, and nothing is 0.
+pub(crate) fn parse_cursor(word: &[u8]) -> Option<u64> {
+    let text = core::str::from_utf8(c_string(word, usize::MAX)).ok()?;
+    match text.strip_prefix('-') {
+        _ if text.is_empty() => Some(0),
+        Some(digits) if digits.starts_with('+') => None,
+        Some(digits) => digits.parse().ok().map(u64::wrapping_neg),
+        None => text.parse().ok(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,5 +73,27 @@ mod tests {
         assert_eq!(Cursor::after(3, Some(7)), Cursor { volume: 3, place: 7 });
         assert_eq!(Cursor::after(3, None), Cursor { volume: 4, place: 0 });
         assert_eq!(Cursor::after(3, Some(PLACE_END)), Cursor { volume: 4, place: 0 });
+    }
+
+    #[test]
+    fn cursors_as_redis_takes_them() {
+        for (word, cursor) in [
+            ("0", Some(0)),
+            ("00", Some(0)),
+            ("+7", Some(7)),
+            ("-1", Some(u64::MAX)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("", Some(0)),
+            ("7\0x", Some(7)),
+            ("-+1", None),
+            ("+", None),
+            ("-", None),
+            (" 0", None),
+            ("x", None),
+            ("0x0", None),
+        ] {
+            assert_eq!(parse_cursor(word.as_bytes()), cursor, "{word:?}");
+        }
     }
 }

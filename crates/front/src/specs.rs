@@ -128,6 +128,22 @@ pub(crate) enum Id {
     ExpireTime,
     PExpireTime,
     Persist,
+    HSet,
+    HSetNx,
+    HMSet,
+    HGet,
+    HMGet,
+    HGetAll,
+    HKeys,
+    HVals,
+    HLen,
+    HExists,
+    HStrlen,
+    HDel,
+    HIncrBy,
+    HIncrByFloat,
+    HScan,
+    HRandField,
     MGet,
     MSet,
     Del,
@@ -225,7 +241,8 @@ fn find(name: &[u8]) -> Option<&'static Spec> {
     }
     let mut place = name_hash(name);
     loop {
-        let spec = COMMANDS.get(usize::from(INDEX[place]).checked_sub(1)?)?;
+        let (table, number) = INDEX[place];
+        let spec = TABLES.get(usize::from(table).checked_sub(1)?)?.get(usize::from(number))?;
         if spec.name.as_bytes().eq_ignore_ascii_case(name) {
             return Some(spec);
         }
@@ -237,23 +254,28 @@ fn find(name: &[u8]) -> Option<&'static Spec> {
 const NAME_LENGTH_MAX: usize = 16;
 
 /// Several times the number of commands, so that a name is found at the first or second look.
-const INDEX_LENGTH: usize = 256;
+const INDEX_LENGTH: usize = 512;
 
-/// An open-addressing hash table from names to one more than their place in `COMMANDS`; 0 is a free place.
-static INDEX: [u8; INDEX_LENGTH] = index();
+/// An open-addressing hash table from names to one more than their table's place in `TABLES`, and their place there; table 0
+/// is a free place.
+static INDEX: [(u8, u8); INDEX_LENGTH] = index();
 
-const fn index() -> [u8; INDEX_LENGTH] {
-    let mut index = [0; INDEX_LENGTH];
-    let mut number = 0;
-    while number < COMMANDS.len() {
-        let name = COMMANDS[number].name.as_bytes();
-        assert!(name.len() <= NAME_LENGTH_MAX);
-        let mut place = name_hash(name);
-        while index[place] != 0 {
-            place = (place + 1) % INDEX_LENGTH;
+const fn index() -> [(u8, u8); INDEX_LENGTH] {
+    let mut index = [(0, 0); INDEX_LENGTH];
+    let mut table = 0;
+    while table < TABLES.len() {
+        let mut number = 0;
+        while number < TABLES[table].len() {
+            let name = TABLES[table][number].name.as_bytes();
+            assert!(name.len() <= NAME_LENGTH_MAX);
+            let mut place = name_hash(name);
+            while index[place].0 != 0 {
+                place = (place + 1) % INDEX_LENGTH;
+            }
+            index[place] = (table as u8 + 1, number as u8);
+            number += 1;
         }
-        index[place] = number as u8 + 1;
-        number += 1;
+        table += 1;
     }
     index
 }
@@ -295,7 +317,20 @@ macro_rules! specs {
     (@subcommands) => { &[] };
 }
 
-pub(crate) const COMMANDS: &[Spec] = specs! {
+mod hashes;
+mod lists;
+mod sets;
+mod sorted_sets;
+
+/// All commands, by what they are about.
+const TABLES: &[&[Spec]] = &[COMMANDS, hashes::HASHES, lists::LISTS, sets::SETS, sorted_sets::SORTED_SETS];
+
+/// All commands.
+pub(crate) fn all() -> impl Iterator<Item = &'static Spec> {
+    TABLES.iter().copied().flatten()
+}
+
+const COMMANDS: &[Spec] = specs! {
     Get "get" 2 Object (1 1 1 "RO access") "readonly fast" "@read @string @fast"
         "string" "1.0.0" "key"
         "Get the value of a key",
@@ -541,7 +576,7 @@ mod tests {
 
     #[test]
     fn every_command_is_found_in_any_case() {
-        for spec in COMMANDS {
+        for spec in all() {
             for name in [spec.name.to_string(), spec.name.to_ascii_uppercase()] {
                 assert_eq!(find_by_full_name(name.as_bytes()).map(|found| found.id), Some(spec.id));
             }
@@ -558,7 +593,7 @@ mod tests {
 
     #[test]
     fn commands_on_objects_have_their_key_first() {
-        for spec in COMMANDS {
+        for spec in all() {
             let has_keys = matches!(spec.shape, Shape::Object | Shape::Keys);
             assert_eq!(spec.keys.first, i32::from(has_keys), "{}", spec.name);
             assert_eq!(spec.keys.last == 1, spec.shape == Shape::Object, "{}", spec.name);

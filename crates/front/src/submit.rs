@@ -8,8 +8,8 @@ use crate::front::Front;
 use crate::gather::{Collected, Gathering, Parts, ScanParts};
 use crate::object_command::{self, Call};
 use crate::operations::Waiter;
-use crate::refusal::{Refusal, c_string};
-use crate::scan::{Cursor, VOLUMES_MAX};
+use crate::refusal::Refusal;
+use crate::scan::{Cursor, SCAN_COUNT_DEFAULT, VOLUMES_MAX, parse_cursor};
 use crate::specs::{Id, Shape};
 
 /// Turns the call into operations and queues its reply.
@@ -33,15 +33,25 @@ fn submit_object<B: Backend>(front: &mut Front, index: usize, call: &Call<'_>, b
     let key = call.word(1);
     match object_command::parse(call) {
         Ok(command) => submit_one(front, index, key, command, backend),
-        // Redis looks at the object before it looks at GETEX's time.
-        Err(refusal) if call.spec.id == Id::GetEx && refusal != Refusal::SYNTAX => {
-            let gathering = Gathering::new(Collected::NilUnlessThere(refusal), Parts::Read, 1);
+        Err(refusal) if is_told_late(call.spec.id, &refusal) => {
+            let nil_without = call.spec.id == Id::GetEx;
+            let gathering = Gathering::new(Collected::Late { refusal, nil_without }, Parts::Read, 1);
             let sequence = front.connections[index].await_answers(front.operations.next(), gathering);
-            begin_on_object(front, index, sequence, key, Command::Exists { key }, backend);
+            begin_on_object(front, index, sequence, key, Command::Get { key }, backend);
         }
         Err(refusal) => return Err(refusal),
     }
     Ok(())
+}
+
+/// What Redis finds wrong only once it has looked at the object.
+fn is_told_late(id: Id, refusal: &Refusal) -> bool {
+    match id {
+        Id::GetEx => *refusal != Refusal::SYNTAX,
+        Id::IncrByFloat => true,
+        Id::SetRange => *refusal == Refusal::STRING_TOO_LARGE,
+        _ => false,
+    }
 }
 
 /// One operation that answers the request alone.
@@ -223,8 +233,6 @@ const SCAN_VOLUMES_MAX: u32 = 64;
 /// Keys that one SCAN gathers at most, some of them for nothing.
 const SCAN_KEYS_MAX: u32 = 65_536;
 
-const SCAN_COUNT_DEFAULT: u32 = 10;
-
 /// At the start of a volume the following ones are asked with it, in case they hold little. Inside of a volume they are
 /// not, for then volumes hold much.
 fn submit_scan<B: Backend>(
@@ -279,17 +287,6 @@ fn parse_scan<'a>(call: &Call<'a>, count_max: u32) -> Result<ScanOptions<'a>, Re
     Ok(options)
 }
 
-/// Cursors as C's `strtoul` takes them: up to a NUL, a sign is allowed, a negative number wraps around, and nothing is 0.
-fn parse_cursor(word: &[u8]) -> Option<u64> {
-    let text = core::str::from_utf8(c_string(word, usize::MAX)).ok()?;
-    match text.strip_prefix('-') {
-        _ if text.is_empty() => Some(0),
-        Some(digits) if digits.starts_with('+') => None,
-        Some(digits) => digits.parse().ok().map(u64::wrapping_neg),
-        None => text.parse().ok(),
-    }
-}
-
 fn submit_admin<B: Backend>(front: &mut Front, index: usize, call: &Call<'_>, backend: &mut B) {
     let connection = &mut front.connections[index];
     let namespace = connection.client.namespace;
@@ -335,27 +332,5 @@ mod tests {
             }
         }
         assert_eq!(hashes.len(), key_count);
-    }
-
-    #[test]
-    fn cursors_as_redis_takes_them() {
-        for (word, cursor) in [
-            ("0", Some(0)),
-            ("00", Some(0)),
-            ("+7", Some(7)),
-            ("-1", Some(u64::MAX)),
-            ("18446744073709551615", Some(u64::MAX)),
-            ("18446744073709551616", None),
-            ("", Some(0)),
-            ("7\0x", Some(7)),
-            ("-+1", None),
-            ("+", None),
-            ("-", None),
-            (" 0", None),
-            ("x", None),
-            ("0x0", None),
-        ] {
-            assert_eq!(parse_cursor(word.as_bytes()), cursor, "{word:?}");
-        }
     }
 }

@@ -107,7 +107,7 @@ fn commands_describe_themselves() {
     let mut talk = Talk::default();
     let count = talk.ask("command count");
     let number: usize = count.trim_start_matches(':').trim_end_matches(r"\r\n").parse().expect("a number");
-    assert_eq!(number, 51);
+    assert!(number > 60, "{number}");
     assert!(
         talk.ask("command").starts_with(&format!(r"*{number}\r\n*10\r\n$3\r\nget\r\n:2\r\n*2\r\n+readonly\r\n+fast"))
     );

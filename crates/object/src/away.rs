@@ -53,17 +53,15 @@ impl Objects {
         };
         match self.table.at(place.hash, slot) {
             Object::Away(away) => Some(Note::Here(away.note())),
-            Object::String(_) => None,
+            Object::String(_) | Object::Collection(_) => None,
         }
     }
 
-    /// The value of the name's object, and when it expires, if there is one here.
+    /// The value of the name's object, and when it expires, if a string is here.
     pub fn value(&self, key: &[u8]) -> Option<(&[u8], Option<u64>)> {
         let place = self.place(key);
-        match self.table.at(place.hash, place.slot?) {
-            Object::Away(_) => None,
-            Object::String(text) => Some((text.value(), text.expires_ms())),
-        }
+        let text = self.table.at(place.hash, place.slot?).text()?;
+        Some((text.value(), text.expires_ms()))
     }
 
     /// The name's object, encoded, if there is one here.
@@ -73,7 +71,7 @@ impl Objects {
         let mut encoded = Vec::new();
         match object {
             Object::Away(_) => return None,
-            Object::String(_) => object.encode(&mut encoded),
+            Object::String(_) | Object::Collection(_) => object.encode(&mut encoded),
         }
         Some(encoded)
     }
@@ -85,7 +83,7 @@ impl Objects {
 
     /// Puts an encoded object in the place of whatever has the name, as a change like any other.
     pub fn put_encoded(&mut self, key: &[u8], encoded: &[u8]) -> Result<(), Malformed> {
-        let object = Object::decode(key, encoded)?;
+        let object = Object::decode(key, encoded, self.hash_key)?;
         self.replace(key, object);
         Ok(())
     }

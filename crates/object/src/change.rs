@@ -3,16 +3,18 @@
 //! # Bytes
 //!
 //! One code byte, then the fields, little-endian: 1 Put (key, value, expires), 2 Write (key, offset u32, bytes), 3 Expire (key,
-//! expires), 4 Delete (key), 5 Flush. Byte strings are a `u32` length and the bytes; expires is a byte 0, or 1 and a u64. A code
+//! expires), 4 Delete (key), 5 Flush, 6 of a hash (key, change: see
+//! `hash.rs`). Byte strings are a `u32` length and the bytes; expires is a byte 0, or 1 and a u64. A code
 //! never changes its meaning.
 
 use std::borrow::Cow;
 
 use crate::codec::{Malformed, Reader, malformed, write_bytes, write_optional_u64};
+use crate::collection::OpChange;
 use crate::{NAME_BYTES_MAX, OBJECT_BYTES_MAX};
 
 /// One change of one object, or of all. Applying the same changes to equal tables leaves equal tables.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Change<'a> {
     /// The string is `value` and expires then, whatever it was.
     Put {
@@ -34,6 +36,11 @@ pub enum Change<'a> {
     Delete {
         key: &'a [u8],
     },
+    /// Elements of the object are others. One without elements is none.
+    Elements {
+        key: &'a [u8],
+        change: OpChange<'a>,
+    },
     /// Every object of the group is deleted.
     Flush,
 }
@@ -45,6 +52,7 @@ impl<'a> Change<'a> {
             Change::Put { key, .. }
             | Change::Write { key, .. }
             | Change::Expire { key, .. }
+            | Change::Elements { key, .. }
             | Change::Delete { key } => Some(key),
             Change::Flush => None,
         }
@@ -74,6 +82,11 @@ impl<'a> Change<'a> {
                 out.push(code::DELETE);
                 write_bytes(out, key);
             }
+            Change::Elements { key, change } => {
+                out.push(change.code());
+                write_bytes(out, key);
+                change.encode(out);
+            }
             Change::Flush => out.push(code::FLUSH),
         }
     }
@@ -91,7 +104,7 @@ impl<'a> Change<'a> {
             code::EXPIRE => Change::Expire { key: r.bytes()?, expires_ms: r.optional(Reader::u64)? },
             code::DELETE => Change::Delete { key: r.bytes()? },
             code::FLUSH => Change::Flush,
-            _ => return malformed("unknown change"),
+            code => Change::Elements { key: r.bytes()?, change: OpChange::decode(code, r)? },
         };
         reader.end()?;
         if change.is_within_limits() { Ok(change) } else { malformed("an object beyond its limit") }
@@ -101,6 +114,8 @@ impl<'a> Change<'a> {
         let value_len = match self {
             Change::Put { value, .. } => value.len(),
             Change::Write { offset, bytes, .. } => (*offset as usize).saturating_add(bytes.len()),
+            // Whoever computed it has looked at what the object is with it.
+            Change::Elements { .. } => 0,
             Change::Expire { .. } | Change::Delete { .. } | Change::Flush => 0,
         };
         value_len <= OBJECT_BYTES_MAX && self.key().is_none_or(|key| key.len() <= NAME_BYTES_MAX)

@@ -187,7 +187,7 @@ impl Objects {
     /// Puts back an object that a checkpoint stored, in place of any of that name. It counts as saved, and is not
     /// shown.
     pub fn restore_object(&mut self, key: &[u8], encoded: &[u8]) -> Result<(), Malformed> {
-        let object = Object::decode(key, encoded)?;
+        let object = Object::decode(key, encoded, self.hash_key)?;
         let place = self.place(key);
         match place.slot {
             Some(slot) => drop(self.take_out(place.hash, slot)),

@@ -77,6 +77,11 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// 0 or 1.
+    pub(crate) fn flag(&mut self) -> Result<bool, Malformed> {
+        Ok(self.optional(|_| Ok(()))?.is_some())
+    }
+
     /// What has not been read, which ends the reading.
     pub(crate) fn remainder(self) -> &'a [u8] {
         self.rest

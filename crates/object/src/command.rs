@@ -26,6 +26,7 @@
 //! | 0x18 | Del | key |
 //! | 0x19 | ExpireAt | key, at_ms i64, condition u8 (0 always, 1 none, 2 some, 3 greater, 4 less, 5 some and less) |
 //! | 0x1a | Persist | key |
+//! | 0x20 | on a hash | key, operation: see `hash.rs` |
 //! | 0x30 | Count | |
 //! | 0x31 | Scan | from u64, count u32, pattern?, type name? |
 //! | 0x32 | Keys | pattern |
@@ -35,6 +36,7 @@
 //! keep, 2 remove, 3 at; answer 0 OK, 1 old, 2 flag.
 
 use crate::codec::{Malformed, Reader, malformed, write_bytes, write_optional_bytes};
+use crate::collection::Op;
 
 /// A command on one object, or on all objects of a group.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,6 +112,12 @@ pub enum Command<'a> {
     },
     Persist {
         key: &'a [u8],
+    },
+
+    /// Reads or writes the elements of one object.
+    Elements {
+        key: &'a [u8],
+        op: Op<'a>,
     },
 
     // Reads and writes of all objects of the group.
@@ -194,7 +202,28 @@ impl<'a> Command<'a> {
             }
             Command::SetRange { key, offset, value } => Some(key.len() + *offset as usize + value.len()),
             Command::IncrBy { key, .. } | Command::IncrByFloat { key, .. } => Some(key.len()),
+            Command::Elements { key, op } => Some(key.len() + op.growth_bytes_max()?),
             _ => None,
+        }
+    }
+
+    /// Whether it is an error where the object is no string.
+    pub(crate) fn is_of_strings(&self) -> bool {
+        match self {
+            Command::Get { .. }
+            | Command::Strlen { .. }
+            | Command::GetRange { .. }
+            | Command::GetSet { .. }
+            | Command::GetDel { .. }
+            | Command::GetEx { .. }
+            | Command::Append { .. }
+            | Command::SetRange { .. }
+            | Command::IncrBy { .. }
+            | Command::IncrByFloat { .. } => true,
+            Command::Set { condition, answer, .. } => {
+                matches!(condition, Condition::IfEqual(_)) || *answer == SetAnswer::Old
+            }
+            _ => false,
         }
     }
 
@@ -225,7 +254,8 @@ impl<'a> Command<'a> {
             | Command::IncrByFloat { key, .. }
             | Command::Del { key }
             | Command::ExpireAt { key, .. }
-            | Command::Persist { key } => Some(key),
+            | Command::Persist { key }
+            | Command::Elements { key, .. } => Some(key),
             Command::Count | Command::Scan { .. } | Command::Keys { .. } | Command::Flush => None,
         }
     }
@@ -249,8 +279,10 @@ impl<'a> Command<'a> {
             | Command::Count
             | Command::Scan { .. }
             | Command::Keys { .. } => Access::Read,
+            Command::Elements { op, .. } if op.is_read() => Access::Read,
             Command::Set { .. }
             | Command::GetSet { .. }
+            | Command::Elements { .. }
             | Command::GetDel { .. }
             | Command::GetEx { expiry: Expiry::Remove | Expiry::AtMs(_), .. }
             | Command::Append { .. }
@@ -267,6 +299,10 @@ impl<'a> Command<'a> {
     /// Appends the command's bytes to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match *self {
+            Command::Elements { key, ref op } => {
+                write_op(out, op.opcode(), key);
+                op.encode(out);
+            }
             Command::Get { key } => write_op(out, op::GET, key),
             Command::Strlen { key } => write_op(out, op::STRLEN, key),
             Command::GetRange { key, start, end } => {
@@ -375,7 +411,7 @@ impl<'a> Command<'a> {
             },
             op::KEYS => Command::Keys { pattern: r.bytes()? },
             op::FLUSH => Command::Flush,
-            _ => return malformed("unknown command"),
+            opcode => Command::Elements { key: r.bytes()?, op: Op::decode(opcode, r)? },
         };
         reader.end()?;
         Ok(command)

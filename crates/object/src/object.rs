@@ -2,6 +2,7 @@
 
 use crate::away::Away;
 use crate::codec::{Malformed, Reader, malformed};
+use crate::collection::{Collection, Elements, HashKey};
 use crate::text::Text;
 use crate::{NAME_BYTES_MAX, OBJECT_BYTES_MAX};
 
@@ -20,6 +21,7 @@ pub fn is_away(encoded: &[u8]) -> bool {
 #[derive(Debug)]
 pub(crate) enum Object {
     String(Text),
+    Collection(Box<Collection>),
     /// The object of this name is held elsewhere. Instead of a value it has a note of whoever put it there.
     Away(Away),
 }
@@ -28,7 +30,16 @@ impl Object {
     pub(crate) fn name(&self) -> &[u8] {
         match self {
             Object::String(text) => text.name(),
+            Object::Collection(collection) => collection.name(),
             Object::Away(away) => away.name(),
+        }
+    }
+
+    /// The string, if it is one.
+    pub(crate) fn text(&self) -> Option<&Text> {
+        match self {
+            Object::String(text) => Some(text),
+            Object::Collection(_) | Object::Away(_) => None,
         }
     }
 
@@ -40,6 +51,7 @@ impl Object {
     pub(crate) fn expires_ms(&self) -> Option<u64> {
         match self {
             Object::String(text) => text.expires_ms(),
+            Object::Collection(collection) => collection.expires_ms,
             // It expires where it is.
             Object::Away(_) => None,
         }
@@ -52,6 +64,7 @@ impl Object {
     pub(crate) fn set_expires_ms(&mut self, expires_ms: Option<u64>) {
         match self {
             Object::String(text) => text.set_expires_ms(expires_ms),
+            Object::Collection(collection) => collection.expires_ms = expires_ms,
             Object::Away(_) => {}
         }
     }
@@ -59,7 +72,8 @@ impl Object {
     /// What TYPE answers.
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
-            // Nothing but strings can be held elsewhere so far.
+            Object::Collection(collection) => collection.elements.type_name(),
+            // What is held elsewhere is a string, as far as can be told here.
             Object::String(_) | Object::Away(_) => "string",
         }
     }
@@ -68,11 +82,13 @@ impl Object {
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {
             Object::String(text) => text.heap_bytes(),
+            Object::Collection(collection) => collection.heap_bytes(),
             Object::Away(away) => away.heap_bytes(),
         }
     }
 
-    /// Appends what a checkpoint stores under the object's name: layout, type (0 away, 1 string), expiry (0, or 1 and a u64), then
+    /// Appends what a checkpoint stores under the object's name: layout, type (0 away, 1 string, 2 hash, 3 list, 4 set, 5
+    /// sorted set), expiry (0, or 1 and a u64), then
     /// what the type has; a string has its value up to the end, and one that is away what is noted of it.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
@@ -80,6 +96,11 @@ impl Object {
                 out.extend_from_slice(&[LAYOUT, TYPE_STRING]);
                 crate::codec::write_optional_u64(out, text.expires_ms());
                 out.extend_from_slice(text.value());
+            }
+            Object::Collection(collection) => {
+                out.extend_from_slice(&[LAYOUT, collection.elements.type_code()]);
+                crate::codec::write_optional_u64(out, collection.expires_ms);
+                collection.elements.encode(out);
             }
             Object::Away(away) => {
                 out.extend_from_slice(&[LAYOUT, TYPE_AWAY]);
@@ -90,7 +111,7 @@ impl Object {
     }
 
     /// Reads what [`Object::encode`] wrote under `name`.
-    pub(crate) fn decode(name: &[u8], encoded: &[u8]) -> Result<Object, Malformed> {
+    pub(crate) fn decode(name: &[u8], encoded: &[u8], key: HashKey) -> Result<Object, Malformed> {
         let mut reader = Reader::new(encoded);
         if reader.u8()? != LAYOUT {
             return malformed("an object's layout is of another release");
@@ -104,7 +125,12 @@ impl Object {
         match (type_code, expires_ms) {
             (TYPE_STRING, _) => Ok(Object::String(Text::new(name, value, expires_ms))),
             (TYPE_AWAY, None) => Ok(Object::Away(Away::new(name, value))),
-            _ => malformed("unknown type of object"),
+            (TYPE_AWAY, Some(_)) => malformed("what is held elsewhere expires there"),
+            (type_code, _) => {
+                let mut collection = Collection::new(name, Elements::decode(type_code, value, key)?);
+                collection.expires_ms = expires_ms;
+                Ok(Object::Collection(Box::new(collection)))
+            }
         }
     }
 }

@@ -14,6 +14,7 @@ use siphasher::sip::SipHasher13;
 
 use crate::change::Change;
 use crate::checkpoint::{Saving, Unsaved};
+use crate::collection::{Collection, Elements, HashKey, OpChange};
 use crate::command::{Access, Command};
 use crate::discarded::Discarded;
 use crate::expiries::Expiries;
@@ -42,6 +43,7 @@ pub(crate) const AWAY: &str = "ERR the object is held elsewhere";
 #[derive(Debug)]
 pub struct Objects {
     pub(crate) hasher: SipHasher13,
+    pub(crate) hash_key: HashKey,
     /// All ones but in tests that want names of equal hash.
     hash_mask: u64,
     pub(crate) table: Table,
@@ -71,6 +73,7 @@ impl Objects {
     pub fn new(hash_key: [u8; 16]) -> Objects {
         Objects {
             hasher: SipHasher13::new_with_key(&hash_key),
+            hash_key: HashKey(hash_key),
             hash_mask: (1 << HASH_BITS) - 1,
             table: Table::new(),
             expiries: Expiries::new(),
@@ -197,7 +200,7 @@ impl Objects {
 
     /// Whether there is an object of this name here that has not expired.
     pub fn has_live(&self, key: &[u8], time_ms: u64) -> bool {
-        self.live(Some(self.place(key)), time_ms).is_some_and(|object| matches!(object, Object::String(_)))
+        self.live(Some(self.place(key)), time_ms).is_some_and(|object| !matches!(object, Object::Away(_)))
     }
 
     /// Whether an object of this name is here that will expire, or has.
@@ -235,7 +238,7 @@ impl Objects {
         command: &Command<'a>,
         place: Option<Place>,
         time_ms: u64,
-        _seed: u64,
+        seed: u64,
     ) -> (Option<Change<'a>>, Outcome) {
         let object = self.live(place, time_ms);
         let is_away = match (object, command.key()) {
@@ -248,7 +251,7 @@ impl Objects {
         }
         match command.access() {
             Access::Read => (None, self.read_at(command, object, time_ms)),
-            Access::Write => crate::write::execute(command, object, time_ms),
+            Access::Write => crate::write::execute(command, object, time_ms, seed),
         }
     }
 
@@ -258,6 +261,9 @@ impl Objects {
             (Change::Put { value, expires_ms, .. }, Some(slot)) => {
                 self.update(hash, slot, |object| match object {
                     Object::String(text) => text.put(&value, expires_ms),
+                    Object::Collection(collection) => {
+                        *object = Object::String(Text::new(collection.name(), &value, expires_ms));
+                    }
                     Object::Away(_) => {}
                 });
             }
@@ -267,7 +273,7 @@ impl Objects {
             (Change::Write { offset, bytes, .. }, Some(slot)) => {
                 self.update(hash, slot, |object| match object {
                     Object::String(text) => text.write(offset as usize, bytes),
-                    Object::Away(_) => {}
+                    Object::Collection(_) | Object::Away(_) => {}
                 });
             }
             (Change::Write { key, offset, bytes }, None) => {
@@ -275,12 +281,34 @@ impl Objects {
                 text.write(offset as usize, bytes);
                 self.insert(hash, Object::String(text));
             }
+            (Change::Elements { change, .. }, Some(slot)) => self.change_elements(hash, slot, change),
+            (Change::Elements { key, change }, None) => {
+                let mut elements = Elements::for_change(&change, self.hash_key);
+                elements.apply(change);
+                if !elements.is_empty() {
+                    self.insert(hash, Object::Collection(Box::new(Collection::new(key, elements))));
+                }
+            }
             (Change::Expire { expires_ms, .. }, Some(slot)) => {
                 self.update(hash, slot, |object| object.set_expires_ms(expires_ms));
             }
             (Change::Delete { .. }, Some(slot)) => self.remove(hash, slot),
             (Change::Expire { .. } | Change::Delete { .. }, None) => {}
             (Change::Flush, _) => self.flush(),
+        }
+    }
+
+    /// An object without elements is gone.
+    fn change_elements(&mut self, hash: u64, slot: Slot, change: OpChange<'_>) {
+        let mut is_empty = false;
+        self.update(hash, slot, |object| {
+            if let Object::Collection(collection) = object {
+                collection.elements.apply(change);
+                is_empty = collection.elements.is_empty();
+            }
+        });
+        if is_empty {
+            self.remove(hash, slot);
         }
     }
 

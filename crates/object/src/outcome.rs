@@ -4,7 +4,8 @@
 //!
 //! One code byte, then the fields, little-endian; byte strings are a `u32` length and the bytes, lists a `u32` count and the items:
 //! 0 Ok, 1 Nil, 2 Int (i64), 3 Bulk (bytes), 4 Word (its place in [`WORDS`], u8), 5 Error (UTF-8), 6 Keys (list), 7 Scan (next: a
-//! byte 0, or 1 and a u64; keys: list). A code never changes its meaning; words are only added at the end.
+//! byte 0, or 1 and a u64; keys: list), 8 Float (f64), 9 NilList; 10 List, 11 Set, 12 Map and 13 Pairs (a list of outcomes, each with its own
+//! code; in Map and Pairs of even length). A code never changes its meaning; words are only added at the end.
 
 use crate::codec::{Malformed, Reader, malformed, write_bytes, write_len, write_optional_u64};
 
@@ -28,6 +29,15 @@ pub enum Outcome {
         next: Option<u64>,
         keys: Vec<Vec<u8>>,
     },
+    Float(f64),
+    /// No list, where there might have been one.
+    NilList,
+    List(Vec<Outcome>),
+    Set(Vec<Outcome>),
+    /// Names and values in turns.
+    Map(Vec<Outcome>),
+    /// Elements and what belongs to them in turns; a list of pairs in RESP3, in RESP2 a flat one.
+    Pairs(Vec<Outcome>),
 }
 
 impl Outcome {
@@ -39,7 +49,10 @@ impl Outcome {
             Outcome::Keys(keys) | Outcome::Scan { keys, .. } => {
                 keys.iter().map(|key| key.len() + size_of::<Vec<u8>>()).sum()
             }
-            Outcome::Ok | Outcome::Nil | Outcome::Int(_) | Outcome::Word(_) => 0,
+            Outcome::List(items) | Outcome::Set(items) | Outcome::Map(items) | Outcome::Pairs(items) => {
+                items.iter().map(|item| size_of::<Outcome>() + item.heap_bytes()).sum()
+            }
+            Outcome::Ok | Outcome::Nil | Outcome::Int(_) | Outcome::Word(_) | Outcome::Float(_) | Outcome::NilList => 0,
         }
     }
 
@@ -66,6 +79,15 @@ impl Outcome {
                 out.push(code::ERROR);
                 write_bytes(out, line.as_bytes());
             }
+            Outcome::Float(number) => {
+                out.push(code::FLOAT);
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+            Outcome::NilList => out.push(code::NIL_LIST),
+            Outcome::List(items) => write_outcomes(out, code::LIST, items),
+            Outcome::Set(items) => write_outcomes(out, code::SET, items),
+            Outcome::Map(items) => write_outcomes(out, code::MAP, items),
+            Outcome::Pairs(items) => write_outcomes(out, code::PAIRS, items),
             Outcome::Keys(keys) => {
                 out.push(code::KEYS);
                 write_list(out, keys);
@@ -81,8 +103,13 @@ impl Outcome {
     /// Reads exactly what [`Outcome::encode`] wrote. Refuses anything else, also bytes after the end; never panics.
     pub fn decode(bytes: &[u8]) -> Result<Outcome, Malformed> {
         let mut reader = Reader::new(bytes);
-        let r = &mut reader;
-        let outcome = match r.u8()? {
+        let outcome = Outcome::read(&mut reader, DEPTH_MAX)?;
+        reader.end()?;
+        Ok(outcome)
+    }
+
+    fn read(r: &mut Reader<'_>, depth: usize) -> Result<Outcome, Malformed> {
+        Ok(match r.u8()? {
             code::OK => Outcome::Ok,
             code::NIL => Outcome::Nil,
             code::INT => Outcome::Int(r.i64()?),
@@ -97,10 +124,14 @@ impl Outcome {
             },
             code::KEYS => Outcome::Keys(read_list(r)?),
             code::SCAN => Outcome::Scan { next: r.optional(Reader::u64)?, keys: read_list(r)? },
+            code::FLOAT => Outcome::Float(r.f64()?),
+            code::NIL_LIST => Outcome::NilList,
+            code::LIST => Outcome::List(read_outcomes(r, depth)?),
+            code::SET => Outcome::Set(read_outcomes(r, depth)?),
+            code::MAP => Outcome::Map(read_even(r, depth)?),
+            code::PAIRS => Outcome::Pairs(read_even(r, depth)?),
             _ => return malformed("unknown outcome"),
-        };
-        reader.end()?;
-        Ok(outcome)
+        })
     }
 }
 
@@ -113,6 +144,33 @@ mod code {
     pub(super) const ERROR: u8 = 5;
     pub(super) const KEYS: u8 = 6;
     pub(super) const SCAN: u8 = 7;
+    pub(super) const FLOAT: u8 = 8;
+    pub(super) const NIL_LIST: u8 = 9;
+    pub(super) const LIST: u8 = 10;
+    pub(super) const SET: u8 = 11;
+    pub(super) const MAP: u8 = 12;
+    pub(super) const PAIRS: u8 = 13;
+}
+
+/// Lists in lists: nothing answers deeper ones.
+const DEPTH_MAX: usize = 3;
+
+fn write_outcomes(out: &mut Vec<u8>, code: u8, items: &[Outcome]) {
+    out.push(code);
+    write_len(out, items.len());
+    items.iter().for_each(|item| item.encode(out));
+}
+
+fn read_outcomes(r: &mut Reader<'_>, depth: usize) -> Result<Vec<Outcome>, Malformed> {
+    let Some(depth) = depth.checked_sub(1) else { return malformed("lists in lists, too deep") };
+    // Not allocated from the declared count: an item that is not there ends the reading.
+    let count = r.u32()?;
+    (0..count).map(|_| Outcome::read(r, depth)).collect()
+}
+
+fn read_even(r: &mut Reader<'_>, depth: usize) -> Result<Vec<Outcome>, Malformed> {
+    let items = read_outcomes(r, depth)?;
+    if items.len() % 2 == 0 { Ok(items) } else { malformed("half of a pair") }
 }
 
 fn write_list(out: &mut Vec<u8>, items: &[Vec<u8>]) {

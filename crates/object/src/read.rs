@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use crate::collection::{Elements, WRONG_TYPE};
 use crate::command::{Command, TtlUnit};
 use crate::glob;
 use crate::object::Object;
@@ -28,23 +29,35 @@ fn read_object(command: &Command<'_>, object: Option<&Object>, time_ms: u64) -> 
     if let Some(Object::Away(_)) = object {
         return Outcome::Error(AWAY.into());
     }
+    if command.is_of_strings() && matches!(object, Some(Object::Collection(_))) {
+        return Outcome::Error(WRONG_TYPE.into());
+    }
+    let value = object.and_then(Object::text).map(Text::value);
     match *command {
-        Command::Get { .. } | Command::GetEx { .. } => match object {
-            Some(Object::String(text)) => Outcome::Bulk(text.value().to_vec()),
-            Some(Object::Away(_)) | None => Outcome::Nil,
-        },
-        Command::Strlen { .. } => match object {
-            Some(Object::String(text)) => Outcome::Int(text.value().len() as i64),
-            Some(Object::Away(_)) | None => Outcome::Int(0),
-        },
-        Command::GetRange { start, end, .. } => match object {
-            Some(Object::String(text)) => Outcome::Bulk(byte_range(text.value(), start, end).to_vec()),
-            Some(Object::Away(_)) | None => Outcome::Bulk(Vec::new()),
+        Command::Get { .. } | Command::GetEx { .. } => {
+            value.map_or(Outcome::Nil, |value| Outcome::Bulk(value.to_vec()))
+        }
+        Command::Strlen { .. } => Outcome::Int(value.map_or(0, <[u8]>::len) as i64),
+        Command::GetRange { start, end, .. } => {
+            Outcome::Bulk(byte_range(value.unwrap_or_default(), start, end).to_vec())
+        }
+        Command::Elements { ref op, .. } => match elements_of(object) {
+            Ok(elements) => op.execute(elements, 0).1,
+            Err(refused) => refused,
         },
         Command::Exists { .. } => Outcome::Int(i64::from(object.is_some())),
         Command::Type { .. } => Outcome::Word(object.map_or("none", Object::type_name)),
         Command::Ttl { unit, .. } => Outcome::Int(time_to_live(object, unit, time_ms)),
         _ => unreachable!("{command:?} reads no object"),
+    }
+}
+
+/// Those of the live object that a command on elements names, if there is one.
+pub(crate) fn elements_of(object: Option<&Object>) -> Result<Option<&Elements>, Outcome> {
+    match object {
+        None => Ok(None),
+        Some(Object::Collection(collection)) => Ok(Some(&collection.elements)),
+        Some(_) => Err(Outcome::Error(WRONG_TYPE.into())),
     }
 }
 

@@ -115,7 +115,7 @@ impl Objects {
     pub fn swap_out(&mut self, from: u64, may: impl Fn(&[u8]) -> bool) -> Option<u64> {
         let goes = |object: &Object| match object {
             Object::Away(away) => away.note().len() <= NOTE_BYTES_MAX && may(away.note()),
-            Object::String(_) => false,
+            Object::String(_) | Object::Collection(_) => false,
         };
         let (taken, next) = self.table.take_clean(from, goes);
         for (hash, object) in taken {
@@ -180,7 +180,7 @@ impl Objects {
     pub(crate) fn flush_around_swapped(&mut self) {
         let mut names = Vec::new();
         self.table.visit_leaves(0, &mut |entries| {
-            let here = entries.iter().filter(|entry| matches!(entry.object, Object::String(_)));
+            let here = entries.iter().filter(|entry| !matches!(entry.object, Object::Away(_)));
             names.extend(here.map(|entry| entry.object.name().to_vec()));
             ControlFlow::Continue(())
         });

@@ -3,11 +3,14 @@
 use std::borrow::Cow;
 
 use crate::change::Change;
+use crate::collection::WRONG_TYPE;
 use crate::command::{Command, Condition, ExpireCondition, Expiry, SetAnswer};
 use crate::number::{self, FloatError};
 use crate::object::Object;
 use crate::objects::{NAME_BYTES_MAX, OBJECT_BYTES_MAX};
 use crate::outcome::Outcome;
+use crate::read::elements_of;
+use crate::text::Text;
 
 const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 const WOULD_OVERFLOW: &str = "ERR increment or decrement would overflow";
@@ -20,11 +23,21 @@ const TOO_LARGE: &str = "ERR string exceeds maximum allowed size (proto-max-bulk
 type Effect<'a> = (Option<Change<'a>>, Outcome);
 
 /// `object` is the live object that the command names, if it names one.
-pub(crate) fn execute<'a>(command: &Command<'a>, object: Option<&Object>, time_ms: u64) -> Effect<'a> {
+pub(crate) fn execute<'a>(command: &Command<'a>, object: Option<&Object>, time_ms: u64, seed: u64) -> Effect<'a> {
     if command.key().is_some_and(|key| key.len() > NAME_BYTES_MAX) {
         return refused(NAME_TOO_LONG);
     }
+    if command.is_of_strings() && matches!(object, Some(Object::Collection(_))) {
+        return refused(WRONG_TYPE);
+    }
     match *command {
+        Command::Elements { key, ref op } => match elements_of(object) {
+            Ok(elements) => {
+                let (change, outcome) = op.execute(elements, seed);
+                (change.map(|change| Change::Elements { key, change }), outcome)
+            }
+            Err(refused) => (None, refused),
+        },
         Command::Set { key, value, condition, expiry, answer } => {
             let set = Set { key, value, expiry };
             set.execute(object, condition, answer, time_ms)
@@ -74,10 +87,7 @@ impl<'a> Set<'a> {
             Condition::Always => true,
             Condition::IfAbsent => object.is_none(),
             Condition::IfPresent => object.is_some(),
-            Condition::IfEqual(expected) => match object {
-                Some(Object::String(text)) => text.value() == expected,
-                Some(Object::Away(_)) | None => false,
-            },
+            Condition::IfEqual(expected) => text_of(object) == Some(expected),
         };
         let outcome = match answer {
             SetAnswer::Ok if holds => Outcome::Ok,
@@ -112,16 +122,15 @@ fn get_ex<'a>(key: &'a [u8], object: &Object, expiry: Expiry, time_ms: u64) -> O
 }
 
 fn append<'a>(key: &'a [u8], value: &'a [u8], object: Option<&Object>) -> Effect<'a> {
-    let Some(Object::String(text)) = object else {
-        return put_new(key, Cow::Borrowed(value));
-    };
-    write(key, text.value().len(), value, text.value().len())
+    match text_of(object) {
+        None => put_new(key, Cow::Borrowed(value)),
+        Some(text) => write(key, text.len(), value, text.len()),
+    }
 }
 
 fn set_range<'a>(key: &'a [u8], offset: u32, value: &'a [u8], object: Option<&Object>) -> Effect<'a> {
     let offset = offset as usize;
-    match object {
-        Some(Object::Away(_)) => (None, Outcome::Int(0)),
+    match text_of(object) {
         None if value.is_empty() => (None, Outcome::Int(0)),
         None if offset + value.len() > OBJECT_BYTES_MAX => refused(TOO_LARGE),
         None => {
@@ -129,7 +138,7 @@ fn set_range<'a>(key: &'a [u8], offset: u32, value: &'a [u8], object: Option<&Ob
             padded[offset..].copy_from_slice(value);
             put_new(key, Cow::Owned(padded))
         }
-        Some(Object::String(text)) => write(key, offset, value, text.value().len()),
+        Some(text) => write(key, offset, value, text.len()),
     }
 }
 
@@ -157,11 +166,7 @@ fn write<'a>(key: &'a [u8], offset: usize, bytes: &'a [u8], len: usize) -> Effec
 }
 
 fn incr_by<'a>(key: &'a [u8], delta: i64, object: Option<&Object>) -> Effect<'a> {
-    let value = match object {
-        Some(Object::String(text)) => number::parse_integer(text.value()),
-        Some(Object::Away(_)) | None => Some(0),
-    };
-    let Some(value) = value else {
+    let Some(value) = number::parse_integer(text_of(object).unwrap_or(b"0")) else {
         return refused(NOT_AN_INTEGER);
     };
     let Some(sum) = value.checked_add(delta) else {
@@ -171,11 +176,7 @@ fn incr_by<'a>(key: &'a [u8], delta: i64, object: Option<&Object>) -> Effect<'a>
 }
 
 fn incr_by_float<'a>(key: &'a [u8], delta: f64, object: Option<&Object>) -> Effect<'a> {
-    let value: &[u8] = match object {
-        Some(Object::String(text)) => text.value(),
-        Some(Object::Away(_)) | None => b"0",
-    };
-    match number::add_float(value, delta) {
+    match number::add_float(text_of(object).unwrap_or(b"0"), delta) {
         Ok(sum) => (Some(replace(key, sum.clone(), object)), Outcome::Bulk(sum.into_bytes())),
         Err(FloatError::NotAFloat) => refused(NOT_A_FLOAT),
         Err(FloatError::NanOrInfinity) => refused(NAN_OR_INFINITY),
@@ -215,10 +216,11 @@ fn future(at_ms: i64, time_ms: u64) -> Option<u64> {
 }
 
 fn value_of(object: Option<&Object>) -> Outcome {
-    match object {
-        Some(Object::String(text)) => Outcome::Bulk(text.value().to_vec()),
-        Some(Object::Away(_)) | None => Outcome::Nil,
-    }
+    text_of(object).map_or(Outcome::Nil, |value| Outcome::Bulk(value.to_vec()))
+}
+
+fn text_of(object: Option<&Object>) -> Option<&[u8]> {
+    object.and_then(Object::text).map(Text::value)
 }
 
 fn refused<'a>(line: &str) -> Effect<'a> {

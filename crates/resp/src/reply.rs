@@ -81,6 +81,21 @@ impl<'a> ReplyWriter<'a> {
         }
     }
 
+    /// Announces a list of `length` pairs, each announced by [`ReplyWriter::pair`]. A flat array in version 2.
+    pub fn pairs(&mut self, length: usize) {
+        match self.version {
+            Version::Resp2 => self.length_header(b'*', length * 2),
+            Version::Resp3 => self.length_header(b'*', length),
+        }
+    }
+
+    /// Announces a pair of such a list; its two elements follow.
+    pub fn pair(&mut self) {
+        if self.version == Version::Resp3 {
+            self.length_header(b'*', 2);
+        }
+    }
+
     /// A double, in version 2 as a bulk string.
     pub fn double(&mut self, value: f64) {
         let text = if value.is_nan() {

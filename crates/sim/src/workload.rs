@@ -260,9 +260,15 @@ pub fn fate(outcome: &Outcome, at_us: u64) -> Fate {
             }
             Answer::Error(line.as_str().into())
         }
-        Outcome::Word(_) | Outcome::Keys(_) | Outcome::Scan { .. } => {
-            Answer::Error(format!("unexpected outcome {outcome:?}").into())
-        }
+        Outcome::Word(_)
+        | Outcome::Keys(_)
+        | Outcome::Scan { .. }
+        | Outcome::Float(_)
+        | Outcome::NilList
+        | Outcome::List(_)
+        | Outcome::Set(_)
+        | Outcome::Map(_)
+        | Outcome::Pairs(_) => Answer::Error(format!("unexpected outcome {outcome:?}").into()),
     };
     Fate::Answered { at_us, answer }
 }

@@ -2,7 +2,10 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use quorate_object::{Command, Condition, ExpireCondition, Expiry, Objects, Outcome, SetAnswer, TtlUnit};
+use quorate_object::{
+    Chance, Command, Condition, ElementScan, ExpireCondition, Expiry, HashOp, HashPart, Objects, Op, Outcome,
+    SetAnswer, TtlUnit,
+};
 
 pub(crate) const HASH_KEY: [u8; 16] = *b"sixteen bytes !!";
 
@@ -79,6 +82,47 @@ impl Random {
     }
 }
 
+fn any_op(random: &mut Random, value: &'static [u8]) -> Op<'static> {
+    Op::Hash(any_hash_op(random, value))
+}
+
+const ELEMENTS: [&[u8]; 10] = [b"", b"f", b"g", b"h", b"1", b"2", b"-17", b"a longer element", b"\xff\x00", b"text"];
+
+fn any_elements(random: &mut Random) -> Vec<&'static [u8]> {
+    (0..=random.below(4)).map(|_| random.pick(&ELEMENTS)).collect()
+}
+
+fn any_chance(random: &mut Random) -> Chance {
+    let count = (random.below(3) > 0).then(|| random.below(12) as i64 - 5);
+    Chance { count, seed: random.next() }
+}
+
+fn any_scan(random: &mut Random) -> ElementScan<'static> {
+    ElementScan { from: random.below(4), count: random.below(4) as u32, pattern: None, wrong: None }
+}
+
+fn any_hash_op(random: &mut Random, value: &'static [u8]) -> HashOp<'static> {
+    let field = random.pick(&ELEMENTS);
+    match random.below(16) {
+        0..4 => HashOp::Set {
+            pairs: any_elements(random).into_iter().map(|field| (field, value)).collect(),
+            answers_ok: random.below(2) == 0,
+        },
+        4 => HashOp::SetNx { field, value },
+        5 => HashOp::Get { field },
+        6 => HashOp::MGet { fields: any_elements(random) },
+        7 => HashOp::All { what: *random.pick(&[&HashPart::Field, &HashPart::Value, &HashPart::Both]) },
+        8 => HashOp::Len,
+        9 => HashOp::Exists { field },
+        10 => HashOp::Strlen { field },
+        11 => HashOp::Del { fields: any_elements(random) },
+        12 => HashOp::IncrBy { field, delta: random.below(9) as i64 - 4 },
+        13 => HashOp::IncrByFloat { field, delta: random.below(99) as f64 / 8.0 - 3.0 },
+        14 => HashOp::Scan(any_scan(random)),
+        _ => HashOp::Random { with_values: random.below(2) == 0, chance: any_chance(random) },
+    }
+}
+
 /// A random command of any kind on a few keys, with times around `time_ms`.
 pub(crate) fn any_command(random: &mut Random, time_ms: u64) -> Command<'static> {
     const KEYS: [&[u8]; 12] = [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h", b"", b"key:1", b"key:2", b"\xff\x00"];
@@ -94,7 +138,8 @@ pub(crate) fn any_command(random: &mut Random, time_ms: u64) -> Command<'static>
         2 => Expiry::AtMs(at_ms),
         _ => Expiry::Unset,
     };
-    match random.below(24) {
+    match random.below(34) {
+        24..34 => Command::Elements { key, op: any_op(random, value) },
         0 => Command::Get { key },
         1 => Command::Strlen { key },
         2 => Command::GetRange { key, start: random.below(12) as i64 - 6, end: random.below(12) as i64 - 6 },

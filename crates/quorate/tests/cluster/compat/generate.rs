@@ -42,6 +42,26 @@ const COMMANDS: &[(u64, &str)] = &[
     (5, "EXPIREAT key unix-seconds expire-options"),
     (5, "PEXPIREAT key unix-milliseconds expire-options"),
     (3, "PERSIST key"),
+    (8, "HSET hash field-values"),
+    (2, "HMSET hash field-values"),
+    (2, "HSETNX hash field value"),
+    (3, "HGET hash field"),
+    (2, "HMGET hash fields"),
+    (2, "HGETALL hash"),
+    (1, "HKEYS hash"),
+    (1, "HVALS hash"),
+    (2, "HLEN hash"),
+    (2, "HEXISTS hash field"),
+    (2, "HSTRLEN hash field"),
+    (3, "HDEL hash fields"),
+    (3, "HINCRBY hash field integer"),
+    (3, "HINCRBYFLOAT hash field float"),
+    (2, "HSCAN hash cursor scan-options"),
+    (2, "HRANDFIELD hash chance WITHVALUES"),
+    (1, "HRANDFIELD hash chance"),
+    (1, "HRANDFIELD hash"),
+    (2, "TYPE hash"),
+    (1, "DEL hash"),
     (1, "SCAN cursor scan-options"),
     (1, "KEYS pattern"),
     (1, "DBSIZE"),
@@ -145,7 +165,7 @@ impl Generator {
                 break command;
             }
         };
-        let is_inexact = command[0].eq_ignore_ascii_case(b"INCRBYFLOAT");
+        let is_inexact = is_any(&command[0], &["INCRBYFLOAT", "HINCRBYFLOAT"]);
         let after = if is_inexact { After::EndOfBatch } else { After::Nothing };
         let form = match self.random.below(12) {
             0 => self.line(&command).map_or(Form::Request, Form::Raw),
@@ -233,7 +253,18 @@ impl Generator {
             return words.push(kind.as_bytes().to_vec());
         }
         match kind {
-            "key" => words.push(self.pick(words::KEYS).to_vec()),
+            "key" => match self.random.below(20) {
+                0 => words.push(self.pick(words::TYPED_KEYS).to_vec()),
+                _ => words.push(self.pick(words::KEYS).to_vec()),
+            },
+            "hash" => self.typed_key(words::HASHES, words),
+            "field" => words.push(self.pick(words::ELEMENTS).to_vec()),
+            "fields" => (0..=self.random.below(4)).for_each(|_| self.fill("field", words)),
+            "field-values" => (0..=self.random.below(4)).for_each(|_| {
+                self.fill("field", words);
+                self.fill("value", words);
+            }),
+            "chance" => words.push(self.pick(words::CHANCES).to_vec()),
             "keys" => (0..=self.random.below(5)).for_each(|_| self.fill("key", words)),
             "pairs" => (0..=self.random.below(4)).for_each(|_| {
                 self.fill("key", words);
@@ -275,6 +306,16 @@ impl Generator {
             }),
             other => unreachable!("nothing is called {other}"),
         }
+    }
+
+    /// Mostly of this type.
+    fn typed_key(&mut self, of_type: &[&'static [u8]], words: &mut Vec<Vec<u8>>) {
+        let keys = match self.random.below(12) {
+            0 => words::TYPED_KEYS,
+            1 => words::KEYS,
+            _ => of_type,
+        };
+        words.push(self.pick(keys).to_vec());
     }
 
     fn value(&mut self) -> Vec<u8> {
@@ -465,11 +506,8 @@ fn is_comparable(words: &[Vec<u8>]) -> bool {
         }),
         // Redis would store it.
         b"SETRANGE" => !number(2).is_some_and(|offset| (1_000_000..600_000_000).contains(&offset)),
-        b"SCAN" => words.get(1).is_none_or(|cursor| {
-            let digits = cursor.strip_prefix(b"-").or(cursor.strip_prefix(b"+")).unwrap_or(cursor);
-            let is_number = !digits.is_empty() && digits.len() < 20 && digits.iter().all(u8::is_ascii_digit);
-            !is_number || digits.iter().all(|&digit| digit == b'0')
-        }),
+        b"SCAN" => words.get(1).is_none_or(is_start),
+        b"HSCAN" => words.get(2).is_none_or(is_start),
         // Not those that there are, nor what silences the connection.
         b"CLIENT" if words.get(1).is_some_and(|word| is_any(word, &["KILL"])) => {
             (2..words.len()).all(|index| number(index).is_none_or(|id| !(1..1_000_000).contains(&id)))
@@ -481,6 +519,13 @@ fn is_comparable(words: &[Vec<u8>]) -> bool {
         b"COMMAND" => words.len() > 2 || words.len() == 2 && !is_any(&words[1], &["DOCS", "INFO"]),
         _ => true,
     }
+}
+
+/// Whether a cursor, if it is one, begins a scan.
+fn is_start(cursor: &Vec<u8>) -> bool {
+    let digits = cursor.strip_prefix(b"-").or(cursor.strip_prefix(b"+")).unwrap_or(cursor);
+    let is_number = !digits.is_empty() && digits.len() < 20 && digits.iter().all(u8::is_ascii_digit);
+    !is_number || digits.iter().all(|&digit| digit == b'0')
 }
 
 fn is_any(word: &[u8], names: &[&str]) -> bool {

@@ -142,24 +142,53 @@ pub(crate) const RULES: &[Rule] = &[
         },
     },
     Rule {
-        commands: "INCRBYFLOAT",
+        commands: "HGETALL HKEYS HVALS",
+        text: "the same fields in any order: Redis keeps the order of small hashes only",
+        holds: |exchange| {
+            let width = if exchange.command[0] == "HGETALL" { 2 } else { 1 };
+            unordered(&exchange.redis, width).is_some_and(|redis| Some(redis) == unordered(&exchange.quorate, width))
+        },
+    },
+    Rule {
+        commands: "HSCAN",
+        text: "a cursor and elements, if both are at the end the same in any order: where a scan pauses is each server's own",
+        holds: |exchange| {
+            let width = 2;
+            match (element_scan(&exchange.redis, width), element_scan(&exchange.quorate, width)) {
+                (Some((0, redis)), Some((0, quorate))) => redis == quorate,
+                (redis, quorate) => redis.is_some() && quorate.is_some(),
+            }
+        },
+    },
+    Rule {
+        commands: "HRANDFIELD",
+        text: "an element, or as many: which is left to chance",
+        holds: |exchange| match (&exchange.redis, &exchange.quorate) {
+            (Value::Array(redis), Value::Array(quorate)) => redis.len() == quorate.len(),
+            (redis, quorate) => text(redis).is_some() && text(quorate).is_some(),
+        },
+    },
+    Rule {
+        commands: "INCRBYFLOAT HINCRBYFLOAT",
         text: "numbers that differ by less than one part in 10^14: Redis adds long doubles and shows their rounding, Quorate adds \
                decimals; hexadecimal floats and those beyond a double are refused",
         holds: |exchange| match (&exchange.redis, &exchange.quorate) {
             (Value::Bulk(_), Value::Bulk(_)) => {
                 let number = |reply: &Value| text(reply)?.parse::<f64>().ok();
                 let (redis, quorate) = (number(&exchange.redis), number(&exchange.quorate));
-                let delta = number(&Value::Bulk(exchange.words[2].clone())).unwrap_or(0.0);
+                let delta = exchange.words.last().cloned().unwrap_or_default();
+                let delta = number(&Value::Bulk(delta)).unwrap_or(0.0);
                 redis.zip(quorate).is_some_and(|(redis, quorate)| {
                     redis == quorate || (redis - quorate).abs() <= 1e-14 * redis.abs().max(delta.abs()).max(1.0)
                 })
             }
             (redis, Value::Error(error)) => {
                 let is_refused = error.contains("not a valid float") || error.contains("NaN or Infinity");
-                let delta = String::from_utf8_lossy(&exchange.words[2]);
+                let word = exchange.words.last().cloned().unwrap_or_default();
+                let delta = String::from_utf8_lossy(&word);
                 let is_hexadecimal = delta.contains("0x");
                 let is_large = text(redis).is_some_and(|sum| sum.len() > 300)
-                    || delta.parse().is_ok_and(|delta: f64| delta.is_infinite() && exchange.words[2].contains(&b'0'));
+                    || delta.parse().is_ok_and(|delta: f64| delta.is_infinite() && word.contains(&b'0'));
                 is_refused && (is_hexadecimal || is_large)
             }
             _ => false,
@@ -217,6 +246,26 @@ pub(crate) fn sorted(reply: &Value) -> Option<Vec<Vec<u8>>> {
     }
     strings.sort_unstable();
     Some(strings)
+}
+
+/// The elements of a reply, `width` together, in an order that both servers' have.
+fn unordered(reply: &Value, width: usize) -> Option<Vec<String>> {
+    let flat: Vec<&Value> = match reply {
+        Value::Map(pairs) => pairs.iter().flat_map(|(name, value)| [name, value]).collect(),
+        Value::Array(items) | Value::Set(items) => items.iter().collect(),
+        _ => return None,
+    };
+    let mut elements: Vec<String> = flat.chunks(width).map(|element| format!("{element:?}")).collect();
+    elements.sort_unstable();
+    Some(elements)
+}
+
+/// The cursor and the elements of HSCAN and the like.
+fn element_scan(reply: &Value, width: usize) -> Option<(u64, Vec<String>)> {
+    match reply {
+        Value::Array(parts) if parts.len() == 2 => Some((text(&parts[0])?.parse().ok()?, unordered(&parts[1], width)?)),
+        _ => None,
+    }
 }
 
 /// SCAN's cursor and keys.

@@ -8,6 +8,32 @@ pub(crate) const KEYS: Words = &[
     b"a key that is rather longer than the others, so that it has no place where short ones have theirs, and is longer than sixty-four",
 ];
 
+pub(crate) const HASHES: Words = &[b"hash:1", b"hash:2", b"hash:3"];
+
+/// Keys of objects that are mostly no strings.
+pub(crate) const TYPED_KEYS: Words = &[b"hash:1", b"hash:2", b"hash:3"];
+
+/// Fields and members.
+pub(crate) const ELEMENTS: Words =
+    &[b"a", b"b", b"c", b"d", b"e", b"field", b"", b"1", b"-7", b"03", b"\xff\x00", b"\r\n", b"two words", b"A"];
+
+pub(crate) const CHANCES: Words = &[
+    b"0",
+    b"1",
+    b"2",
+    b"5",
+    b"100",
+    b"-1",
+    b"-3",
+    b"-10",
+    b"abc",
+    b"",
+    b"1.5",
+    b"9223372036854775807",
+    b"-9223372036854775808",
+    b"9223372036854775808",
+];
+
 pub(crate) const VALUES: Words = &[
     b"",
     b"v",
@@ -333,6 +359,22 @@ pub(crate) const COMMAND_NAMES: Words = &[
     b"expiretime",
     b"pexpiretime",
     b"persist",
+    b"hset",
+    b"hmset",
+    b"hsetnx",
+    b"hget",
+    b"hmget",
+    b"hgetall",
+    b"hkeys",
+    b"hvals",
+    b"hlen",
+    b"hexists",
+    b"hstrlen",
+    b"hdel",
+    b"hincrby",
+    b"hincrbyfloat",
+    b"hscan",
+    b"hrandfield",
     b"scan",
     b"keys",
     b"dbsize",

@@ -1,0 +1,5 @@
+//! Commands on lists.
+
+use super::Spec;
+
+pub(super) const LISTS: &[Spec] = &[];

@@ -1,0 +1,5 @@
+//! Commands on sets.
+
+use super::Spec;
+
+pub(super) const SETS: &[Spec] = &[];

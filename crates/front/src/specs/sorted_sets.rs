@@ -1,0 +1,5 @@
+//! Commands on sorted sets.
+
+use super::Spec;
+
+pub(super) const SORTED_SETS: &[Spec] = &[];
