@@ -3,6 +3,8 @@
 //! A register that stays one gets a successor beside it, and clients go on. Any other group is stopped, and what it has come to
 //! begins another one, of another number, in the slot in which the volume takes it back: see docs/decisions/0027.
 
+use quorate_object::is_string;
+
 use crate::machine::Machine;
 use crate::quorum::{QUORUM_OF_OTHERS, Quorum};
 use crate::record::{GroupRecord, STILL_CHANGING};
@@ -12,6 +14,19 @@ use crate::volume::{Change, MoveOff, OwnRecord, Plan, Record, Renewed, rotated};
 
 const NO_OWN: &str = "ERR the key has no group of its own: QUORATE GROUP PROMOTE gives it one";
 pub(crate) const OUTSIDE: &str = "ERR MEMBERS of a chain or a register must be among those of the key's volume";
+
+impl Record {
+    /// What its object goes into once it has come back as this. One that is no string by then goes into no register: a group like
+    /// the one that has ended goes on with it.
+    pub(crate) fn becoming(&self, object: Option<&[u8]>) -> Option<Box<Plan>> {
+        let plan = self.becomes.clone()?;
+        if !plan.protocol.is_register() || object.is_none_or(is_string) {
+            return Some(plan);
+        }
+        let (protocol, members) = (self.protocol(), self.place.home());
+        Some(Box::new(Plan { protocol, members, quorum: Quorum::default(), ..*plan }))
+    }
+}
 
 impl Machine {
     pub(crate) fn change_own(&mut self, name: &[u8], change: &Change) -> Result<(), String> {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quorate_object::{Command, Condition, Expiry, NAME_BYTES_MAX, Objects, Outcome, SetAnswer};
+use quorate_object::{Command, Condition, Expiry, NAME_BYTES_MAX, Objects, Outcome, SetAnswer, is_string};
 use quorate_protocol::Slot;
 use quorate_protocol::wire::Reader;
 
@@ -18,6 +18,7 @@ use crate::volume::{
 };
 
 const DONE: &str = "OK";
+const NO_STRING: &str = "WRONGTYPE a register holds a string, and the object is none";
 
 /// Of the objects that one command gives groups of their own, together with those that began before and are not on enough disks.
 const STARTING_BYTES_MAX: usize = 16 << 20;
@@ -253,7 +254,9 @@ impl Machine {
             lines.push(if objects.away(name).is_some() {
                 "ERR the key has a group of its own already".into()
             } else if let Some(object) = objects.encoded(name) {
-                if starting >= starting_max {
+                if plan.protocol.is_register() && !is_string(&object) {
+                    NO_STRING.into()
+                } else if starting >= starting_max {
                     STILL_CHANGING.into()
                 } else {
                     starting += object.len();
@@ -344,7 +347,7 @@ impl Machine {
         };
         let record = self.record_of(&name);
         self.count_anew(record.clone(), None);
-        let becomes = record.and_then(|record| record.becomes);
+        let becomes = record.and_then(|record| record.becoming(state.object.as_deref()));
         self.advance(state.time());
         if !planted::is(Planted::ReturnLosesResults) {
             self.results.merge(&decode_results(&state.results));

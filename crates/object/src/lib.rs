@@ -39,7 +39,7 @@ pub use hash::{HashChange, HashOp, HashPart, Pair};
 pub use list::{ListChange, ListOp};
 pub use look_ahead::Sought;
 pub use number::float_vanishes;
-pub use object::is_away;
+pub use object::{is_away, is_string};
 pub use objects::{EXPIRED_AT_ONCE_MAX, NAME_BYTES_MAX, OBJECT_BYTES_MAX, Objects};
 pub use outcome::{Outcome, WORDS};
 pub use read::{NAMES_BYTES_MAX, SCAN_COUNT_MAX, read_value, too_many_keys};

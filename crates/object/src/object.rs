@@ -17,6 +17,11 @@ pub fn is_away(encoded: &[u8]) -> bool {
     encoded.starts_with(&[LAYOUT, TYPE_AWAY])
 }
 
+/// Whether an object that was encoded is a string.
+pub fn is_string(encoded: &[u8]) -> bool {
+    encoded.starts_with(&[LAYOUT, TYPE_STRING])
+}
+
 /// An object with its name and expiry. Every type keeps these in its own way, so that a small object is one allocation.
 #[derive(Debug)]
 pub(crate) enum Object {

@@ -1,6 +1,6 @@
 //! Tests of own groups that become others while clients use them.
 
-use quorate_object::{Command, Condition, Expiry, Outcome, SetAnswer, TtlUnit};
+use quorate_object::{Command, Condition, Expiry, HashOp, Op, Outcome, SetAnswer, TtlUnit};
 use quorate_protocol::{GroupId, NodeId};
 
 use crate::Target;
@@ -237,6 +237,38 @@ fn putting_it_back_wins_over_what_it_was_to_become() {
     cluster.pass(1_000, arrives);
     assert_eq!(shown(&mut cluster, "kind"), "volume");
     assert_eq!(cluster.nodes.iter().map(|node| node.host.own_groups().count()).sum::<usize>(), 0);
+}
+
+fn elements<'a>(op: HashOp<'a>) -> Command<'a> {
+    Command::Elements { key: b"key", op: Op::Hash(op) }
+}
+
+#[test]
+fn a_hash_goes_through_the_protocols_of_state_machines_and_into_no_register() {
+    let mut cluster = Cluster::new(|_| {});
+    let set = elements(HashOp::Set { pairs: vec![(b"a", b"1"), (b"b", b"2")], answers_ok: false });
+    let number = submit(&mut cluster, 1, None, &set);
+    assert_eq!(wait(&mut cluster, 1, number, 100).0, Some(Answer::Outcome(Outcome::Int(2))));
+    let AdminReply::Error(refusal) = told(&mut cluster, "GROUP PROMOTE key PROTOCOL register") else {
+        panic!("it is no string");
+    };
+    assert!(refusal.starts_with("WRONGTYPE"), "{refusal}");
+    assert_eq!(told(&mut cluster, "GROUP PROMOTE key"), AdminReply::Ok);
+    for (turn, (asked, protocol)) in
+        [("chain", "chain"), ("register", "chain"), ("paxos", "paxos"), ("register", "paxos")].into_iter().enumerate()
+    {
+        assert_eq!(told(&mut cluster, &format!("GROUP RETYPE key PROTOCOL {asked}")), AdminReply::Ok);
+        cluster.pass(500, arrives);
+        assert_eq!(shown(&mut cluster, "protocol"), protocol, "{asked}");
+        let number = submit(&mut cluster, 2, None, &elements(HashOp::IncrBy { field: b"a", delta: 1 }));
+        assert_eq!(wait(&mut cluster, 2, number, 100).0, Some(Answer::Outcome(Outcome::Int(turn as i64 + 2))));
+        let number = submit(&mut cluster, 3, None, &elements(HashOp::Get { field: b"b" }));
+        assert_eq!(wait(&mut cluster, 3, number, 100).0, Some(Answer::Outcome(Outcome::Bulk(b"2".to_vec()))));
+    }
+    let number = submit(&mut cluster, 1, None, &elements(HashOp::Del { fields: vec![b"a", b"b"] }));
+    assert_eq!(wait(&mut cluster, 1, number, 100).0, Some(Answer::Outcome(Outcome::Int(2))));
+    cluster.pass(1_000, arrives);
+    assert_eq!(cluster.nodes.iter().map(|node| node.host.own_groups().count()).sum::<usize>(), 0, "nothing is left");
 }
 
 fn is_request_of(message: &Message<'_>, asked: GroupId) -> bool {
