@@ -74,12 +74,12 @@ impl Object {
         }
     }
 
-    /// What TYPE answers.
-    pub(crate) fn type_name(&self) -> &'static str {
+    /// What TYPE answers; `None` if whoever holds the object must be asked.
+    pub(crate) fn type_name(&self) -> Option<&'static str> {
         match self {
-            Object::Collection(collection) => collection.elements.type_name(),
-            // What is held elsewhere is a string, as far as can be told here.
-            Object::String(_) | Object::Away(_) => "string",
+            Object::String(_) => Some("string"),
+            Object::Collection(collection) => Some(collection.elements.type_name()),
+            Object::Away(_) => None,
         }
     }
 

@@ -46,7 +46,7 @@ fn read_object(command: &Command<'_>, object: Option<&Object>, time_ms: u64) -> 
             Err(refused) => refused,
         },
         Command::Exists { .. } => Outcome::Int(i64::from(object.is_some())),
-        Command::Type { .. } => Outcome::Word(object.map_or("none", Object::type_name)),
+        Command::Type { .. } => Outcome::Word(object.and_then(Object::type_name).unwrap_or("none")),
         Command::Ttl { unit, .. } => Outcome::Int(time_to_live(object, unit, time_ms)),
         _ => unreachable!("{command:?} reads no object"),
     }
@@ -104,7 +104,9 @@ impl Objects {
         let objects = seen.iter().map(|entry| &entry.object);
         let wanted = objects.filter(|object| {
             !object.is_due(time_ms)
-                && type_name.is_none_or(|name| name.eq_ignore_ascii_case(object.type_name().as_bytes()))
+                && type_name
+                    .zip(object.type_name())
+                    .is_none_or(|(wanted, found)| wanted.eq_ignore_ascii_case(found.as_bytes()))
                 && pattern.is_none_or(|pattern| glob::matches(pattern, object.name()))
         });
         Outcome::Scan { next, keys: wanted.map(|object| object.name().to_vec()).collect() }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use common::{HASH_KEY, Random, error, set, set_until};
 use quorate_object::glob::PATTERN_BYTES_MAX;
 use quorate_object::{
-    Command, HASH_BITS, NAME_BYTES_MAX, NAMES_BYTES_MAX, Objects, Outcome, SCAN_COUNT_MAX, too_many_keys,
+    Command, HASH_BITS, HashOp, NAME_BYTES_MAX, NAMES_BYTES_MAX, Objects, Op, Outcome, SCAN_COUNT_MAX, too_many_keys,
 };
 
 fn scan(objects: &Objects, from: u64, count: u32) -> (Vec<Vec<u8>>, Option<u64>) {
@@ -154,4 +154,22 @@ fn names_that_are_away_are_paged_through() {
     }
     assert_eq!((met, pages), (names, 3));
     assert_eq!(Objects::new(HASH_KEY).page_away(0), (Vec::new(), None));
+}
+
+#[test]
+fn a_scan_tells_types_apart_but_of_what_is_elsewhere() {
+    let mut objects = Objects::new(HASH_KEY);
+    objects.run(&set("text", "v"), 0, 0);
+    let hash = HashOp::Set { pairs: vec![(b"f", b"v")], answers_ok: false };
+    objects.run(&Command::Elements { key: b"hash", op: Op::Hash(hash) }, 0, 0);
+    objects.run(&set("elsewhere", "v"), 0, 0);
+    objects.send_away(b"elsewhere", b"note");
+    for (type_name, names) in
+        [("hash", vec!["elsewhere", "hash"]), ("STRING", vec!["elsewhere", "text"]), ("list", vec!["elsewhere"])]
+    {
+        let scan = Command::Scan { from: 0, count: 10, pattern: None, type_name: Some(type_name.as_bytes()) };
+        let Outcome::Scan { next: None, mut keys } = objects.read(&scan, 0) else { panic!("SCAN answers a page") };
+        keys.sort();
+        assert_eq!(keys, names.iter().map(|name| name.as_bytes().to_vec()).collect::<Vec<_>>(), "{type_name}");
+    }
 }
