@@ -3,7 +3,7 @@
 //! Each object has a [`Role`], so that every checker finds objects that it can judge: the general search judges all of
 //! them, the register and counter judges those that are only used as such. Values are unique in a run.
 
-use quorate_object::{Command, Condition, ExpireCondition, Expiry, Outcome, SetAnswer, TtlUnit};
+use quorate_object::{Command, Condition, ExpireCondition, Expiry, HashOp, Op, Outcome, SetAnswer, TtlUnit};
 
 use crate::history::{Action, Answer, Bytes, Call, Fate, Object};
 use crate::random::Random;
@@ -37,6 +37,8 @@ pub struct Shape {
     pub registers: bool,
     /// Some are at times: then nobody can tell whether a DEL has found one.
     pub may_be_registers: bool,
+    /// Objects that are only read, overwritten and counted are fields of hashes in place of strings.
+    pub hashes: bool,
 }
 
 impl Default for Shape {
@@ -48,7 +50,14 @@ impl Default for Shape {
             expiry_mean_ms: 2_000,
             registers: false,
             may_be_registers: false,
+            hashes: false,
         }
+    }
+}
+
+impl Shape {
+    pub fn of_seed(seed: u64) -> Shape {
+        Shape { hashes: Random::new(seed ^ 0x4A54).chance(300), ..Shape::default() }
     }
 }
 
@@ -210,9 +219,14 @@ impl Workload {
 
 impl Call {
     /// The call as the store takes it.
-    pub fn with_command<R>(&self, use_command: impl FnOnce(&Command<'_>) -> R) -> R {
+    pub fn with_command<R>(&self, shape: &Shape, use_command: impl FnOnce(&Command<'_>) -> R) -> R {
         let name = self.object.to_string();
         let key = name.as_bytes();
+        if shape.hashes
+            && let Some(op) = self.on_field()
+        {
+            return use_command(&Command::Elements { key, op: Op::Hash(op) });
+        }
         let set = |value, condition, expiry, answer| Command::Set { key, value, condition, expiry, answer };
         let command = match &self.action {
             Action::Get => Command::Get { key },
@@ -234,6 +248,23 @@ impl Call {
             Action::Persist => Command::Persist { key },
         };
         use_command(&command)
+    }
+}
+
+impl Call {
+    /// The same on a field of a hash, if it is one of those that a register or a counter can do.
+    fn on_field(&self) -> Option<HashOp<'_>> {
+        const FIELD: &[u8] = b"field";
+        if !matches!(Workload::role(self.object), Role::Register | Role::Counter) {
+            return None;
+        }
+        match &self.action {
+            Action::Get => Some(HashOp::Get { field: FIELD }),
+            Action::Set { value } => Some(HashOp::Set { pairs: vec![(FIELD, value)], answers_ok: true }),
+            Action::IncrBy { delta } => Some(HashOp::IncrBy { field: FIELD, delta: *delta }),
+            Action::Del | Action::Erase => Some(HashOp::Del { fields: vec![FIELD] }),
+            _ => None,
+        }
     }
 }
 
@@ -334,7 +365,7 @@ mod tests {
         let expected = Box::from(&b"a"[..]);
         let value = Box::from(&b"b"[..]);
         let call = Call { object: Object(2), action: Action::SetIfEqual { expected, value } };
-        let is_right = call.with_command(|command| {
+        let is_right = call.with_command(&Shape::default(), |command| {
             matches!(command, Command::Set { key: b"object-2", value: b"b", condition: Condition::IfEqual(b"a"), .. })
         });
         assert!(is_right);

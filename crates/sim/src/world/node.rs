@@ -11,6 +11,7 @@ use quorate_wal::{Lsn, PAGE_BYTES, Storage};
 
 use super::{Event, ORIGIN_MS, Rest, Settings, Sometimes, World};
 use crate::random::Random;
+use crate::workload::Shape;
 
 /// Clocks run this much too fast or slow at most, in parts per million: two of them differ by twice that.
 const DRIFT_PPM: u64 = 240;
@@ -547,7 +548,7 @@ impl World {
                         host.admit();
                     }
                 }
-                Input::Call(call) => submit(&mut host, *call),
+                Input::Call(call) => submit(&mut host, *call, &self.settings.shape),
                 Input::Admin { number, namespace, words } => host.submit_admin(number, namespace, &words),
                 Input::Place(command) => host.submit_place(command),
                 Input::Count { number, volume } => host.submit(Submission {
@@ -634,9 +635,9 @@ impl World {
     }
 }
 
-fn submit(host: &mut Host, call: ClientCall) {
+fn submit(host: &mut Host, call: ClientCall, shape: &Shape) {
     let target = quorate_node::Target::Slot { namespace: 0, slot: call.slot };
-    call.call.with_command(|command| {
+    call.call.with_command(shape, |command| {
         host.submit(Submission { number: call.number, predecessor: call.predecessor, target, command });
     });
 }

@@ -115,7 +115,7 @@ impl Settings {
             durability: Durability::Sync,
             clients: if led_groups { CLIENTS_OF_LED } else { CLIENTS },
             readers: 0,
-            shape: Shape { may_be_registers: led_groups, ..Shape::default() },
+            shape: Shape { may_be_registers: led_groups, ..Shape::of_seed(seed) },
             calls: 20_000,
             crashes_min: 20,
             partitions_min: 5,
@@ -166,7 +166,7 @@ impl Settings {
             outside_groups: false,
             led_groups: false,
             clients: CLIENTS,
-            shape: Shape::default(),
+            shape: Shape::of_seed(seed),
             crowd: 0,
             outages: false,
             readers: if cuts_at_changes > 0 { CLIENTS / 2 } else { 0 },
@@ -203,7 +203,7 @@ impl Settings {
             clients: CLIENTS,
             crowd: 0,
             outages: false,
-            shape: Shape { registers: true, may_be_registers: true, ..shape },
+            shape: Shape { registers: true, may_be_registers: true, hashes: false, ..shape },
             ..Settings::of_seed(seed)
         }
     }
@@ -242,7 +242,7 @@ impl Settings {
             crowd: 0,
             outages: false,
             clients: CLIENTS,
-            shape: Shape::default(),
+            shape: Shape::of_seed(seed),
             ..Settings::of_seed(seed)
         }
     }
@@ -363,7 +363,7 @@ impl Settings {
 
     /// As [`Settings::of_seed`], with few objects that become chains and registers all the time.
     pub fn of_led(seed: u64) -> Settings {
-        let shape = Shape { objects: 6, may_be_registers: true, ..Shape::default() };
+        let shape = Shape { objects: 6, may_be_registers: true, ..Shape::of_seed(seed) };
         Settings {
             // As many as without members outside volumes.
             nodes: *Random::new(seed ^ 0x5EED).pick(&[3, 3, 3, 5]),
@@ -395,7 +395,7 @@ impl Settings {
             led_groups: false,
             crowd: 0,
             clients: CLIENTS,
-            shape: Shape { objects: 6, ..Shape::default() },
+            shape: Shape { objects: 6, ..Shape::of_seed(seed) },
             ..Settings::of_seed(seed)
         }
     }
