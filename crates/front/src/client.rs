@@ -156,11 +156,17 @@ fn describe(connection: &Connection, index: usize, now_ms: u64, text: &mut Vec<u
         client.address,
         client.local,
         String::from_utf8_lossy(&client.name),
-        if client.is_kept { 'e' } else { 'N' },
+        match (client.transaction.is_some(), client.is_kept) {
+            (true, true) => "xe",
+            (true, false) => "x",
+            (false, true) => "e",
+            (false, false) => "N",
+        },
         client.namespace,
     );
-    line.push_str("sub=0 psub=0 ssub=0 multi=-1 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 ");
+    let queued = client.transaction.as_ref().map_or(-1, |queued| queued.len() as i64);
     // Writing to a String cannot fail.
+    let _ = write!(line, "sub=0 psub=0 ssub=0 multi={queued} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 ");
     let _ = writeln!(
         line,
         "rbs=0 rbp=0 obl={output_length} oll=0 omem={output_length} tot-mem={output_length} events=r \

@@ -13,6 +13,7 @@ use crate::operations::Operations;
 use crate::refusal::Refusal;
 use crate::reply::{answer_length, write_answer};
 use crate::specs::Spec;
+use crate::transaction::Queued;
 
 /// Names a connection of one front. Places are reused, generations are not, so a stale id finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,6 +67,8 @@ pub(crate) struct Client {
     pub(crate) connected_ms: u64,
     pub(crate) active_ms: u64,
     pub(crate) last_command: Option<&'static Spec>,
+    /// What was queued since MULTI.
+    pub(crate) transaction: Option<Box<Queued>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,6 +14,7 @@ use crate::refusal::Refusal;
 use crate::session;
 use crate::specs::{self, Shape};
 use crate::submit;
+use crate::transaction;
 
 /// What clients may use. See also [`RequestLimits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +147,7 @@ impl Front {
             connected_ms: now_ms,
             active_ms: now_ms,
             last_command: None,
+            transaction: None,
         };
         let parser = RequestParser::new(self.limits.request);
         let generation = self.generation_last;
@@ -339,6 +341,7 @@ impl Front {
                 return Step::Done;
             }
             Err(refusal) => {
+                transaction::spoil(connection);
                 connection.refuse(&refusal);
                 return Step::Done;
             }
@@ -347,7 +350,13 @@ impl Front {
             connection.refuse(&Refusal::NO_AUTH);
             return Step::Done;
         }
-        let waits_for_all = matches!(spec.shape, Shape::Volumes | Shape::Admin) || access::may_verify(spec, words);
+        if connection.client.transaction.is_some() && transaction::is_queued(spec.id) {
+            self.journal.count(spec);
+            transaction::queue(connection, spec, words, self.limits.object_length_max);
+            return Step::Done;
+        }
+        let waits_for_all =
+            matches!(spec.shape, Shape::Volumes | Shape::Admin | Shape::Transaction) || access::may_verify(spec, words);
         if waits_for_all && !connection.is_answered() {
             connection.bar();
             return Step::Waits;

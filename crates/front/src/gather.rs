@@ -9,6 +9,7 @@ use crate::backend::{Answer, Failure};
 use crate::refusal::Refusal;
 use crate::reply::{answer_length, write_keys};
 use crate::scan::Cursor;
+use crate::transaction::Answers;
 
 /// What the parts of a reply are made into.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(crate) enum Collected {
     Keys(Vec<Vec<u8>>),
     /// SCAN.
     Scan(ScanParts),
+    /// EXEC.
+    Transaction(Answers),
     /// A command that is wrong, which is told once it is known that there is a string: of another type it is the type that is
     /// wrong. `nil_without` if nothing is wrong where there is no object.
     Late { refusal: Refusal, nil_without: bool },
@@ -156,6 +159,7 @@ impl Gathering {
                 let text = String::from_utf8_lossy(refusal.text()).into_owned();
                 self.add_failure(Failed { is_outcome_unknown: false, text });
             }
+            (Collected::Transaction(answers), Outcome::List(outcomes)) => answers.outcomes = outcomes,
             (Collected::Scan(scan), Outcome::Scan { next, keys }) => scan.parts[part] = (next, keys),
             _ => self.add_unexpected(),
         }
@@ -209,6 +213,7 @@ impl Gathering {
             }
             Collected::Keys(keys) => write_keys(writer, keys.iter().map(Vec::as_slice)),
             Collected::Scan(scan) => scan.write(writer),
+            Collected::Transaction(answers) => answers.write(writer),
             Collected::Late { .. } => writer.null(),
         }
     }

@@ -39,6 +39,7 @@ mod slow_log;
 mod sorted_set_command;
 mod specs;
 mod submit;
+mod transaction;
 
 pub use access::{Access, GUEST_OUTPUT_LENGTH_MAX};
 pub use backend::{

@@ -13,7 +13,7 @@ pub(crate) fn write_answer(writer: &mut ReplyWriter<'_>, answer: &Answer) {
     }
 }
 
-fn write_outcome(writer: &mut ReplyWriter<'_>, outcome: &Outcome) {
+pub(crate) fn write_outcome(writer: &mut ReplyWriter<'_>, outcome: &Outcome) {
     match outcome {
         Outcome::Ok => writer.simple("OK"),
         Outcome::Nil => writer.null(),

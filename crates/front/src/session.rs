@@ -15,6 +15,7 @@ use crate::object_command::Call;
 use crate::refusal::Refusal;
 use crate::slow_log;
 use crate::specs::{Id, Spec};
+use crate::transaction;
 
 /// Carries out the call and replies, unless it has to wait: then it is to be called again.
 pub(crate) fn execute<B: Backend>(front: &mut Front, index: usize, call: &Call<'_>, backend: &mut B) -> Step {
@@ -39,6 +40,8 @@ pub(crate) fn execute<B: Backend>(front: &mut Front, index: usize, call: &Call<'
             reset(connection, front.access);
             Ok(())
         }
+        Id::Multi => transaction::begin(connection),
+        Id::Discard => transaction::discard(connection),
         Id::Quit => {
             connection.reply(|writer| writer.simple("OK"));
             connection.close();
@@ -118,6 +121,7 @@ fn reset(connection: &mut Connection, access: Access) {
     connection.client.namespace = 0;
     connection.client.version = Version::Resp2;
     connection.client.name.clear();
+    connection.client.transaction = None;
     connection.set_mute(Mute::Off);
     connection.reply(|writer| writer.simple("RESET"));
 }

@@ -35,6 +35,8 @@ pub(crate) enum Shape {
     Object,
     /// One operation for each key.
     Keys,
+    /// One operation for all that was queued since MULTI.
+    Transaction,
     /// One operation for each volume.
     Volumes,
     /// One operation for whoever administers the cluster.
@@ -80,6 +82,7 @@ impl Kind {
                 [b'w', ..] => Kind::Write,
                 _ => Kind::Read,
             },
+            Shape::Transaction => Kind::Write,
             Shape::Volumes => Kind::Volumes,
             Shape::Admin => Kind::Admin,
             Shape::Connection => Kind::Connection,
@@ -166,6 +169,9 @@ pub(crate) enum Id {
     Time,
     Reset,
     Quit,
+    Multi,
+    Exec,
+    Discard,
     ClientId,
     ClientSetName,
     ClientGetName,
@@ -321,9 +327,11 @@ mod hashes;
 mod lists;
 mod sets;
 mod sorted_sets;
+mod transactions;
 
 /// All commands, by what they are about.
-const TABLES: &[&[Spec]] = &[COMMANDS, hashes::HASHES, lists::LISTS, sets::SETS, sorted_sets::SORTED_SETS];
+const TABLES: &[&[Spec]] =
+    &[COMMANDS, hashes::HASHES, lists::LISTS, sets::SETS, sorted_sets::SORTED_SETS, transactions::TRANSACTIONS];
 
 /// All commands.
 pub(crate) fn all() -> impl Iterator<Item = &'static Spec> {

@@ -11,12 +11,14 @@ use crate::operations::Waiter;
 use crate::refusal::Refusal;
 use crate::scan::{Cursor, SCAN_COUNT_DEFAULT, VOLUMES_MAX, parse_cursor};
 use crate::specs::{Id, Shape};
+use crate::transaction;
 
 /// Turns the call into operations and queues its reply.
 pub(crate) fn execute<B: Backend>(front: &mut Front, index: usize, call: &Call<'_>, backend: &mut B) {
     let refused = match call.spec.shape {
         Shape::Object => submit_object(front, index, call, backend),
         Shape::Keys => submit_each_key(front, index, call, backend),
+        Shape::Transaction => transaction::submit(front, index, call, backend),
         Shape::Volumes => submit_volumes(front, index, call, backend),
         Shape::Admin => {
             submit_admin(front, index, call, backend);
@@ -82,7 +84,7 @@ fn begin_on_object<'a, B: Backend>(
 /// An operation on no single object. It is behind everything before it anyway, see [`Connection::bar`].
 ///
 /// [`Connection::bar`]: crate::connection::Connection::bar
-fn begin<B: Backend>(
+pub(crate) fn begin<B: Backend>(
     front: &mut Front,
     index: usize,
     sequence: u32,
@@ -105,34 +107,12 @@ fn submit_each_key<B: Backend>(
     call: &Call<'_>,
     backend: &mut B,
 ) -> Result<(), Refusal> {
-    let step = call.spec.keys.step as usize;
-    let words = call.words.from(1);
-    if !words.len().is_multiple_of(step) {
-        return Err(Refusal::wrong_arity(call.spec));
-    }
-    let key_count = words.len() / step;
-    let id = call.spec.id;
-    let command_at = |number: usize| {
-        let key = words.at(number * step).unwrap_or_default();
-        let command = match id {
-            Id::MGet => Command::Get { key },
-            Id::MSet => Command::Set {
-                key,
-                value: words.at(number * step + 1).unwrap_or_default(),
-                condition: Condition::Always,
-                expiry: Expiry::Unset,
-                answer: SetAnswer::Ok,
-            },
-            Id::Exists => Command::Exists { key },
-            _ => Command::Del { key },
-        };
-        (key, command)
-    };
-    let gathering = match id {
+    let key_count = count_keys(call)?;
+    let gathering = match call.spec.id {
         Id::MGet => Gathering::new(Collected::Values(vec![None; key_count]), Parts::Read, key_count),
         // The outcome of one key is the whole reply.
         _ if key_count == 1 => {
-            let (key, command) = command_at(0);
+            let (key, command) = command_on_key(call, 0);
             submit_one(front, index, key, command, backend);
             return Ok(());
         }
@@ -142,10 +122,35 @@ fn submit_each_key<B: Backend>(
     };
     let sequence = front.connections[index].await_answers(front.operations.next(), gathering);
     for number in 0..key_count {
-        let (key, command) = command_at(number);
+        let (key, command) = command_on_key(call, number);
         begin_on_object(front, index, sequence, key, command, backend);
     }
     Ok(())
+}
+
+/// How many keys a command on each of several has.
+pub(crate) fn count_keys(call: &Call<'_>) -> Result<usize, Refusal> {
+    let (words, step) = (call.words.len() - 1, call.spec.keys.step as usize);
+    if words.is_multiple_of(step) { Ok(words / step) } else { Err(Refusal::wrong_arity(call.spec)) }
+}
+
+/// Such a command's key of this number, and what it is for that key.
+pub(crate) fn command_on_key<'a>(call: &Call<'a>, number: usize) -> (&'a [u8], Command<'a>) {
+    let place = 1 + number * call.spec.keys.step as usize;
+    let key = call.word(place);
+    let command = match call.spec.id {
+        Id::MGet => Command::Get { key },
+        Id::MSet => Command::Set {
+            key,
+            value: call.word(place + 1),
+            condition: Condition::Always,
+            expiry: Expiry::Unset,
+            answer: SetAnswer::Ok,
+        },
+        Id::Exists => Command::Exists { key },
+        _ => Command::Del { key },
+    };
+    (key, command)
 }
 
 /// DBSIZE, KEYS, SCAN, FLUSHDB, FLUSHALL.

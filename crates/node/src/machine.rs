@@ -1,7 +1,7 @@
 //! A group's replicated state: its time, what was executed, and what it holds. The same slots make the same machine on
 //! every replica, whichever protocol ordered them.
 
-use quorate_object::{Access, Command, Objects, Outcome};
+use quorate_object::{APART, Access, Command, Objects, Outcome};
 use quorate_protocol::id::Content as ValueContent;
 use quorate_protocol::wire::{Malformed, Reader};
 use quorate_protocol::{Slot, Stamp, Value};
@@ -300,7 +300,11 @@ impl Machine {
                     if let Some(record) = command.key().and_then(|key| objects.away(key)) {
                         return Verdict::Away(record.to_vec());
                     }
-                    let outcome = objects.run_advanced(&command, self.time.0, seed);
+                    let is_apart = self.owns && matches!(command, Command::Transaction(_)) && command.key().is_none();
+                    let outcome = match is_apart {
+                        true => Outcome::Error(APART.into()),
+                        false => objects.run_advanced(&command, self.time.0, seed),
+                    };
                     // Objects in groups of their own are left for whoever asked to delete.
                     let left = command == Command::Flush && objects.away_count() > 0;
                     (if left { Outcome::Int(objects.away_count() as i64) } else { outcome }, command.key())

@@ -27,6 +27,7 @@
 //! | 0x19 | ExpireAt | key, at_ms i64, condition u8 (0 always, 1 none, 2 some, 3 greater, 4 less, 5 some and less) |
 //! | 0x1a | Persist | key |
 //! | 0x20 | on a hash | key, operation: see `hash.rs` |
+//! | 0x28 | Transaction | key?, count u32, each command as bytes |
 //! | 0x30 | Count | |
 //! | 0x31 | Scan | from u64, count u32, pattern?, type name? |
 //! | 0x32 | Keys | pattern |
@@ -37,6 +38,7 @@
 
 use crate::codec::{Malformed, Reader, malformed, write_bytes, write_optional_bytes};
 use crate::collection::Op;
+use crate::transaction::Transaction;
 
 /// A command on one object, or on all objects of a group.
 #[derive(Clone, Debug, PartialEq)]
@@ -119,6 +121,9 @@ pub enum Command<'a> {
         key: &'a [u8],
         op: Op<'a>,
     },
+
+    /// Commands, each on one object, that nobody else's come between. One that fails keeps none of the others from being executed.
+    Transaction(Transaction<'a>),
 
     // Reads and writes of all objects of the group.
     Count,
@@ -203,6 +208,7 @@ impl<'a> Command<'a> {
             Command::SetRange { key, offset, value } => Some(key.len() + *offset as usize + value.len()),
             Command::IncrBy { key, .. } | Command::IncrByFloat { key, .. } => Some(key.len()),
             Command::Elements { key, op } => Some(key.len() + op.growth_bytes_max()?),
+            Command::Transaction(transaction) => transaction.growth_bytes_max(),
             _ => None,
         }
     }
@@ -235,7 +241,7 @@ impl<'a> Command<'a> {
         }
     }
 
-    /// The name of the one object concerned; `None` for a command on all objects of the group.
+    /// The name of the one object concerned; `None` for a command that may concern any object of the group.
     pub fn key(&self) -> Option<&'a [u8]> {
         match *self {
             Command::Get { key }
@@ -256,6 +262,7 @@ impl<'a> Command<'a> {
             | Command::ExpireAt { key, .. }
             | Command::Persist { key }
             | Command::Elements { key, .. } => Some(key),
+            Command::Transaction(ref transaction) => transaction.key(),
             Command::Count | Command::Scan { .. } | Command::Keys { .. } | Command::Flush => None,
         }
     }
@@ -280,6 +287,7 @@ impl<'a> Command<'a> {
             | Command::Scan { .. }
             | Command::Keys { .. } => Access::Read,
             Command::Elements { op, .. } if op.is_read() => Access::Read,
+            Command::Transaction(transaction) => transaction.access(),
             Command::Set { .. }
             | Command::GetSet { .. }
             | Command::Elements { .. }
@@ -299,6 +307,10 @@ impl<'a> Command<'a> {
     /// Appends the command's bytes to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match *self {
+            Command::Transaction(ref transaction) => {
+                out.push(op::TRANSACTION);
+                transaction.encode(out);
+            }
             Command::Elements { key, ref op } => {
                 write_op(out, op.opcode(), key);
                 op.encode(out);
@@ -402,6 +414,7 @@ impl<'a> Command<'a> {
                 Command::ExpireAt { key: r.bytes()?, at_ms: r.i64()?, condition: ExpireCondition::decode(r.u8()?)? }
             }
             op::PERSIST => Command::Persist { key: r.bytes()? },
+            op::TRANSACTION => Command::Transaction(Transaction::decode(r)?),
             op::COUNT => Command::Count,
             op::SCAN => Command::Scan {
                 from: r.u64()?,
@@ -417,11 +430,17 @@ impl<'a> Command<'a> {
         Ok(command)
     }
 
+    /// Whether an encoded command is a transaction.
+    pub(crate) fn is_transaction(bytes: &[u8]) -> bool {
+        bytes.first() == Some(&op::TRANSACTION)
+    }
+
     /// The key of an encoded command, if it has one, without taking all of it apart.
     pub fn key_of(bytes: &'a [u8]) -> Option<&'a [u8]> {
         let mut reader = Reader::new(bytes);
         match reader.u8().ok()? {
             op::COUNT | op::SCAN | op::KEYS | op::FLUSH => return None,
+            op::TRANSACTION => return reader.optional(Reader::bytes).ok()?,
             op::SET | op::GET_EX => {
                 reader.u8().ok()?;
             }
@@ -449,6 +468,7 @@ mod op {
     pub(super) const DEL: u8 = 0x18;
     pub(super) const EXPIRE_AT: u8 = 0x19;
     pub(super) const PERSIST: u8 = 0x1a;
+    pub(super) const TRANSACTION: u8 = 0x28;
     pub(super) const COUNT: u8 = 0x30;
     pub(super) const SCAN: u8 = 0x31;
     pub(super) const KEYS: u8 = 0x32;

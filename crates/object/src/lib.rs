@@ -28,6 +28,7 @@ mod sorted_set;
 mod swapped;
 mod table;
 mod text;
+mod transaction;
 mod write;
 
 pub use change::Change;
@@ -48,3 +49,4 @@ pub use slot::{SLOT_COUNT, slot_of_key};
 pub use sorted_set::{SortedSetChange, SortedSetOp};
 pub use swapped::Note;
 pub use table::HASH_BITS;
+pub use transaction::{APART, Transaction};

@@ -123,6 +123,9 @@ impl Objects {
     /// The same for whoever has called [`Objects::advance`], once for many commands. Of the object that the command names nothing
     /// is left if it has expired.
     pub fn run_advanced(&mut self, command: &Command<'_>, time_ms: u64, seed: u64) -> Outcome {
+        if let Command::Transaction(transaction) = command {
+            return self.run_transaction(transaction, time_ms, seed);
+        }
         let place = command.key().map(|key| self.place_of_live(key, time_ms));
         let (change, outcome) = self.execute_at(command, place, time_ms, seed);
         match (change, place) {
@@ -142,6 +145,9 @@ impl Objects {
     /// Answers a command that only reads. Panics on one that may write: see [`Command::access`].
     pub fn read(&self, command: &Command<'_>, time_ms: u64) -> Outcome {
         assert_eq!(command.access(), Access::Read, "{command:?} is no read");
+        if let Command::Transaction(transaction) = command {
+            return self.read_transaction(transaction, time_ms);
+        }
         let place = command.key().map(|key| self.place(key));
         self.read_at(command, self.live(place, time_ms), time_ms)
     }
@@ -240,6 +246,9 @@ impl Objects {
         time_ms: u64,
         seed: u64,
     ) -> (Option<Change<'a>>, Outcome) {
+        if let Command::Transaction(transaction) = command {
+            return (None, self.execute_transaction(transaction, time_ms));
+        }
         let object = self.live(place, time_ms);
         let is_away = match (object, command.key()) {
             (Some(object), _) => matches!(object, Object::Away(_)),

@@ -15,6 +15,7 @@ mod value;
 pub use integer::parse_integer;
 pub use reply::{ReplyWriter, Version};
 pub use request::{
-    Arguments, GUEST_ARGUMENT_COUNT_MAX, GUEST_ARGUMENT_LENGTH_MAX, ProtocolError, RequestLimits, RequestParser,
+    Arguments, GUEST_ARGUMENT_COUNT_MAX, GUEST_ARGUMENT_LENGTH_MAX, ProtocolError, Request, RequestLimits,
+    RequestParser,
 };
 pub use value::{ReplyError, ReplyLimits, ReplyParser, Value, write_request};

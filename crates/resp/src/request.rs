@@ -98,6 +98,20 @@ impl Span {
     }
 }
 
+/// A request that is kept for later.
+#[derive(Debug)]
+pub struct Request {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+}
+
+impl Request {
+    #[must_use]
+    pub fn arguments(&self) -> Arguments<'_> {
+        Arguments { request: &self.bytes, spans: &self.spans }
+    }
+}
+
 /// The arguments of one request, the command's name first.
 #[derive(Clone, Copy)]
 pub struct Arguments<'a> {
@@ -125,6 +139,17 @@ impl<'a> Arguments<'a> {
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         let request = self.request;
         self.spans.iter().map(move |span| span.of(request))
+    }
+
+    /// A copy of them, for when the buffer is used for something else.
+    #[must_use]
+    pub fn to_request(&self) -> Request {
+        let mut request = Request { bytes: Vec::new(), spans: Vec::with_capacity(self.len()) };
+        for word in self.iter() {
+            request.spans.push(Span::new(request.bytes.len(), word.len()));
+            request.bytes.extend_from_slice(word);
+        }
+        request
     }
 
     /// The arguments from number `first` on.

@@ -1,0 +1,212 @@
+//! MULTI, EXEC and DISCARD: commands that are queued, and then executed with nothing between them.
+//!
+//! They become one operation, so their keys have to lie in one hash slot, as in Redis Cluster. What is wrong with a command's name
+//! or the number of its words is told at once, and nothing is executed then; what is wrong with its words, in its place
+//! among the answers.
+
+use quorate_object::{Command, Outcome, Transaction, slot_of_key};
+use quorate_resp::{Arguments, ReplyWriter, Request};
+
+use crate::backend::{Backend, Target};
+use crate::connection::Connection;
+use crate::front::Front;
+use crate::gather::{Collected, Gathering, Parts};
+use crate::object_command::{self, Call};
+use crate::refusal::Refusal;
+use crate::reply::write_outcome;
+use crate::specs::{Id, Shape, Spec};
+use crate::submit::{self, command_on_key, count_keys};
+
+const CROSS_SLOT: Refusal = Refusal::fixed("CROSSSLOT Keys in request don't hash to the same slot");
+const ABORTED: Refusal = Refusal::fixed("EXECABORT Transaction discarded because of previous errors.");
+const NESTED: Refusal = Refusal::fixed("ERR MULTI calls can not be nested");
+const TOO_LONG: Refusal = Refusal::fixed("ERR the transaction is longer than 16 MiB");
+const NOT_HERE: &str = "ERR not in a transaction: it takes commands on keys, PING and ECHO, not '";
+
+/// What a connection has queued since MULTI.
+#[derive(Debug, Default)]
+pub(crate) struct Queued {
+    requests: Vec<(&'static Spec, Request)>,
+    length: usize,
+    /// Something was refused: nothing is to be executed.
+    is_spoiled: bool,
+}
+
+impl Queued {
+    pub(crate) fn len(&self) -> usize {
+        self.requests.len()
+    }
+}
+
+/// Whether a command is queued, or refused, between MULTI and EXEC.
+pub(crate) fn is_queued(id: Id) -> bool {
+    !matches!(id, Id::Multi | Id::Exec | Id::Discard | Id::Reset | Id::Quit)
+}
+
+pub(crate) fn begin(connection: &mut Connection) -> Result<(), Refusal> {
+    if connection.client.transaction.is_some() {
+        return Err(NESTED);
+    }
+    connection.client.transaction = Some(Box::default());
+    connection.reply(|writer| writer.simple("OK"));
+    Ok(())
+}
+
+pub(crate) fn discard(connection: &mut Connection) -> Result<(), Refusal> {
+    connection.client.transaction.take().ok_or(Refusal::fixed("ERR DISCARD without MULTI"))?;
+    connection.reply(|writer| writer.simple("OK"));
+    Ok(())
+}
+
+/// The transaction, if there is one, will not be executed.
+pub(crate) fn spoil(connection: &mut Connection) {
+    if let Some(queued) = &mut connection.client.transaction {
+        queued.is_spoiled = true;
+        queued.requests.clear();
+    }
+}
+
+/// Queues a command, or refuses it.
+pub(crate) fn queue(connection: &mut Connection, spec: &'static Spec, words: Arguments<'_>, length_max: usize) {
+    let Some(queued) = &mut connection.client.transaction else { return };
+    let is_for_keys = matches!(spec.shape, Shape::Object | Shape::Keys);
+    queued.length += words.iter().map(|word| word.len() + size_of::<Outcome>()).sum::<usize>();
+    let refusal = match spec.id {
+        _ if queued.length > length_max => TOO_LONG,
+        Id::Ping | Id::Echo => return accept(connection, spec, words),
+        _ if is_for_keys => return accept(connection, spec, words),
+        _ => Refusal::quoting(NOT_HERE, spec.name.as_bytes(), "'"),
+    };
+    spoil(connection);
+    connection.refuse(&refusal);
+}
+
+fn accept(connection: &mut Connection, spec: &'static Spec, words: Arguments<'_>) {
+    if let Some(queued) = connection.client.transaction.as_mut().filter(|queued| !queued.is_spoiled) {
+        queued.requests.push((spec, words.to_request()));
+    }
+    connection.reply(|writer| writer.simple("QUEUED"));
+}
+
+/// EXEC.
+pub(crate) fn submit<B: Backend>(
+    front: &mut Front,
+    index: usize,
+    call: &Call<'_>,
+    backend: &mut B,
+) -> Result<(), Refusal> {
+    let connection = &mut front.connections[index];
+    let queued = connection.client.transaction.take().ok_or(Refusal::fixed("ERR EXEC without MULTI"))?;
+    if queued.is_spoiled {
+        return Err(ABORTED);
+    }
+    let (mut commands, mut parts) = (Vec::new(), Vec::with_capacity(queued.len()));
+    for (number, (spec, request)) in queued.requests.iter().enumerate() {
+        let call = Call { spec, words: request.arguments(), seed: call.seed.wrapping_add(number as u64), ..*call };
+        parts.push(Part::of(&call, &mut commands).unwrap_or_else(Part::Refused));
+    }
+    let key = commands.first().and_then(Command::key).unwrap_or_default();
+    let slot = slot_of_key(key);
+    if commands.iter().filter_map(Command::key).any(|key| slot_of_key(key) != slot) {
+        return Err(CROSS_SLOT);
+    }
+    let answers = Answers { parts, outcomes: Vec::new() };
+    let Some(transaction) = Transaction::new(commands) else {
+        connection.reply(|writer| answers.write(writer));
+        return Ok(());
+    };
+    let gathering = Gathering::new(Collected::Transaction(answers), Parts::Read, 1);
+    let namespace = connection.client.namespace;
+    let sequence = connection.await_answers(front.operations.next(), gathering);
+    let target = Target::Object { slot, key, command: Command::Transaction(transaction) };
+    submit::begin(front, index, sequence, namespace, target, backend);
+    Ok(())
+}
+
+/// What one of the queued commands is answered.
+#[derive(Debug)]
+enum Part {
+    Refused(Refusal),
+    Pong,
+    Bulk(Vec<u8>),
+    /// The outcome of one command.
+    One,
+    /// MGET: the values of so many.
+    Values(usize),
+    /// MSET: OK if so many are.
+    AllOk(usize),
+    /// DEL, UNLINK, EXISTS: the sum of so many.
+    Sum(usize),
+}
+
+impl Part {
+    /// Appends what is to be executed for it.
+    fn of<'a>(call: &Call<'a>, commands: &mut Vec<Command<'a>>) -> Result<Part, Refusal> {
+        match (call.spec.id, call.words.len()) {
+            (Id::Ping, 1) => return Ok(Part::Pong),
+            (Id::Ping | Id::Echo, 2) => return Ok(Part::Bulk(call.word(1).to_vec())),
+            (Id::Ping | Id::Echo, _) => return Err(Refusal::wrong_arity(call.spec)),
+            _ => {}
+        }
+        if call.spec.shape == Shape::Object {
+            commands.push(object_command::parse(call)?);
+            return Ok(Part::One);
+        }
+        let count = count_keys(call)?;
+        commands.extend((0..count).map(|number| command_on_key(call, number).1));
+        Ok(match call.spec.id {
+            Id::MGet => Part::Values(count),
+            Id::MSet => Part::AllOk(count),
+            _ => Part::Sum(count),
+        })
+    }
+
+    /// Writes the answer that these outcomes make; those that it takes are gone.
+    fn write<'o>(&self, writer: &mut ReplyWriter<'_>, outcomes: &mut impl Iterator<Item = &'o Outcome>) {
+        match self {
+            Part::Refused(refusal) => writer.error(refusal.text()),
+            Part::Pong => writer.simple("PONG"),
+            Part::Bulk(bytes) => writer.bulk(bytes),
+            Part::One => write_outcome(writer, outcomes.next().unwrap_or(&Outcome::Nil)),
+            Part::Values(count) => {
+                writer.array(*count);
+                for outcome in outcomes.take(*count) {
+                    match outcome {
+                        // What is no string is shown as nothing.
+                        Outcome::Error(line) if line.starts_with("WRONGTYPE") => writer.null(),
+                        outcome => write_outcome(writer, outcome),
+                    }
+                }
+            }
+            Part::AllOk(count) => {
+                let refused = outcomes.take(*count).fold(None, |first, outcome| match outcome {
+                    Outcome::Error(_) => first.or(Some(outcome)),
+                    _ => first,
+                });
+                write_outcome(writer, refused.unwrap_or(&Outcome::Ok));
+            }
+            Part::Sum(count) => {
+                let numbers = outcomes.take(*count).map(|outcome| match outcome {
+                    Outcome::Int(number) => *number,
+                    _ => 0,
+                });
+                writer.integer(numbers.sum());
+            }
+        }
+    }
+}
+
+/// What EXEC is answered: for each queued command its own answer.
+#[derive(Debug)]
+pub(crate) struct Answers {
+    parts: Vec<Part>,
+    pub(crate) outcomes: Vec<Outcome>,
+}
+
+impl Answers {
+    pub(crate) fn write(&self, writer: &mut ReplyWriter<'_>) {
+        writer.array(self.parts.len());
+        let mut outcomes = self.outcomes.iter();
+        self.parts.iter().for_each(|part| part.write(writer, &mut outcomes));
+    }
+}

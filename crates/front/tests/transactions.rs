@@ -1,0 +1,100 @@
+//! MULTI, EXEC and DISCARD.
+
+mod support;
+
+use support::Talk;
+
+/// What is said to these lines, one after the other.
+fn told(lines: &[&str]) -> Vec<String> {
+    let mut talk = Talk::default();
+    lines.iter().map(|line| talk.ask(line)).collect()
+}
+
+#[test]
+fn what_was_queued_is_answered_together() {
+    let replies = told(&[
+        "set {t}a 5",
+        "multi",
+        "incr {t}a",
+        "set {t}b x",
+        "hset {t}h f v g w",
+        "mget {t}a {t}h {t}none",
+        "incrby {t}a one",
+        "get {t}h",
+        "ping",
+        "echo said",
+        "mset {t}c 1 {t}d 2",
+        "del {t}c {t}d {t}e",
+        "hgetall {t}h",
+        "exec",
+        "get {t}a",
+    ]);
+    assert!(replies[2..13].iter().all(|reply| reply == r"+QUEUED\r\n"), "{replies:?}");
+    assert_eq!(
+        replies[13],
+        r"*11\r\n:6\r\n+OK\r\n:2\r\n*3\r\n$1\r\n6\r\n$-1\r\n$-1\r\n-ERR value is not an integer or out of range\r\n-WRONGTYPE Operation against a key holding the wrong kind of value\r\n+PONG\r\n$4\r\nsaid\r\n+OK\r\n:2\r\n*4\r\n$1\r\nf\r\n$1\r\nv\r\n$1\r\ng\r\n$1\r\nw\r\n"
+    );
+    assert_eq!(replies[14], r"$1\r\n6\r\n");
+}
+
+#[test]
+fn what_is_wrong_at_once_keeps_all_from_being_executed() {
+    const ABORTED: &str = r"-EXECABORT Transaction discarded because of previous errors.\r\n";
+    for wrong in ["nosuch", "get", "dbsize", "select 1", "hello 3", "quorate status", "config get save"] {
+        let replies = told(&["multi", "set a 1", wrong, "set a 2", "exec", "get a", "exec"]);
+        assert!(replies[2].starts_with("-ERR"), "{wrong}: {replies:?}");
+        assert_eq!(replies[3..5], [r"+QUEUED\r\n".to_string(), ABORTED.to_string()], "{wrong}");
+        assert_eq!(replies[5..], [r"$-1\r\n", r"-ERR EXEC without MULTI\r\n"], "{wrong}");
+    }
+}
+
+#[test]
+fn a_transaction_is_begun_once_and_ends_once() {
+    let replies = told(&["multi", "multi", "exec", "discard", "multi", "set a 1", "discard", "get a"]);
+    let expected = [
+        r"+OK\r\n",
+        r"-ERR MULTI calls can not be nested\r\n",
+        r"*0\r\n",
+        r"-ERR DISCARD without MULTI\r\n",
+        r"+OK\r\n",
+        r"+QUEUED\r\n",
+        r"+OK\r\n",
+        r"$-1\r\n",
+    ];
+    assert_eq!(replies, expected);
+    assert_eq!(told(&["multi", "set a 1", "reset", "exec"])[2..], [r"+RESET\r\n", r"-ERR EXEC without MULTI\r\n"]);
+    assert_eq!(told(&["multi", "ping", "exec"])[2], r"*1\r\n+PONG\r\n");
+}
+
+#[test]
+fn keys_lie_in_one_hash_slot() {
+    let replies = told(&["multi", "set a 1", "set b 2", "exec", "mget a b", "multi", "set a 1", "append a 2", "exec"]);
+    assert_eq!(replies[3], r"-CROSSSLOT Keys in request don\'t hash to the same slot\r\n");
+    assert_eq!(replies[4], r"*2\r\n$-1\r\n$-1\r\n");
+    assert_eq!(replies[8], r"*2\r\n+OK\r\n:2\r\n");
+}
+
+#[test]
+fn it_waits_for_what_was_before_and_what_is_behind_waits_for_it() {
+    let mut talk = Talk::default();
+    talk.send("set {t}a 1\r\nset {t}b 1\r\nmulti\r\nincr {t}a\r\nincr {t}b\r\nexec\r\nget {t}b\r\n");
+    assert_eq!(talk.backend.log.len(), 2, "EXEC waits");
+    talk.deliver(0);
+    talk.deliver(0);
+    talk.send("");
+    assert_eq!(talk.backend.log.len(), 3, "GET waits for EXEC");
+    talk.deliver_all(|_| 0);
+    assert_eq!(talk.read(), r"+OK\r\n+OK\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n:2\r\n:2\r\n$1\r\n2\r\n");
+}
+
+#[test]
+fn clients_that_queue_are_shown_as_such() {
+    let mut talk = Talk::default();
+    talk.ask("multi");
+    talk.ask("get a");
+    let other = talk.front.connected("127.0.0.1:50001".into(), "127.0.0.1:7000".into(), 0);
+    let mut input = b"client list\r\n".to_vec();
+    talk.front.received(other, &mut input, 0, &mut talk.backend);
+    let list = String::from_utf8_lossy(talk.front.output(other)).into_owned();
+    assert!(list.contains("flags=x ") && list.contains("multi=1 ") && list.contains("multi=-1 "), "{list}");
+}
