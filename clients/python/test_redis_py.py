@@ -48,6 +48,34 @@ class Commands:
         self.assertEqual(raw.get(""), b"")
         self.assertIsNone(raw.get("nothing"))
 
+    def test_hashes(self):
+        self.assertEqual(self.r.hset("h", mapping={"a": "1", "b": "2"}), 2)
+        self.assertEqual(self.r.hgetall("h"), {"a": "1", "b": "2"})
+        self.assertEqual(self.r.hmget("h", "a", "none", "b"), ["1", None, "2"])
+        self.assertEqual(self.r.hincrby("h", "a", 41), 42)
+        self.assertEqual(self.r.hincrbyfloat("h", "f", 0.5), 0.5)
+        self.assertEqual(dict(self.r.hscan_iter("h", match="[ab]")), {"a": "42", "b": "2"})
+        self.assertIn(self.r.hrandfield("h"), ["a", "b", "f"])
+        self.assertEqual((self.r.type("h"), self.r.hlen("h")), ("hash", 3))
+        with self.assertRaisesRegex(redis.ResponseError, "WRONGTYPE"):
+            self.r.get("h")
+        self.assertEqual(self.r.hdel("h", "a", "b", "f", "none"), 3)
+        self.assertFalse(self.r.exists("h"))
+        many = {f"field{n}": str(n) for n in range(2000)}
+        self.r.hset("many", mapping=many)
+        self.assertEqual(self.r.hgetall("many"), many)
+        self.assertEqual(dict(self.r.hscan_iter("many", count=100)), many)
+
+    def test_transactions(self):
+        # The client's pipelines are transactions unless told otherwise.
+        pipeline = self.r.pipeline().set("{t}a", 1).incr("{t}a").hset("{t}h", "f", "v").get("{t}h").get("{t}a")
+        answers = pipeline.execute(raise_on_error=False)
+        self.assertEqual((answers[:3], answers[4]), ([True, 2, 1], "2"))
+        self.assertIsInstance(answers[3], redis.ResponseError)
+        with self.assertRaisesRegex(redis.ResponseError, "same slot"):
+            self.r.pipeline().set("a", 1).set("b", 2).execute()
+        self.assertFalse(self.r.exists("a", "b"))
+
     def test_set_and_its_options(self):
         self.assertTrue(self.r.set("k", "1"))
         self.assertIsNone(self.r.set("k", "2", nx=True))

@@ -656,3 +656,6 @@ pub(super) mod tests {
         assert!(!host.clients.contains(1), "there is nothing left to wait for");
     }
 }
+
+#[cfg(test)]
+mod transactions;

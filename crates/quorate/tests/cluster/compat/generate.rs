@@ -94,7 +94,31 @@ const COMMANDS: &[(u64, &str)] = &[
     (1, "SLOWLOG LEN"),
     (1, "SLOWLOG value"),
     (1, "INFO sections"),
+    (1, "EXEC"),
+    (1, "DISCARD"),
     (3, "unknown words"),
+];
+
+/// What transactions are made of: their keys lie in one hash slot.
+const IN_TRANSACTIONS: &[&str] = &[
+    "GET tagged",
+    "SET tagged value",
+    "SET tagged value set-options",
+    "INCR tagged",
+    "INCRBY tagged integer",
+    "APPEND tagged value",
+    "STRLEN tagged",
+    "MGET tagged tagged",
+    "MSET tagged value tagged value",
+    "DEL tagged tagged",
+    "EXISTS tagged tagged",
+    "TYPE tagged",
+    "PERSIST tagged",
+    "HSET tagged field value",
+    "HGET tagged field",
+    "HDEL tagged fields",
+    "PING",
+    "ECHO value",
 ];
 
 /// Asked of all keys: the dear ones.
@@ -130,6 +154,9 @@ impl Generator {
         if self.random.below(2000) == 0 {
             return vec![Step { after: After::EndOfBatch, ..Step::raw(self.pick(words::HTTP)) }];
         }
+        if self.random.below(12) == 0 {
+            return self.transaction();
+        }
         let length = match self.random.below(4) {
             0 => 1,
             1 => 2 + self.random.below(22),
@@ -149,6 +176,28 @@ impl Generator {
                 break;
             }
         }
+        batch
+    }
+
+    /// In the namespace that takes them, from MULTI to EXEC; some with what makes nothing of it.
+    fn transaction(&mut self) -> Vec<Step> {
+        let mut batch = vec![Step::of(&["SELECT", "0"]), Step::of(&["MULTI"])];
+        for _ in 0..self.random.below(6) {
+            let template = match self.random.below(60) {
+                0 => "unknown words",
+                1 => "MULTI",
+                _ => IN_TRANSACTIONS[self.random.below(IN_TRANSACTIONS.len() as u64) as usize],
+            };
+            let mut words = Vec::new();
+            template.split(' ').for_each(|kind| self.fill(kind, &mut words));
+            if self.random.below(40) == 0 && words.len() > 1 {
+                words.pop();
+            }
+            if is_comparable(&words) {
+                batch.push(Step::request(words));
+            }
+        }
+        batch.push(Step::of(&[if self.random.below(8) == 0 { "DISCARD" } else { "EXEC" }]));
         batch
     }
 
@@ -258,6 +307,7 @@ impl Generator {
                 0 => words.push(self.pick(words::TYPED_KEYS).to_vec()),
                 _ => words.push(self.pick(words::KEYS).to_vec()),
             },
+            "tagged" => words.push(self.pick(&[b"{tag}1", b"{tag}2", b"{tag}"]).to_vec()),
             "hash" => self.typed_key(words::HASHES, words),
             "field" => words.push(self.pick(words::ELEMENTS).to_vec()),
             "fields" => (0..=self.random.below(4)).for_each(|_| self.fill("field", words)),

@@ -1,0 +1,134 @@
+//! Tests of transactions: where they are executed, and where they are refused.
+
+use quorate_object::{Command, Condition, Expiry, Outcome, SetAnswer, Transaction, slot_of_key};
+
+use crate::Target;
+use crate::answer::{AdminReply, Answer};
+use crate::host::Submission;
+use crate::host::three_nodes::{Cluster, arrives};
+
+const A: &[u8] = b"{t}a";
+const B: &[u8] = b"{t}b";
+
+fn wait(cluster: &mut Cluster, at: u32, number: u64) -> Answer {
+    for _ in 0..3_000 {
+        let answers = &mut cluster.node(at).answers;
+        if let Some(found) = answers.iter().position(|(answered, _)| *answered == number) {
+            return answers.swap_remove(found).1;
+        }
+        cluster.pass(1, arrives);
+    }
+    panic!("no answer");
+}
+
+fn administer(cluster: &mut Cluster, namespace: u32, line: &str) {
+    let words: Vec<Vec<u8>> = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+    let number = cluster.next_number();
+    cluster.node(1).host.submit_admin(number, namespace, &words);
+    assert_eq!(wait(cluster, 1, number), Answer::Admin(AdminReply::Ok), "{line}");
+    cluster.pass(300, arrives);
+}
+
+fn ask(cluster: &mut Cluster, at: u32, namespace: u32, command: &Command<'_>) -> Outcome {
+    let number = cluster.next_number();
+    let target = Target::Slot { namespace, slot: slot_of_key(A) };
+    cluster.node(at).host.submit(Submission { number, predecessor: None, target, command });
+    match wait(cluster, at, number) {
+        Answer::Outcome(outcome) => outcome,
+        answer => panic!("{answer:?}"),
+    }
+}
+
+fn exec(cluster: &mut Cluster, at: u32, namespace: u32, commands: &[Command<'static>]) -> Outcome {
+    let transaction = Transaction::new(commands.to_vec()).expect("each is on one object");
+    ask(cluster, at, namespace, &Command::Transaction(transaction))
+}
+
+fn incr(key: &'static [u8], delta: i64) -> Command<'static> {
+    Command::IncrBy { key, delta }
+}
+
+fn counts(numbers: &[i64]) -> Outcome {
+    Outcome::List(numbers.iter().map(|number| Outcome::Int(*number)).collect())
+}
+
+fn refusal(outcome: Outcome) -> String {
+    match outcome {
+        Outcome::Error(line) => line,
+        outcome => panic!("{outcome:?}"),
+    }
+}
+
+#[test]
+fn a_volume_executes_all_of_it_or_nothing() {
+    let mut cluster = Cluster::new(|_| {});
+    administer(&mut cluster, 0, "NAMESPACE CREATE 1 READS routed");
+    for (namespace, at) in [(0, 1), (0, 2), (1, 2), (1, 3)] {
+        let before = ask(&mut cluster, at, namespace, &incr(A, 0));
+        let Outcome::Int(before) = before else { panic!("{before:?}") };
+        // Routed reads at every node share the kgroup, which the transaction has to call back.
+        (1..=3).for_each(|reader| drop(ask(&mut cluster, reader, namespace, &Command::Get { key: B })));
+        assert_eq!(exec(&mut cluster, at, namespace, &[incr(A, 1), incr(B, 1)]), counts(&[before + 1, before + 1]));
+        for reader in 1..=3 {
+            let read = exec(&mut cluster, reader, namespace, &[Command::Get { key: B }, Command::Strlen { key: A }]);
+            let value = Outcome::Bulk((before + 1).to_string().into_bytes());
+            assert_eq!(read, Outcome::List(vec![value, Outcome::Int(1)]), "{namespace} at {reader}");
+        }
+    }
+}
+
+#[test]
+fn an_own_group_executes_what_concerns_its_object_alone() {
+    let mut cluster = Cluster::new(|_| {});
+    administer(&mut cluster, 0, "GROUP CREATE {t}a VALUE 1");
+    for at in 1..=3 {
+        assert_eq!(exec(&mut cluster, at, 0, &[incr(A, 1), incr(A, -1)]), counts(&[2, 1]));
+        let apart = refusal(exec(&mut cluster, at, 0, &[incr(B, 1), incr(A, 1)]));
+        assert!(apart.starts_with("CROSSSLOT"), "{apart}");
+        let read = refusal(exec(&mut cluster, at, 0, &[Command::Get { key: B }, Command::Get { key: A }]));
+        assert!(read.starts_with("CROSSSLOT"), "{read}");
+    }
+    assert_eq!(ask(&mut cluster, 1, 0, &Command::Exists { key: B }), Outcome::Int(0), "nothing of it was executed");
+    administer(&mut cluster, 0, "GROUP DEMOTE {t}a");
+    cluster.pass(500, arrives);
+    assert_eq!(exec(&mut cluster, 2, 0, &[incr(B, 1), incr(A, 1)]), counts(&[1, 2]));
+}
+
+#[test]
+fn what_is_written_first_in_a_transaction_gets_its_group_too() {
+    let mut cluster = Cluster::new(|_| {});
+    administer(&mut cluster, 0, "NAMESPACE CREATE 1 GROUPS own");
+    let apart = refusal(exec(&mut cluster, 1, 1, &[incr(A, 1), incr(B, 1)]));
+    assert!(apart.starts_with("CROSSSLOT"), "{apart}");
+    assert_eq!(exec(&mut cluster, 2, 1, &[incr(A, 1), incr(A, 1)]), counts(&[1, 2]));
+    cluster.pass(500, arrives);
+    assert_eq!(cluster.node(1).host.own_groups().count(), 1);
+    assert_eq!(exec(&mut cluster, 3, 1, &[incr(A, 1), Command::Del { key: A }]), counts(&[3, 1]));
+    cluster.pass(1_000, arrives);
+    assert_eq!(cluster.node(1).host.own_groups().count(), 0);
+}
+
+#[test]
+fn chains_and_registers_say_that_they_cannot() {
+    let mut cluster = Cluster::new(|_| {});
+    administer(&mut cluster, 0, "NAMESPACE CREATE 1 PROTOCOL chain");
+    administer(&mut cluster, 0, "NAMESPACE CREATE 2 PROTOCOL register");
+    let set = |key| Command::Set {
+        key,
+        value: b"v",
+        condition: Condition::Always,
+        expiry: Expiry::Unset,
+        answer: SetAnswer::Ok,
+    };
+    for (namespace, commands) in
+        [(1, vec![set(A)]), (1, vec![set(A), set(B)]), (2, vec![set(A)]), (2, vec![set(A), set(B)])]
+    {
+        for at in 1..=3 {
+            let line = refusal(exec(&mut cluster, at, namespace, &commands));
+            assert!(line.starts_with("PROTOCOL "), "{namespace}: {line}");
+        }
+        assert_eq!(ask(&mut cluster, 1, namespace, &Command::Get { key: A }), Outcome::Nil);
+    }
+    let reads = [Command::Get { key: A }, Command::Exists { key: B }];
+    assert_eq!(exec(&mut cluster, 2, 1, &reads), Outcome::List(vec![Outcome::Nil, Outcome::Int(0)]));
+}
