@@ -38,5 +38,6 @@ mod register_load;
 mod registers;
 mod routed;
 mod stranded;
+mod transactions;
 mod tune;
 mod upgrade;
