@@ -165,11 +165,12 @@ impl Ahead {
     ) -> (Option<Change<'a>>, Outcome) {
         let Content::Objects(objects) = &machine.content else { return (None, malformed()) };
         let time = order.stamp.0;
-        match command.key() {
-            Some(key) if self.flushes > 0 || self.names.contains_key(key) => self.objects.execute(command, time, seed),
-            Some(_) => objects.execute(command, time, seed),
+        let of = |key: &[u8]| if self.flushes > 0 || self.names.contains_key(key) { &self.objects } else { &**objects };
+        match (command, command.key()) {
+            (Command::Transaction(transaction), _) => transaction.execute(of, time, seed),
+            (_, Some(key)) => of(key).execute(command, time, seed),
             // Only one that deletes all of them changes more than one.
-            None => objects.execute(command, time, seed),
+            (_, None) => objects.execute(command, time, seed),
         }
     }
 
@@ -216,7 +217,16 @@ impl Ahead {
             self.outcomes.insert(ticket, outcome);
             touched.tickets.push(ticket);
         }
-        let Some(change) = change else { return };
+        match change {
+            None => {}
+            Some(Change::Several(changes)) => {
+                changes.into_iter().for_each(|change| self.count_change(machine, change, at, touched));
+            }
+            Some(change) => self.count_change(machine, change, at, touched),
+        }
+    }
+
+    fn count_change(&mut self, machine: &Machine, change: Change<'_>, at: Stamp, touched: &mut Touched) {
         match change.key() {
             None => {
                 self.flushes += 1;

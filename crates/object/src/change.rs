@@ -3,13 +3,13 @@
 //! # Bytes
 //!
 //! One code byte, then the fields, little-endian: 1 Put (key, value, expires), 2 Write (key, offset u32, bytes), 3 Expire (key,
-//! expires), 4 Delete (key), 5 Flush, 6 of a hash (key, change: see
-//! `hash.rs`). Byte strings are a `u32` length and the bytes; expires is a byte 0, or 1 and a u64. A code
-//! never changes its meaning.
+//! expires), 4 Delete (key), 5 Flush, 6 to 9 of elements (key, change: see `hash.rs`, `list.rs`, `set.rs` and `sorted_set.rs`), 16 Several
+//! (count u32, each change as bytes). Byte strings are a `u32` length and the bytes; expires is a byte 0, or 1 and a u64. A code never
+//! changes its meaning.
 
 use std::borrow::Cow;
 
-use crate::codec::{Malformed, Reader, malformed, write_bytes, write_optional_u64};
+use crate::codec::{Malformed, Reader, malformed, write_bytes, write_len, write_optional_u64};
 use crate::collection::OpChange;
 use crate::{NAME_BYTES_MAX, OBJECT_BYTES_MAX};
 
@@ -43,10 +43,12 @@ pub enum Change<'a> {
     },
     /// Every object of the group is deleted.
     Flush,
+    /// Changes of one object each, one after the other.
+    Several(Vec<Change<'a>>),
 }
 
 impl<'a> Change<'a> {
-    /// The name of the one object changed; `None` if all are.
+    /// The name of the one object changed; `None` if all are, or several may be.
     pub fn key(&self) -> Option<&'a [u8]> {
         match *self {
             Change::Put { key, .. }
@@ -54,7 +56,7 @@ impl<'a> Change<'a> {
             | Change::Expire { key, .. }
             | Change::Elements { key, .. }
             | Change::Delete { key } => Some(key),
-            Change::Flush => None,
+            Change::Flush | Change::Several(_) => None,
         }
     }
 
@@ -88,6 +90,15 @@ impl<'a> Change<'a> {
                 change.encode(out);
             }
             Change::Flush => out.push(code::FLUSH),
+            Change::Several(changes) => {
+                out.push(code::SEVERAL);
+                write_len(out, changes.len());
+                for change in changes {
+                    let mut encoded = Vec::new();
+                    change.encode(&mut encoded);
+                    write_bytes(out, &encoded);
+                }
+            }
         }
     }
 
@@ -104,6 +115,7 @@ impl<'a> Change<'a> {
             code::EXPIRE => Change::Expire { key: r.bytes()?, expires_ms: r.optional(Reader::u64)? },
             code::DELETE => Change::Delete { key: r.bytes()? },
             code::FLUSH => Change::Flush,
+            code::SEVERAL => Change::Several(decode_several(r)?),
             code => Change::Elements { key: r.bytes()?, change: OpChange::decode(code, r)? },
         };
         reader.end()?;
@@ -116,10 +128,19 @@ impl<'a> Change<'a> {
             Change::Write { offset, bytes, .. } => (*offset as usize).saturating_add(bytes.len()),
             // Whoever computed it has looked at what the object is with it.
             Change::Elements { .. } => 0,
-            Change::Expire { .. } | Change::Delete { .. } | Change::Flush => 0,
+            Change::Expire { .. } | Change::Delete { .. } | Change::Flush | Change::Several(_) => 0,
         };
         value_len <= OBJECT_BYTES_MAX && self.key().is_none_or(|key| key.len() <= NAME_BYTES_MAX)
     }
+}
+
+fn decode_several<'a>(r: &mut Reader<'a>) -> Result<Vec<Change<'a>>, Malformed> {
+    let count = r.u32()?;
+    let one = |encoded: &'a [u8]| match encoded.first() {
+        Some(&code::SEVERAL | &code::FLUSH) => malformed("not a change of one object"),
+        _ => Change::decode(encoded),
+    };
+    (0..count).map(|_| one(r.bytes()?)).collect()
 }
 
 mod code {
@@ -128,4 +149,5 @@ mod code {
     pub(super) const EXPIRE: u8 = 3;
     pub(super) const DELETE: u8 = 4;
     pub(super) const FLUSH: u8 = 5;
+    pub(super) const SEVERAL: u8 = 16;
 }

@@ -26,7 +26,7 @@
 //! | 0x18 | Del | key |
 //! | 0x19 | ExpireAt | key, at_ms i64, condition u8 (0 always, 1 none, 2 some, 3 greater, 4 less, 5 some and less) |
 //! | 0x1a | Persist | key |
-//! | 0x20 | on a hash | key, operation: see `hash.rs` |
+//! | 0x20 to 0x23 | on elements | key, operation: see `hash.rs`, `list.rs`, `set.rs` and `sorted_set.rs` |
 //! | 0x28 | Transaction | key?, count u32, each command as bytes |
 //! | 0x30 | Count | |
 //! | 0x31 | Scan | from u64, count u32, pattern?, type name? |

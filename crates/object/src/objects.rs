@@ -154,9 +154,10 @@ impl Objects {
 
     /// Changes the objects: with [`Objects::advance`], the only way to.
     pub fn apply(&mut self, change: Change<'_>) {
-        match change.key() {
-            Some(key) => self.apply_at(change, self.place(key)),
-            None => self.flush(),
+        match (change.key(), change) {
+            (_, Change::Several(changes)) => changes.into_iter().for_each(|change| self.apply(change)),
+            (Some(key), change) => self.apply_at(change, self.place(key)),
+            (None, _) => self.flush(),
         }
     }
 
@@ -247,7 +248,7 @@ impl Objects {
         seed: u64,
     ) -> (Option<Change<'a>>, Outcome) {
         if let Command::Transaction(transaction) = command {
-            return (None, self.execute_transaction(transaction, time_ms));
+            return self.execute_transaction(transaction, time_ms, seed);
         }
         let object = self.live(place, time_ms);
         let is_away = match (object, command.key()) {
@@ -304,6 +305,7 @@ impl Objects {
             (Change::Delete { .. }, Some(slot)) => self.remove(hash, slot),
             (Change::Expire { .. } | Change::Delete { .. }, None) => {}
             (Change::Flush, _) => self.flush(),
+            (Change::Several(_), _) => unreachable!("it is applied one by one"),
         }
     }
 

@@ -1,5 +1,8 @@
 //! Several commands that are executed with nothing between them: Redis's MULTI and EXEC.
 
+use std::collections::BTreeSet;
+
+use crate::change::Change;
 use crate::codec::{Malformed, Reader, malformed, write_bytes, write_len, write_optional_bytes};
 use crate::command::{Access, Command};
 use crate::objects::{OBJECT_BYTES_MAX, Objects};
@@ -8,9 +11,6 @@ use crate::outcome::Outcome;
 /// The answer where one of several objects is held elsewhere, or would be.
 pub const APART: &str = "CROSSSLOT Keys in request don't hash to the same slot: an object that has a group of its own can be in a \
                          transaction on itself alone (QUORATE GROUP DEMOTE puts it back)";
-/// The answer where changes are logged in place of commands.
-const IN_A_CHAIN: &str = "PROTOCOL a chain logs what each command changes, and a transaction's commands build on one another: \
-                          transactions are for namespaces and groups of PROTOCOL paxos";
 const TOO_LONG: &str = "ERR executed, but the answers of the transaction are longer than 16 MiB together";
 
 /// Commands on one object each.
@@ -31,6 +31,40 @@ impl<'a> Transaction<'a> {
         let first = commands.first()?.key();
         let key = first.filter(|_| commands.iter().all(|command| command.key() == first));
         Some(Transaction { key, commands })
+    }
+
+    /// What it would change, and what it answers, as [`Objects::execute`]. Which objects a name is among says `of`.
+    pub fn execute<'o>(
+        &self,
+        of: impl Fn(&[u8]) -> &'o Objects,
+        time_ms: u64,
+        seed: u64,
+    ) -> (Option<Change<'a>>, Outcome) {
+        let (mut ahead, mut names, mut changes) = (None, BTreeSet::new(), Vec::new());
+        let outcomes = self.commands.iter().zip(seeds(seed)).map(|(command, seed)| {
+            let name = command.key().unwrap_or_default();
+            let objects = of(name);
+            // What the commands before this one have made of its object.
+            let ahead = ahead.get_or_insert_with(|| Objects::new(objects.hash_key.0));
+            let (change, outcome) = match names.contains(name) {
+                true => ahead.execute(command, time_ms, seed),
+                false => objects.execute(command, time_ms, seed),
+            };
+            if let Some(change) = change {
+                if names.insert(name)
+                    && let Some(object) = objects.encoded(name)
+                {
+                    // What cannot be read is taken for gone, as where it is stored.
+                    let _ = ahead.put_encoded(name, &object);
+                    ahead.advance(time_ms);
+                }
+                ahead.apply(change.clone());
+                changes.push(change);
+            }
+            outcome
+        });
+        let outcome = answers(outcomes);
+        ((!changes.is_empty()).then_some(Change::Several(changes)), outcome)
     }
 
     pub(crate) fn key(&self) -> Option<&'a [u8]> {
@@ -80,6 +114,13 @@ impl<'a> Transaction<'a> {
     }
 }
 
+/// One for each command.
+fn seeds(seed: u64) -> impl Iterator<Item = u64> {
+    std::iter::successors(Some(seed), |seed| {
+        Some(seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F))
+    })
+}
+
 /// All of them, unless they have no room in what carries an answer.
 fn answers(outcomes: impl Iterator<Item = Outcome>) -> Outcome {
     let mut bytes = 0;
@@ -91,12 +132,16 @@ fn answers(outcomes: impl Iterator<Item = Outcome>) -> Outcome {
 }
 
 impl Objects {
-    /// What it changes is not known before it is executed: who logs changes is refused.
-    pub(crate) fn execute_transaction(&self, transaction: &Transaction<'_>, time_ms: u64) -> Outcome {
-        match transaction.access() {
-            Access::Read => self.read_transaction(transaction, time_ms),
-            Access::Write => Outcome::Error(IN_A_CHAIN.into()),
+    pub(crate) fn execute_transaction<'a>(
+        &self,
+        transaction: &Transaction<'a>,
+        time_ms: u64,
+        seed: u64,
+    ) -> (Option<Change<'a>>, Outcome) {
+        if self.is_apart(transaction) {
+            return (None, Outcome::Error(APART.into()));
         }
+        transaction.execute(|_| self, time_ms, seed)
     }
 
     /// Whether an object that a transaction concerns is held elsewhere.
@@ -109,12 +154,8 @@ impl Objects {
         if self.is_apart(transaction) {
             return Outcome::Error(APART.into());
         }
-        let mut seed = seed;
-        let run = |command| {
-            seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
-            self.run_advanced(command, time_ms, seed)
-        };
-        answers(transaction.commands.iter().map(run))
+        let run = |(command, seed)| self.run_advanced(command, time_ms, seed);
+        answers(transaction.commands.iter().zip(seeds(seed)).map(run))
     }
 
     /// Of one that only reads.

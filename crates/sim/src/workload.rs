@@ -3,7 +3,9 @@
 //! Each object has a [`Role`], so that every checker finds objects that it can judge: the general search judges all of
 //! them, the register and counter judges those that are only used as such. Values are unique in a run.
 
-use quorate_object::{Command, Condition, ExpireCondition, Expiry, HashOp, Op, Outcome, SetAnswer, TtlUnit};
+use quorate_object::{
+    Command, Condition, ExpireCondition, Expiry, HashOp, Op, Outcome, SetAnswer, Transaction, TtlUnit,
+};
 
 use crate::history::{Action, Answer, Bytes, Call, Fate, Object};
 use crate::random::Random;
@@ -225,7 +227,12 @@ impl Call {
         if shape.hashes
             && let Some(op) = self.on_field()
         {
-            return use_command(&Command::Elements { key, op: Op::Hash(op) });
+            let change = Command::Elements { key, op: Op::Hash(op) };
+            let Action::IncrBy { .. } = self.action else { return use_command(&change) };
+            // With a look at what it has come to: nobody may come between.
+            let look = Command::Elements { key, op: Op::Hash(HashOp::Get { field: FIELD }) };
+            let both = Transaction::new(vec![change, look]).expect("both are on one object");
+            return use_command(&Command::Transaction(both));
         }
         let set = |value, condition, expiry, answer| Command::Set { key, value, condition, expiry, answer };
         let command = match &self.action {
@@ -251,10 +258,12 @@ impl Call {
     }
 }
 
+/// The field of a hash that stands for a string.
+const FIELD: &[u8] = b"field";
+
 impl Call {
     /// The same on a field of a hash, if it is one of those that a register or a counter can do.
     fn on_field(&self) -> Option<HashOp<'_>> {
-        const FIELD: &[u8] = b"field";
         if !matches!(Workload::role(self.object), Role::Register | Role::Counter) {
             return None;
         }
@@ -291,17 +300,25 @@ pub fn fate(outcome: &Outcome, at_us: u64) -> Fate {
             }
             Answer::Error(line.as_str().into())
         }
+        Outcome::List(outcomes) => of_transaction(outcomes),
         Outcome::Word(_)
         | Outcome::Keys(_)
         | Outcome::Scan { .. }
         | Outcome::Float(_)
         | Outcome::NilList
-        | Outcome::List(_)
         | Outcome::Set(_)
         | Outcome::Map(_)
         | Outcome::Pairs(_) => Answer::Error(format!("unexpected outcome {outcome:?}").into()),
     };
     Fate::Answered { at_us, answer }
+}
+
+/// What a counter has come to, if both of its transaction's commands say the same.
+fn of_transaction(outcomes: &[Outcome]) -> Answer {
+    match outcomes {
+        [Outcome::Int(number), Outcome::Bulk(text)] if number.to_string().as_bytes() == text => Answer::Int(*number),
+        _ => Answer::Error(format!("unexpected outcomes {outcomes:?}").into()),
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use quorate_object::{
     Chance, Command, Condition, ElementScan, ExpireCondition, Expiry, HashOp, HashPart, Objects, Op, Outcome,
-    SetAnswer, TtlUnit,
+    SetAnswer, Transaction, TtlUnit,
 };
 
 pub(crate) const HASH_KEY: [u8; 16] = *b"sixteen bytes !!";
@@ -82,6 +82,16 @@ impl Random {
     }
 }
 
+/// Of up to five commands on any objects.
+fn any_transaction(random: &mut Random, time_ms: u64) -> Transaction<'static> {
+    loop {
+        let commands = (0..=random.below(5)).map(|_| any_command(random, time_ms)).collect();
+        if let Some(transaction) = Transaction::new(commands) {
+            return transaction;
+        }
+    }
+}
+
 fn any_op(random: &mut Random, value: &'static [u8]) -> Op<'static> {
     Op::Hash(any_hash_op(random, value))
 }
@@ -138,7 +148,8 @@ pub(crate) fn any_command(random: &mut Random, time_ms: u64) -> Command<'static>
         2 => Expiry::AtMs(at_ms),
         _ => Expiry::Unset,
     };
-    match random.below(34) {
+    match random.below(37) {
+        34..37 => Command::Transaction(any_transaction(random, time_ms)),
         24..34 => Command::Elements { key, op: any_op(random, value) },
         0 => Command::Get { key },
         1 => Command::Strlen { key },

@@ -47,10 +47,8 @@ fn is_unknown(error: &redis::RedisError) -> bool {
 fn pay(known: &Known, mut random: Random, connect: impl Fn() -> Option<Connection>) {
     let mut client = None;
     while !known.is_over.load(Ordering::Relaxed) {
-        let Some(client_now) = client.as_mut().or_else(|| {
-            client = connect();
-            client.as_mut()
-        }) else {
+        client = client.or_else(&connect);
+        let Some(client_now) = &mut client else {
             thread::sleep(Duration::from_millis(50));
             continue;
         };
@@ -72,10 +70,8 @@ fn pay(known: &Known, mut random: Random, connect: impl Fn() -> Option<Connectio
 fn audit(known: &Known, connect: impl Fn() -> Option<Connection>) {
     let mut client = None;
     while !known.is_over.load(Ordering::Relaxed) {
-        let Some(client_now) = client.as_mut().or_else(|| {
-            client = connect();
-            client.as_mut()
-        }) else {
+        client = client.or_else(&connect);
+        let Some(client_now) = &mut client else {
             thread::sleep(Duration::from_millis(50));
             continue;
         };
