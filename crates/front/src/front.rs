@@ -341,7 +341,7 @@ impl Front {
                 return Step::Done;
             }
             Err(refusal) => {
-                transaction::spoil(connection);
+                transaction::refused(connection, &words[0]);
                 connection.refuse(&refusal);
                 return Step::Done;
             }

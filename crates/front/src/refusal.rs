@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use quorate_resp::{Arguments, ProtocolError};
 
-use crate::specs::Spec;
+use crate::specs::{Id, Spec};
 
 /// The Redis whose commands, replies and errors these are.
 pub const REDIS_VERSION: &str = "7.0.15";
@@ -37,7 +37,8 @@ impl Refusal {
     }
 
     pub(crate) fn wrong_arity(spec: &Spec) -> Refusal {
-        Refusal::of(format!("ERR wrong number of arguments for '{}' command", spec.name))
+        let before = if spec.id == Id::Exec { "EXECABORT Transaction discarded because of:" } else { "ERR" };
+        Refusal::of(format!("{before} wrong number of arguments for '{}' command", spec.name))
     }
 
     pub(crate) fn invalid_expire_time(spec: &Spec) -> Refusal {

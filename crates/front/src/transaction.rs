@@ -58,8 +58,16 @@ pub(crate) fn discard(connection: &mut Connection) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// A command of this name was refused before anybody looked at what it says. EXEC with too many words is the end of the transaction.
+pub(crate) fn refused(connection: &mut Connection, name: &[u8]) {
+    match name.eq_ignore_ascii_case(b"EXEC") {
+        true => connection.client.transaction = None,
+        false => spoil(connection),
+    }
+}
+
 /// The transaction, if there is one, will not be executed.
-pub(crate) fn spoil(connection: &mut Connection) {
+fn spoil(connection: &mut Connection) {
     if let Some(queued) = &mut connection.client.transaction {
         queued.is_spoiled = true;
         queued.requests.clear();

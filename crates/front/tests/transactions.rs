@@ -63,6 +63,9 @@ fn a_transaction_is_begun_once_and_ends_once() {
     ];
     assert_eq!(replies, expected);
     assert_eq!(told(&["multi", "set a 1", "reset", "exec"])[2..], [r"+RESET\r\n", r"-ERR EXEC without MULTI\r\n"]);
+    let replies = told(&["multi", "set a 1", "exec now", "exec", "get a"]);
+    assert!(replies[2].starts_with("-EXECABORT Transaction discarded because of: wrong number"), "{replies:?}");
+    assert_eq!(replies[3..], [r"-ERR EXEC without MULTI\r\n", r"$-1\r\n"]);
     assert_eq!(told(&["multi", "ping", "exec"])[2], r"*1\r\n+PONG\r\n");
 }
 
