@@ -179,9 +179,10 @@ impl Generator {
         batch
     }
 
-    /// In the namespace that takes them, from MULTI to EXEC; some with what makes nothing of it.
+    /// In the namespaces that take them, from MULTI to EXEC; some with what makes nothing of it.
     fn transaction(&mut self) -> Vec<Step> {
-        let mut batch = vec![Step::of(&["SELECT", "0"]), Step::of(&["MULTI"])];
+        let database = if self.random.below(3) == 0 { "1" } else { "0" };
+        let mut batch = vec![Step::of(&["SELECT", database]), Step::of(&["MULTI"])];
         for _ in 0..self.random.below(6) {
             let template = match self.random.below(60) {
                 0 => "unknown words",
