@@ -32,14 +32,22 @@ pub(crate) struct Ahead {
     until: Slot,
     /// What each of them concerns.
     slots: VecDeque<Touched>,
-    /// How many of them concern each name.
-    names: HashMap<Box<[u8]>, u32, FixedState>,
+    /// What they do to the object of each name that they concern.
+    names: HashMap<Box<[u8]>, Pending, FixedState>,
     /// How many of them concern every name.
     flushes: u32,
     outcomes: HashMap<Ticket, Outcome, FixedState>,
     outcome_bytes: usize,
-    /// The objects of those names as they will be. One that is not here will be gone.
+    /// Those of these objects that somebody had to look at, as they will be. One that is not here will be gone.
     objects: Objects,
+}
+
+/// Changes of one object in flight, the oldest first. A large object is copied only if a command comes for it meanwhile.
+#[derive(Default)]
+struct Pending {
+    /// When, and what. Nothing of those that `objects` has already.
+    changes: VecDeque<Option<(Stamp, Vec<u8>)>>,
+    is_copied: bool,
 }
 
 #[derive(Default)]
@@ -65,8 +73,8 @@ impl Ahead {
     }
 
     /// Whether an update in flight concerns what this command reads.
-    pub(crate) fn concerns(&mut self, chain: &Chain, machine: &Machine, command: &[u8]) -> bool {
-        self.follow(chain, machine);
+    pub(crate) fn concerns(&mut self, chain: &Chain, command: &[u8]) -> bool {
+        self.follow(chain);
         if self.from == self.until {
             return false;
         }
@@ -86,7 +94,7 @@ impl Ahead {
         order: &Order,
         envelopes: &'a [u8],
     ) -> (Vec<u8>, &'a [u8]) {
-        self.follow(chain, machine);
+        self.follow(chain);
         let mut touched = Touched::default();
         let mut out = Vec::with_capacity(envelopes.len() + 64);
         let (mut bytes, mut seed) = (envelopes, order.seed);
@@ -119,7 +127,7 @@ impl Ahead {
                 (done.verdict, done.change) = (Verdict::Executed(Outcome::Error(TOO_LARGE.into())), None);
                 done.encode(&mut out);
             }
-            self.count(machine, done, order.stamp, &mut touched);
+            self.count(done, order.stamp, &mut touched);
             before = bytes;
         }
         self.slots.push_back(touched);
@@ -164,6 +172,16 @@ impl Ahead {
         seed: u64,
     ) -> (Option<Change<'a>>, Outcome) {
         let Content::Objects(objects) = &machine.content else { return (None, malformed()) };
+        match command {
+            Command::Transaction(transaction) => {
+                transaction
+                    .commands()
+                    .iter()
+                    .filter_map(Command::key)
+                    .for_each(|key| self.copy(objects, key, order.stamp));
+            }
+            command => command.key().into_iter().for_each(|key| self.copy(objects, key, order.stamp)),
+        }
         let time = order.stamp.0;
         let of = |key: &[u8]| if self.flushes > 0 || self.names.contains_key(key) { &self.objects } else { &**objects };
         match (command, command.key()) {
@@ -175,7 +193,7 @@ impl Ahead {
     }
 
     /// Comes up to the updates in flight.
-    fn follow(&mut self, chain: &Chain, machine: &Machine) {
+    fn follow(&mut self, chain: &Chain) {
         let (from, until) = (chain.next_slot(), chain.received());
         if from < self.from || until < self.until || from > self.until {
             *self = Ahead { from, until: from, ..Ahead::new(self.hash_key) };
@@ -190,27 +208,27 @@ impl Ahead {
         if self.until < until {
             let from = self.until;
             for (slot, value) in chain.pending().filter(|(slot, _)| *slot >= from) {
-                self.foresee(machine, value);
+                self.foresee(value);
                 self.until = slot.next();
             }
         }
     }
 
     /// An update that another head has ordered, or this one before it was started anew.
-    fn foresee(&mut self, machine: &Machine, value: &Value) {
+    fn foresee(&mut self, value: &Value) {
         let mut touched = Touched::default();
         self.objects.advance(value.stamp.0);
         if let ValueContent::Commands(payload) = &value.content {
             let mut bytes: &[u8] = payload;
             // What cannot be read stops whoever applies it.
             while let Ok(Some(done)) = Done::take(&mut bytes) {
-                self.count(machine, done, value.stamp, &mut touched);
+                self.count(done, value.stamp, &mut touched);
             }
         }
         self.slots.push_back(touched);
     }
 
-    fn count(&mut self, machine: &Machine, done: Done<'_>, at: Stamp, touched: &mut Touched) {
+    fn count(&mut self, done: Done<'_>, at: Stamp, touched: &mut Touched) {
         let Done { ticket, verdict, change, .. } = done;
         if let Verdict::Executed(outcome) = verdict {
             self.outcome_bytes += outcome.heap_bytes();
@@ -220,38 +238,48 @@ impl Ahead {
         match change {
             None => {}
             Some(Change::Several(changes)) => {
-                changes.into_iter().for_each(|change| self.count_change(machine, change, at, touched));
+                changes.into_iter().for_each(|change| self.count_change(change, at, touched));
             }
-            Some(change) => self.count_change(machine, change, at, touched),
+            Some(change) => self.count_change(change, at, touched),
         }
     }
 
-    fn count_change(&mut self, machine: &Machine, change: Change<'_>, at: Stamp, touched: &mut Touched) {
-        match change.key() {
-            None => {
-                self.flushes += 1;
-                touched.flushes += 1;
+    fn count_change(&mut self, change: Change<'_>, at: Stamp, touched: &mut Touched) {
+        let Some(key) = change.key() else {
+            self.flushes += 1;
+            touched.flushes += 1;
+            // Whatever they were, they will be gone.
+            for pending in self.names.values_mut() {
+                pending.is_copied = true;
+                pending.changes.iter_mut().for_each(|change| *change = None);
             }
-            Some(key) => {
-                let count = self.names.entry_ref(key).or_insert(0);
-                *count += 1;
-                if *count == 1 && self.flushes == 0 {
-                    self.copy(machine, key);
-                    self.objects.advance(at.0);
-                }
-                touched.names.push(key.into());
-            }
+            return self.objects.apply(change);
+        };
+        touched.names.push(key.into());
+        let pending = self.names.entry_ref(key).or_default();
+        pending.is_copied |= self.flushes > 0;
+        if pending.is_copied {
+            pending.changes.push_back(None);
+            return self.objects.apply(change);
         }
-        self.objects.apply(change);
+        let mut encoded = Vec::new();
+        change.encode(&mut encoded);
+        pending.changes.push_back(Some((at, encoded)));
     }
 
-    /// An object that nothing in flight concerned so far.
-    fn copy(&mut self, machine: &Machine, key: &[u8]) {
-        let Content::Objects(objects) = &machine.content else { return };
+    /// Has the object of this name here, as it will be at `now`, if something in flight concerns it.
+    fn copy(&mut self, objects: &Objects, key: &[u8], now: Stamp) {
+        let Some(pending) = self.names.get_mut(key).filter(|pending| !pending.is_copied) else { return };
+        pending.is_copied = true;
         if let Some(object) = objects.encoded(key) {
             // What cannot be read is taken for gone, as where it is stored.
             let _ = self.objects.put_encoded(key, &object);
         }
+        for (at, change) in pending.changes.iter_mut().filter_map(Option::take) {
+            self.objects.advance(at.0);
+            self.objects.apply(Change::decode(&change).expect("it was encoded here"));
+        }
+        self.objects.advance(now.0);
     }
 
     /// The update of a slot has been applied to the objects themselves.
@@ -263,10 +291,9 @@ impl Ahead {
         }
         self.flushes -= touched.flushes;
         for name in touched.names {
-            let Some(count) = self.names.get_mut(&name) else { continue };
-            *count -= 1;
-            if *count == 0 {
-                self.names.remove(&name);
+            let Some(pending) = self.names.get_mut(&name) else { continue };
+            pending.changes.pop_front();
+            if pending.changes.is_empty() && self.names.remove(&name).is_some_and(|pending| pending.is_copied) {
                 self.objects.remove_name(&name);
             }
         }

@@ -325,7 +325,7 @@ impl Group {
             return false;
         }
         let ahead = self.ahead.get_or_insert_with(|| Box::new(Ahead::new(self.hash_key)));
-        ahead.concerns(replica, &self.machine, command)
+        ahead.concerns(replica, command)
     }
 
     /// After a panic: nothing of what the replica had in hand is looked at again, and what stands in its place is empty
