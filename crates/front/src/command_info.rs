@@ -57,12 +57,10 @@ fn write_tips(writer: &mut ReplyWriter<'_>, tips: &[&str]) {
 /// What proxies and cluster clients may want to know.
 fn tips(id: Id) -> &'static [&'static str] {
     match id {
-        Id::Ttl | Id::PTtl | Id::HScan | Id::HRandField | Id::Time | Id::ClientInfo | Id::ClientList => {
-            &["nondeterministic_output"]
-        }
-        Id::HGetAll | Id::HKeys | Id::HVals | Id::Command | Id::CommandDocs | Id::CommandInfo => {
-            &["nondeterministic_output_order"]
-        }
+        Id::Ttl | Id::PTtl | Id::Time | Id::ClientInfo | Id::ClientList => &["nondeterministic_output"],
+        Id::HScan | Id::HRandField | Id::SPop | Id::SRandMember | Id::SScan => &["nondeterministic_output"],
+        Id::HGetAll | Id::HKeys | Id::HVals | Id::SMembers => &["nondeterministic_output_order"],
+        Id::Command | Id::CommandDocs | Id::CommandInfo => &["nondeterministic_output_order"],
         Id::MGet => &["request_policy:multi_shard"],
         Id::MSet => &["request_policy:multi_shard", "response_policy:all_succeeded"],
         Id::Del | Id::Unlink | Id::Exists => &["request_policy:multi_shard", "response_policy:agg_sum"],

@@ -36,6 +36,11 @@ impl<'a> Call<'a> {
     pub(crate) fn integer(&self, index: usize) -> Result<i64, Refusal> {
         parse_integer(self.word(index)).ok_or(Refusal::NOT_AN_INTEGER)
     }
+
+    /// An integer that is not negative; anything else is refused with these words.
+    pub(crate) fn count(&self, index: usize, refusal: Refusal) -> Result<u64, Refusal> {
+        parse_integer(self.word(index)).and_then(|count| u64::try_from(count).ok()).ok_or(refusal)
+    }
 }
 
 /// The command for the object `call.word(1)`.

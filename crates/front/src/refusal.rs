@@ -17,6 +17,7 @@ impl Refusal {
     pub(crate) const NO_AUTH: Refusal = Refusal::fixed("NOAUTH Authentication required.");
     pub(crate) const SYNTAX: Refusal = Refusal::fixed("ERR syntax error");
     pub(crate) const NOT_AN_INTEGER: Refusal = Refusal::fixed("ERR value is not an integer or out of range");
+    pub(crate) const NEGATIVE: Refusal = Refusal::fixed("ERR value is out of range, must be positive");
     pub(crate) const STRING_TOO_LARGE: Refusal =
         Refusal::fixed("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
     pub(crate) const NOT_A_FLOAT: Refusal = Refusal::fixed("ERR value is not a valid float");

@@ -2,9 +2,25 @@
 
 use quorate_object::SetOp;
 
-use crate::object_command::Call;
+use crate::hash_command::parse_chance;
+use crate::object_command::{Call, parse_element_scan};
 use crate::refusal::Refusal;
+use crate::specs::Id;
 
 pub(crate) fn parse<'a>(call: &Call<'a>) -> Result<SetOp<'a>, Refusal> {
-    unreachable!("{:?} is no command on sets", call.spec.id)
+    let members = || call.words.from(2).iter().collect();
+    Ok(match call.spec.id {
+        Id::SAdd => SetOp::Add { members: members() },
+        Id::SRem => SetOp::Remove { members: members() },
+        Id::SIsMember => SetOp::Has { member: call.word(2) },
+        Id::SMIsMember => SetOp::HasEach { members: members() },
+        Id::SMembers => SetOp::Members,
+        Id::SCard => SetOp::Len,
+        Id::SPop | Id::SRandMember if call.words.len() > 3 => return Err(Refusal::SYNTAX),
+        Id::SPop if call.words.len() == 3 => SetOp::Pop { count: Some(call.count(2, Refusal::NEGATIVE)?) },
+        Id::SPop => SetOp::Pop { count: None },
+        Id::SRandMember => SetOp::Random { chance: parse_chance(call, b"")?.1 },
+        Id::SScan => SetOp::Scan(parse_element_scan(call)?),
+        other => unreachable!("{other:?} is no command on sets"),
+    })
 }

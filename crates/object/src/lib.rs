@@ -37,7 +37,7 @@ pub use collection::{Chance, ElementScan, Op, OpChange, Wrong};
 pub use command::{Access, Command, Condition, ExpireCondition, Expiry, SetAnswer, TtlUnit};
 pub use discarded::Discarded;
 pub use hash::{HashChange, HashOp, HashPart, Pair};
-pub use list::{ListChange, ListOp};
+pub use list::{ListChange, ListOp, ListSide};
 pub use look_ahead::Sought;
 pub use number::float_vanishes;
 pub use object::{is_away, is_string};

@@ -6,7 +6,8 @@ use std::borrow::Cow;
 
 use common::{Random, any_command};
 use quorate_object::{
-    Change, Command, Condition, ExpireCondition, Expiry, OBJECT_BYTES_MAX, Objects, Outcome, SetAnswer, TtlUnit, WORDS,
+    Change, Command, Condition, ExpireCondition, Expiry, ListChange, ListOp, ListSide, OBJECT_BYTES_MAX, Objects, Op,
+    OpChange, Outcome, SetAnswer, SetChange, SetOp, TtlUnit, WORDS,
 };
 
 fn command_bytes(command: &Command<'_>) -> Vec<u8> {
@@ -36,6 +37,8 @@ fn golden_commands() -> Vec<(Command<'static>, &'static str)> {
     let key = &b"k"[..];
     let value = &b"vw"[..];
     let set = |condition, expiry, answer| Command::Set { key, value, condition, expiry, answer };
+    let list = |op| Command::Elements { key, op: Op::List(op) };
+    let set_of = |op| Command::Elements { key, op: Op::Set(op) };
     vec![
         (Command::Get { key }, "01010000006b"),
         (Command::Strlen { key }, "02010000006b"),
@@ -80,12 +83,24 @@ fn golden_commands() -> Vec<(Command<'static>, &'static str)> {
         ),
         (Command::Keys { pattern: b"a?" }, "3202000000613f"),
         (Command::Flush, "33"),
+        (
+            list(ListOp::Push { side: ListSide::Right, values: vec![value], if_there: true }),
+            "21010000006b00010101000000020000007677",
+        ),
+        (
+            list(ListOp::Pos { element: value, rank: -1, count: Some(2), compared_max: 3 }),
+            "21010000006b09020000007677ffffffffffffffff0102000000000000000300000000000000",
+        ),
+        (set_of(SetOp::Add { members: vec![value, b""] }), "22010000006b000200000002000000767700000000"),
+        (set_of(SetOp::Pop { count: Some(2) }), "22010000006b06010200000000000000"),
     ]
 }
 
 fn golden_changes() -> Vec<(Change<'static>, &'static str)> {
     let key = &b"k"[..];
     let value = Cow::Borrowed(&b"vw"[..]);
+    let list = |change| Change::Elements { key, change: OpChange::List(change) };
+    let set = |change| Change::Elements { key, change: OpChange::Set(change) };
     vec![
         (Change::Put { key, value: value.clone(), expires_ms: None }, "01010000006b02000000767700"),
         (Change::Put { key, value, expires_ms: Some(3) }, "01010000006b020000007677010300000000000000"),
@@ -94,6 +109,11 @@ fn golden_changes() -> Vec<(Change<'static>, &'static str)> {
         (Change::Expire { key, expires_ms: None }, "03010000006b00"),
         (Change::Delete { key }, "04010000006b"),
         (Change::Flush, "05"),
+        (list(ListChange::Push { side: ListSide::Left, values: vec![b"vw"] }), "07010000006b000001000000020000007677"),
+        (list(ListChange::Trim { start: 1, len: 2 }), "07010000006b010100000002000000"),
+        (list(ListChange::Remove { count: -1, element: b"vw" }), "07010000006b04ffffffffffffffff020000007677"),
+        (set(SetChange::Remove(vec![Cow::Borrowed(b"vw")])), "08010000006b0101000000020000007677"),
+        (set(SetChange::Clear), "08010000006b02"),
     ]
 }
 

@@ -1,5 +1,33 @@
 //! Commands on sets.
 
-use super::Spec;
+use super::{Id, Keys, Kind, Shape, Spec};
 
-pub(super) const SETS: &[Spec] = &[];
+pub(super) const SETS: &[Spec] = specs! {
+    SAdd "sadd" -3 Object (1 1 1 "RW insert") "write denyoom fast" "@write @set @fast"
+        "set" "1.0.0" "key member [member ...]"
+        "Add members to a set, and count the new ones",
+    SRem "srem" -3 Object (1 1 1 "RW delete") "write fast" "@write @set @fast"
+        "set" "1.0.0" "key member [member ...]"
+        "Remove members from a set",
+    SIsMember "sismember" 3 Object (1 1 1 "RO") "readonly fast" "@read @set @fast"
+        "set" "1.0.0" "key member"
+        "Tell whether a set has a member",
+    SMIsMember "smismember" -3 Object (1 1 1 "RO access") "readonly fast" "@read @set @fast"
+        "set" "6.2.0" "key member [member ...]"
+        "Tell of each of these whether a set has it",
+    SMembers "smembers" 2 Object (1 1 1 "RO access") "readonly" "@read @set @slow"
+        "set" "1.0.0" "key"
+        "Get all members of a set",
+    SCard "scard" 2 Object (1 1 1 "RO") "readonly fast" "@read @set @fast"
+        "set" "1.0.0" "key"
+        "Count the members of a set",
+    SPop "spop" -2 Object (1 1 1 "RW access delete") "write fast" "@write @set @fast"
+        "set" "1.0.0" "key [count]"
+        "Take members from a set by chance",
+    SRandMember "srandmember" -2 Object (1 1 1 "RO access") "readonly" "@read @set @slow"
+        "set" "1.0.0" "key [count]"
+        "Get members of a set by chance",
+    SScan "sscan" -3 Object (1 1 1 "RO access") "readonly" "@read @set @slow"
+        "set" "2.8.0" "key cursor [MATCH pattern] [COUNT count]"
+        "Walk the members of a set, some at a time",
+};

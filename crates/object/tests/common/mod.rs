@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use quorate_object::{
-    Chance, Command, Condition, ElementScan, ExpireCondition, Expiry, HashOp, HashPart, Objects, Op, Outcome,
-    SetAnswer, Transaction, TtlUnit,
+    Chance, Command, Condition, ElementScan, ExpireCondition, Expiry, HashOp, HashPart, ListOp, ListSide, Objects, Op,
+    Outcome, SetAnswer, SetOp, Transaction, TtlUnit,
 };
 
 pub(crate) const HASH_KEY: [u8; 16] = *b"sixteen bytes !!";
@@ -93,7 +93,11 @@ fn any_transaction(random: &mut Random, time_ms: u64) -> Transaction<'static> {
 }
 
 fn any_op(random: &mut Random, value: &'static [u8]) -> Op<'static> {
-    Op::Hash(any_hash_op(random, value))
+    match random.below(3) {
+        0 => Op::Hash(any_hash_op(random, value)),
+        1 => Op::List(any_list_op(random, value)),
+        _ => Op::Set(any_set_op(random)),
+    }
 }
 
 const ELEMENTS: [&[u8]; 10] = [b"", b"f", b"g", b"h", b"1", b"2", b"-17", b"a longer element", b"\xff\x00", b"text"];
@@ -130,6 +134,40 @@ fn any_hash_op(random: &mut Random, value: &'static [u8]) -> HashOp<'static> {
         13 => HashOp::IncrByFloat { field, delta: random.below(99) as f64 / 8.0 - 3.0 },
         14 => HashOp::Scan(any_scan(random)),
         _ => HashOp::Random { with_values: random.below(2) == 0, chance: any_chance(random) },
+    }
+}
+
+fn any_list_op(random: &mut Random, value: &'static [u8]) -> ListOp<'static> {
+    const INDEXES: [&[u8]; 7] = [b"0", b"1", b"-1", b"4", b"-9", b"x", b"9223372036854775807"];
+    let side = *random.pick(&[&ListSide::Left, &ListSide::Right]);
+    let (element, index) = (random.pick(&ELEMENTS), random.pick(&INDEXES));
+    let (start, stop) = (random.below(9) as i64 - 4, random.below(9) as i64 - 4);
+    let count = (random.below(2) == 0).then(|| random.below(4));
+    match random.below(16) {
+        0..5 => ListOp::Push { side, values: any_elements(random), if_there: random.below(4) == 0 },
+        5 => ListOp::Pop { side, count },
+        6 => ListOp::Len,
+        7 | 8 => ListOp::Range { start, stop },
+        9 => ListOp::Index { index },
+        10 => ListOp::Set { index, value },
+        11 => ListOp::Insert { after: random.below(2) == 0, pivot: element, value },
+        12 => ListOp::Remove { count: start, element },
+        13 => ListOp::Trim { start, stop: stop + 4 },
+        _ => ListOp::Pos { element, rank: start, count, compared_max: random.below(6) },
+    }
+}
+
+fn any_set_op(random: &mut Random) -> SetOp<'static> {
+    match random.below(14) {
+        0..5 => SetOp::Add { members: any_elements(random) },
+        5 => SetOp::Remove { members: any_elements(random) },
+        6 => SetOp::Has { member: random.pick(&ELEMENTS) },
+        7 => SetOp::HasEach { members: any_elements(random) },
+        8 => SetOp::Members,
+        9 => SetOp::Len,
+        10 | 11 => SetOp::Pop { count: (random.below(2) == 0).then(|| random.below(6)) },
+        12 => SetOp::Random { chance: any_chance(random) },
+        _ => SetOp::Scan(any_scan(random)),
     }
 }
 

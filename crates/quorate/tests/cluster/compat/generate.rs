@@ -62,6 +62,37 @@ const COMMANDS: &[(u64, &str)] = &[
     (1, "HRANDFIELD hash"),
     (2, "TYPE hash"),
     (1, "DEL hash"),
+    (6, "RPUSH list fields"),
+    (5, "LPUSH list fields"),
+    (2, "RPUSHX list fields"),
+    (2, "LPUSHX list fields"),
+    (2, "LPOP list"),
+    (2, "RPOP list"),
+    (2, "LPOP list chance"),
+    (2, "RPOP list chance"),
+    (2, "LLEN list"),
+    (4, "LRANGE list place place"),
+    (3, "LINDEX list place"),
+    (3, "LSET list place field"),
+    (3, "LINSERT list where field field"),
+    (3, "LREM list place field"),
+    (2, "LTRIM list place place"),
+    (4, "LPOS list field position-options"),
+    (1, "TYPE list"),
+    (1, "DEL list"),
+    (7, "SADD set fields"),
+    (3, "SREM set fields"),
+    (2, "SISMEMBER set field"),
+    (2, "SMISMEMBER set fields"),
+    (2, "SMEMBERS set"),
+    (2, "SCARD set"),
+    (1, "SPOP set"),
+    (2, "SPOP set chance"),
+    (1, "SRANDMEMBER set"),
+    (2, "SRANDMEMBER set chance"),
+    (2, "SSCAN set cursor scan-options"),
+    (1, "TYPE set"),
+    (1, "DEL set"),
     (1, "SCAN cursor scan-options"),
     (1, "KEYS pattern"),
     (1, "DBSIZE"),
@@ -215,7 +246,7 @@ impl Generator {
                 break command;
             }
         };
-        let is_inexact = is_any(&command[0], &["INCRBYFLOAT", "HINCRBYFLOAT"]);
+        let is_inexact = is_any(&command[0], &["INCRBYFLOAT", "HINCRBYFLOAT", "SPOP"]);
         let after = if is_inexact { After::EndOfBatch } else { After::Nothing };
         let form = match self.random.below(12) {
             0 => self.line(&command).map_or(Form::Request, Form::Raw),
@@ -310,6 +341,8 @@ impl Generator {
             },
             "tagged" => words.push(self.pick(&[b"{tag}1", b"{tag}2", b"{tag}"]).to_vec()),
             "hash" => self.typed_key(words::HASHES, words),
+            "list" => self.typed_key(words::LISTS, words),
+            "set" => self.typed_key(words::SETS, words),
             "field" => words.push(self.pick(words::ELEMENTS).to_vec()),
             "fields" => (0..=self.random.below(4)).for_each(|_| self.fill("field", words)),
             "field-values" => (0..=self.random.below(4)).for_each(|_| {
@@ -317,6 +350,8 @@ impl Generator {
                 self.fill("value", words);
             }),
             "chance" => words.push(self.pick(words::CHANCES).to_vec()),
+            "where" => words.push(self.pick(&[b"BEFORE", b"AFTER", b"before", b"After", b"NEAR", b""]).to_vec()),
+            "position-options" => self.position_options(words),
             "keys" => (0..=self.random.below(5)).for_each(|_| self.fill("key", words)),
             "pairs" => (0..=self.random.below(4)).for_each(|_| {
                 self.fill("key", words);
@@ -426,6 +461,17 @@ impl Generator {
                 0 => ("MATCH", words::PATTERNS),
                 1 => ("COUNT", words::ODD_COUNTS),
                 _ => ("TYPE", words::TYPES),
+            };
+            words.extend([name.as_bytes().to_vec(), self.pick(choices).to_vec()]);
+        }
+    }
+
+    fn position_options(&mut self, words: &mut Vec<Vec<u8>>) {
+        for _ in 0..self.random.below(4) {
+            let (name, choices) = match self.random.below(3) {
+                0 => ("RANK", words::PLACES),
+                1 => ("COUNT", words::CHANCES),
+                _ => ("MAXLEN", words::CHANCES),
             };
             words.extend([name.as_bytes().to_vec(), self.pick(choices).to_vec()]);
         }
@@ -559,7 +605,9 @@ fn is_comparable(words: &[Vec<u8>]) -> bool {
         // Redis would store it.
         b"SETRANGE" => !number(2).is_some_and(|offset| (1_000_000..600_000_000).contains(&offset)),
         b"SCAN" => words.get(1).is_none_or(is_start),
-        b"HSCAN" => words.get(2).is_none_or(is_start),
+        // Redis would answer with so many.
+        b"HRANDFIELD" | b"SRANDMEMBER" => !number(2).is_some_and(|count| (-i64::MAX..-1000).contains(&count)),
+        b"HSCAN" | b"SSCAN" => words.get(2).is_none_or(is_start),
         // Not those that there are, nor what silences the connection.
         b"CLIENT" if words.get(1).is_some_and(|word| is_any(word, &["KILL"])) => {
             (2..words.len()).all(|index| number(index).is_none_or(|id| !(1..1_000_000).contains(&id)))

@@ -142,18 +142,18 @@ pub(crate) const RULES: &[Rule] = &[
         },
     },
     Rule {
-        commands: "HGETALL HKEYS HVALS",
-        text: "the same fields in any order: Redis keeps the order of small hashes only",
+        commands: "HGETALL HKEYS HVALS SMEMBERS",
+        text: "the same fields or members in any order: Redis keeps the order of small hashes only",
         holds: |exchange| {
             let width = if exchange.command[0] == "HGETALL" { 2 } else { 1 };
             unordered(&exchange.redis, width).is_some_and(|redis| Some(redis) == unordered(&exchange.quorate, width))
         },
     },
     Rule {
-        commands: "HSCAN",
+        commands: "HSCAN SSCAN",
         text: "a cursor and elements, if both are at the end the same in any order: where a scan pauses is each server's own",
         holds: |exchange| {
-            let width = 2;
+            let width = if exchange.command[0] == "HSCAN" { 2 } else { 1 };
             match (element_scan(&exchange.redis, width), element_scan(&exchange.quorate, width)) {
                 (Some((0, redis)), Some((0, quorate))) => redis == quorate,
                 (redis, quorate) => redis.is_some() && quorate.is_some(),
@@ -161,10 +161,12 @@ pub(crate) const RULES: &[Rule] = &[
         },
     },
     Rule {
-        commands: "HRANDFIELD",
+        commands: "HRANDFIELD SRANDMEMBER SPOP",
         text: "an element, or as many: which is left to chance",
         holds: |exchange| match (&exchange.redis, &exchange.quorate) {
-            (Value::Array(redis), Value::Array(quorate)) => redis.len() == quorate.len(),
+            (Value::Array(redis), Value::Array(quorate)) | (Value::Set(redis), Value::Set(quorate)) => {
+                redis.len() == quorate.len()
+            }
             (redis, quorate) => text(redis).is_some() && text(quorate).is_some(),
         },
     },

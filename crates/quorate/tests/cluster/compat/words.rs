@@ -10,8 +10,12 @@ pub(crate) const KEYS: Words = &[
 
 pub(crate) const HASHES: Words = &[b"hash:1", b"hash:2", b"hash:3"];
 
+pub(crate) const LISTS: Words = &[b"list:1", b"list:2", b"list:3"];
+
+pub(crate) const SETS: Words = &[b"set:1", b"set:2", b"set:3"];
+
 /// Keys of objects that are mostly no strings.
-pub(crate) const TYPED_KEYS: Words = &[b"hash:1", b"hash:2", b"hash:3"];
+pub(crate) const TYPED_KEYS: Words = &[b"hash:1", b"hash:2", b"hash:3", b"list:1", b"list:2", b"set:1", b"set:2"];
 
 /// Fields and members.
 pub(crate) const ELEMENTS: Words =
@@ -378,6 +382,29 @@ pub(crate) const COMMAND_NAMES: Words = &[
     b"multi",
     b"exec",
     b"discard",
+    b"lpush",
+    b"rpush",
+    b"lpushx",
+    b"rpushx",
+    b"lpop",
+    b"rpop",
+    b"llen",
+    b"lrange",
+    b"lindex",
+    b"lset",
+    b"linsert",
+    b"lrem",
+    b"ltrim",
+    b"lpos",
+    b"sadd",
+    b"srem",
+    b"sismember",
+    b"smismember",
+    b"smembers",
+    b"scard",
+    b"spop",
+    b"srandmember",
+    b"sscan",
     b"scan",
     b"keys",
     b"dbsize",
