@@ -57,9 +57,15 @@ fn write_tips(writer: &mut ReplyWriter<'_>, tips: &[&str]) {
 /// What proxies and cluster clients may want to know.
 fn tips(id: Id) -> &'static [&'static str] {
     match id {
-        Id::Ttl | Id::PTtl | Id::HScan | Id::HRandField | Id::Time | Id::ClientInfo | Id::ClientList => {
-            &["nondeterministic_output"]
-        }
+        Id::Ttl
+        | Id::PTtl
+        | Id::HScan
+        | Id::HRandField
+        | Id::ZScan
+        | Id::ZRandMember
+        | Id::Time
+        | Id::ClientInfo
+        | Id::ClientList => &["nondeterministic_output"],
         Id::HGetAll | Id::HKeys | Id::HVals | Id::Command | Id::CommandDocs | Id::CommandInfo => {
             &["nondeterministic_output_order"]
         }

@@ -6,7 +6,8 @@ use std::borrow::Cow;
 
 use common::{Random, any_command};
 use quorate_object::{
-    Change, Command, Condition, ExpireCondition, Expiry, OBJECT_BYTES_MAX, Objects, Outcome, SetAnswer, TtlUnit, WORDS,
+    Change, Command, Condition, ExpireCondition, Expiry, MemberBound, OBJECT_BYTES_MAX, Objects, Op, OpChange, Outcome,
+    ScoreBound, ScoreCondition, SetAnswer, SortedSetChange, SortedSetOp, Span, TtlUnit, WORDS,
 };
 
 fn command_bytes(command: &Command<'_>) -> Vec<u8> {
@@ -81,6 +82,39 @@ fn golden_commands() -> Vec<(Command<'static>, &'static str)> {
         (Command::Keys { pattern: b"a?" }, "3202000000613f"),
         (Command::Flush, "33"),
     ]
+    .into_iter()
+    .chain(golden_sorted_set_commands())
+    .collect()
+}
+
+fn golden_sorted_set_commands() -> Vec<(Command<'static>, &'static str)> {
+    let on = |op| Command::Elements { key: b"k", op: Op::SortedSet(op) };
+    let condition = ScoreCondition::IfPresentAndLess;
+    let scores = Span::Scores {
+        min: ScoreBound { score: 1.0, excluded: true },
+        max: ScoreBound { score: f64::INFINITY, excluded: false },
+    };
+    let members = Span::Members { min: MemberBound::Excluding(b"a"), max: MemberBound::Last };
+    vec![
+        (
+            on(SortedSetOp::Add { pairs: vec![(b"vw", 1.5), (b"", -0.0)], condition, counts_changed: true }),
+            "23010000006b00060102000000020000007677000000000000f83f000000000000000000000080",
+        ),
+        (
+            on(SortedSetOp::Incr { member: b"m", delta: 2.0, condition: ScoreCondition::Always }),
+            "23010000006b0100010000006d0000000000000040",
+        ),
+        (on(SortedSetOp::Count { span: scores }), "23010000006b060101000000000000f03f00000000000000f07f"),
+        (
+            on(SortedSetOp::Range { span: members, offset: 1, count: -1, reversed: true, with_scores: false }),
+            "23010000006b0702030100000061010100000000000000ffffffffffffffff0100",
+        ),
+        (on(SortedSetOp::Pop { highest: true, count: Some(3) }), "23010000006b0901010300000000000000"),
+        (
+            on(SortedSetOp::RemoveRange { span: Span::Ranks { start: 0, end: -1 } }),
+            "23010000006b0a000000000000000000ffffffffffffffff",
+        ),
+    ]
 }
 
 fn golden_changes() -> Vec<(Change<'static>, &'static str)> {
@@ -94,6 +128,14 @@ fn golden_changes() -> Vec<(Change<'static>, &'static str)> {
         (Change::Expire { key, expires_ms: None }, "03010000006b00"),
         (Change::Delete { key }, "04010000006b"),
         (Change::Flush, "05"),
+        (
+            Change::Elements { key, change: OpChange::SortedSet(SortedSetChange::Put(vec![(b"m", 1.0)])) },
+            "09010000006b0001000000010000006d000000000000f03f",
+        ),
+        (
+            Change::Elements { key, change: OpChange::SortedSet(SortedSetChange::Remove(vec![(b"m"[..]).into()])) },
+            "09010000006b0101000000010000006d",
+        ),
     ]
 }
 
