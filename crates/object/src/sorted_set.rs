@@ -1,7 +1,7 @@
 //! Sorted sets: members with scores, in the order of the scores, and of the members' bytes where those are equal.
 //!
-//! A score is a double, but no NaN, and no -0: that is 0. In a set whose scores differ the members have no order of their own;
-//! what is then in a span of members follows from a walk over a small set, as in Redis, and is anything in a large one.
+//! A score is a double, but no NaN, and no -0: that is 0. In a set whose scores differ the members have no order of their own; what
+//! is then in a span of members follows from a walk, as in a small set of Redis.
 //!
 //! # Bytes
 //!

@@ -13,6 +13,7 @@ use crate::collection::{
 };
 use crate::number::double_text;
 use crate::outcome::Outcome;
+use crate::read::SCAN_COUNT_MAX;
 
 type Effect<'a> = (Option<SortedSetChange<'a>>, Outcome);
 
@@ -176,7 +177,7 @@ impl SortedSet {
                     |entry: &Entry| if min.excluded { entry.score > min.score } else { entry.score >= min.score };
                 let is_to_max =
                     |entry: &Entry| if max.excluded { entry.score < max.score } else { entry.score <= max.score };
-                self.between(is_from_min, is_to_max, skipped, reversed)
+                self.between(is_from_min, is_to_max, true, skipped, reversed)
             }
             Span::Members { min, max } if is_void(min, max) => 0..0,
             Span::Members { min, max } => {
@@ -192,9 +193,15 @@ impl SortedSet {
                     MemberBound::Including(member) => *entry.member <= **member,
                     MemberBound::Excluding(member) => *entry.member < **member,
                 };
-                self.between(is_from_min, is_to_max, skipped, reversed)
+                self.between(is_from_min, is_to_max, self.has_one_score(), skipped, reversed)
             }
         }
+    }
+
+    /// Its members are then in the order of their bytes.
+    fn has_one_score(&self) -> bool {
+        let scores = |ranks| self.order.range(ranks).map(|entry| entry.score).next();
+        scores(0..1) == scores(self.len().saturating_sub(1)..self.len())
     }
 
     fn ranks(&self, start: i64, end: i64, reversed: bool) -> Range<usize> {
@@ -206,11 +213,13 @@ impl SortedSet {
     }
 
     /// From the first at or above the minimum on, `skipped` later, as long as they are not above the maximum; or the other way
-    /// round, from the last one on. What is found where the scores of a span of members differ, is what Redis finds.
+    /// round, from the last one on. Those that are not `in_order` are walked over: what a search finds among them would depend on
+    /// their chunks, which are not the same at every replica, and what Redis finds in a small set is what its walk does.
     fn between(
         &self,
         is_from_min: impl Fn(&Entry) -> bool,
         is_to_max: impl Fn(&Entry) -> bool,
+        in_order: bool,
         skipped: usize,
         reversed: bool,
     ) -> Range<usize> {
@@ -220,41 +229,42 @@ impl SortedSet {
             return 0..0;
         }
         if reversed {
-            let end = self.trimmed(len, |entry| !is_to_max(entry));
+            let end = self.trimmed(len, in_order, |entry| !is_to_max(entry));
             if end == 0 || !holds(end - 1, &is_from_min) {
                 return 0..0;
             }
             let end = end.saturating_sub(skipped);
-            self.trimmed(end, is_from_min)..end
+            self.trimmed(end, in_order, is_from_min)..end
         } else {
-            let start = self.passed(0, |entry| !is_from_min(entry));
+            let start = self.passed(0, in_order, |entry| !is_from_min(entry));
             if start == len || !holds(start, &is_to_max) {
                 return 0..0;
             }
             let start = start.saturating_add(skipped).min(len);
-            start..self.passed(start, is_to_max)
+            start..self.passed(start, in_order, is_to_max)
         }
     }
 
-    /// The first rank from `from` on for which the condition does not hold. In a large set it is one that holds up to there.
-    fn passed(&self, from: usize, condition: impl Fn(&Entry) -> bool) -> usize {
-        let len = self.len();
-        match keeps_order(len) {
-            true => from + self.order.range(from..len).take_while(|entry| condition(entry)).count(),
-            false => self.order.count_while(condition).max(from),
+    /// The first rank from `from` on for which the condition does not hold. In order, it holds for all before and none after.
+    fn passed(&self, from: usize, in_order: bool, condition: impl Fn(&Entry) -> bool) -> usize {
+        match in_order {
+            true => self.order.count_while(condition).max(from),
+            false => from + self.order.range(from..self.len()).take_while(|entry| condition(entry)).count(),
         }
     }
 
-    /// The end of what is left before `to` without the last ones for which the condition holds. In a large set it is one that
-    /// holds from there on.
-    fn trimmed(&self, to: usize, condition: impl Fn(&Entry) -> bool) -> usize {
-        match keeps_order(self.len()) {
-            true => to - self.order.range(0..to).rev().take_while(|entry| condition(entry)).count(),
-            false => self.order.count_while(|entry| !condition(entry)).min(to),
+    /// The end of what is left before `to` without the last ones for which the condition holds. In order, it holds for none
+    /// before and all after.
+    fn trimmed(&self, to: usize, in_order: bool, condition: impl Fn(&Entry) -> bool) -> usize {
+        match in_order {
+            true => self.order.count_while(|entry| !condition(entry)).min(to),
+            false => to - self.order.range(0..to).rev().take_while(|entry| condition(entry)).count(),
         }
     }
 
     fn scan(&self, scan: &ElementScan<'_>) -> Outcome {
+        // A short member's score is told in more bytes than are stored of both.
+        let scan = ElementScan { count: scan.count.min(SCAN_COUNT_MAX), ..scan.clone() };
         let len = self.len();
         let is_small = keeps_order(len);
         let entries = if is_small { self.ordered(0..len, false) } else { Vec::new() };
