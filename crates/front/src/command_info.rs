@@ -59,6 +59,7 @@ fn tips(id: Id) -> &'static [&'static str] {
     match id {
         Id::Ttl | Id::PTtl | Id::Time | Id::ClientInfo | Id::ClientList => &["nondeterministic_output"],
         Id::HScan | Id::HRandField | Id::SPop | Id::SRandMember | Id::SScan => &["nondeterministic_output"],
+        Id::ZScan | Id::ZRandMember => &["nondeterministic_output"],
         Id::HGetAll | Id::HKeys | Id::HVals | Id::SMembers => &["nondeterministic_output_order"],
         Id::Command | Id::CommandDocs | Id::CommandInfo => &["nondeterministic_output_order"],
         Id::MGet => &["request_policy:multi_shard"],

@@ -18,6 +18,7 @@ mod client;
 mod command_info;
 mod config;
 mod connection;
+mod double;
 mod expiry;
 mod front;
 mod gather;

@@ -1,6 +1,6 @@
 //! Answers to bytes.
 
-use quorate_object::Outcome;
+use quorate_object::{Outcome, double_text};
 use quorate_resp::ReplyWriter;
 
 use crate::backend::{AdminReply, Answer};
@@ -21,7 +21,7 @@ pub(crate) fn write_outcome(writer: &mut ReplyWriter<'_>, outcome: &Outcome) {
         Outcome::Bulk(bytes) => writer.bulk(bytes),
         Outcome::Word(word) => writer.simple(word),
         Outcome::Error(text) => writer.error(text.as_bytes()),
-        Outcome::Float(number) => writer.double(*number),
+        Outcome::Float(number) => writer.double_text(&double_text(*number)),
         Outcome::NilList => writer.null_array(),
         Outcome::List(items) => {
             writer.array(items.len());

@@ -109,6 +109,42 @@ fn divide_half_even(units: i128, divisor: i128) -> i128 {
     quotient + i128::from(up)
 }
 
+/// A double as C prints it with `%.17g`, so that it reads back as the same.
+#[must_use]
+pub fn double_text(value: f64) -> String {
+    const DIGITS: i32 = 17;
+    if !value.is_finite() {
+        return if value.is_nan() {
+            "nan"
+        } else if value > 0.0 {
+            "inf"
+        } else {
+            "-inf"
+        }
+        .to_owned();
+    }
+    let sign = if value.is_sign_negative() { "-" } else { "" };
+    let scientific = format!("{:.16e}", value.abs());
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let digits = mantissa.replace('.', "");
+    let (whole, fraction) = match exponent {
+        0..DIGITS => {
+            let (whole, fraction) = digits.split_at(exponent as usize + 1);
+            (whole, fraction.to_owned())
+        }
+        -4..0 => ("0", "0".repeat(-exponent as usize - 1) + &digits),
+        _ => (&digits[..1], digits[1..].to_owned()),
+    };
+    let fraction = fraction.trim_end_matches('0');
+    let point = if fraction.is_empty() { "" } else { "." };
+    let power = match exponent {
+        -4..DIGITS => String::new(),
+        _ => format!("e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs()),
+    };
+    format!("{sign}{whole}{point}{fraction}{power}")
+}
+
 fn print_decimal(units: i128) -> String {
     let one = 10_u128.pow(PLACES);
     let (whole, fraction) = (units.unsigned_abs() / one, units.unsigned_abs() % one);
@@ -122,7 +158,7 @@ fn print_decimal(units: i128) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{FloatError, add_float, parse_integer};
+    use super::{FloatError, add_float, double_text, parse_integer};
 
     #[test]
     fn integers_have_one_spelling() {
@@ -187,6 +223,38 @@ mod tests {
         assert_eq!(add_float(b"\xff", 1.0), Err(FloatError::NotAFloat));
         for (text, delta) in [("inf", 1.0), ("1", f64::INFINITY), ("inf", f64::NEG_INFINITY), ("1e308", 1.7e308)] {
             assert_eq!(add_float(text.as_bytes(), delta), Err(FloatError::NanOrInfinity), "{text:?} + {delta}");
+        }
+    }
+
+    #[test]
+    #[allow(clippy::excessive_precision, reason = "some are half between two decimals")]
+    fn doubles_are_printed_as_by_c() {
+        for (value, expected) in [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (1.0, "1"),
+            (-17.0, "-17"),
+            (100.0, "100"),
+            (0.1, "0.10000000000000001"),
+            (-2.5, "-2.5"),
+            (1e16, "10000000000000000"),
+            (1e17, "1e+17"),
+            (1e20, "1e+20"),
+            (1e-4, "0.0001"),
+            (1e-5, "1.0000000000000001e-05"),
+            (1.0000000000000001e-17, "1.0000000000000001e-17"),
+            (123_456_789_012_345_678.0, "1.2345678901234568e+17"),
+            // Half between two: to the even digit.
+            (562_949_953_421_312.125, "562949953421312.12"),
+            (562_949_953_421_312.375, "562949953421312.38"),
+            (f64::MAX, "1.7976931348623157e+308"),
+            (f64::MIN_POSITIVE, "2.2250738585072014e-308"),
+            (5e-324, "4.9406564584124654e-324"),
+            (9.999_999_999_999_999e22, "9.9999999999999992e+22"),
+            (f64::INFINITY, "inf"),
+            (f64::NEG_INFINITY, "-inf"),
+        ] {
+            assert_eq!(double_text(value), expected);
         }
     }
 }

@@ -6,8 +6,9 @@ use std::borrow::Cow;
 
 use common::{Random, any_command};
 use quorate_object::{
-    Change, Command, Condition, ExpireCondition, Expiry, ListChange, ListOp, ListSide, OBJECT_BYTES_MAX, Objects, Op,
-    OpChange, Outcome, SetAnswer, SetChange, SetOp, TtlUnit, WORDS,
+    Change, Command, Condition, ExpireCondition, Expiry, ListChange, ListOp, ListSide, MemberBound, OBJECT_BYTES_MAX,
+    Objects, Op, OpChange, Outcome, ScoreBound, ScoreCondition, SetAnswer, SetChange, SetOp, SortedSetChange,
+    SortedSetOp, Span, TtlUnit, WORDS,
 };
 
 fn command_bytes(command: &Command<'_>) -> Vec<u8> {
@@ -94,6 +95,39 @@ fn golden_commands() -> Vec<(Command<'static>, &'static str)> {
         (set_of(SetOp::Add { members: vec![value, b""] }), "22010000006b000200000002000000767700000000"),
         (set_of(SetOp::Pop { count: Some(2) }), "22010000006b06010200000000000000"),
     ]
+    .into_iter()
+    .chain(golden_sorted_set_commands())
+    .collect()
+}
+
+fn golden_sorted_set_commands() -> Vec<(Command<'static>, &'static str)> {
+    let on = |op| Command::Elements { key: b"k", op: Op::SortedSet(op) };
+    let condition = ScoreCondition::IfPresentAndLess;
+    let scores = Span::Scores {
+        min: ScoreBound { score: 1.0, excluded: true },
+        max: ScoreBound { score: f64::INFINITY, excluded: false },
+    };
+    let members = Span::Members { min: MemberBound::Excluding(b"a"), max: MemberBound::Last };
+    vec![
+        (
+            on(SortedSetOp::Add { pairs: vec![(b"vw", 1.5), (b"", -0.0)], condition, counts_changed: true }),
+            "23010000006b00060102000000020000007677000000000000f83f000000000000000000000080",
+        ),
+        (
+            on(SortedSetOp::Incr { member: b"m", delta: 2.0, condition: ScoreCondition::Always }),
+            "23010000006b0100010000006d0000000000000040",
+        ),
+        (on(SortedSetOp::Count { span: scores }), "23010000006b060101000000000000f03f00000000000000f07f"),
+        (
+            on(SortedSetOp::Range { span: members, offset: 1, count: -1, reversed: true, with_scores: false }),
+            "23010000006b0702030100000061010100000000000000ffffffffffffffff0100",
+        ),
+        (on(SortedSetOp::Pop { highest: true, count: Some(3) }), "23010000006b0901010300000000000000"),
+        (
+            on(SortedSetOp::RemoveRange { span: Span::Ranks { start: 0, end: -1 } }),
+            "23010000006b0a000000000000000000ffffffffffffffff",
+        ),
+    ]
 }
 
 fn golden_changes() -> Vec<(Change<'static>, &'static str)> {
@@ -114,6 +148,14 @@ fn golden_changes() -> Vec<(Change<'static>, &'static str)> {
         (list(ListChange::Remove { count: -1, element: b"vw" }), "07010000006b04ffffffffffffffff020000007677"),
         (set(SetChange::Remove(vec![Cow::Borrowed(b"vw")])), "08010000006b0101000000020000007677"),
         (set(SetChange::Clear), "08010000006b02"),
+        (
+            Change::Elements { key, change: OpChange::SortedSet(SortedSetChange::Put(vec![(b"m", 1.0)])) },
+            "09010000006b0001000000010000006d000000000000f03f",
+        ),
+        (
+            Change::Elements { key, change: OpChange::SortedSet(SortedSetChange::Remove(vec![(b"m"[..]).into()])) },
+            "09010000006b0101000000010000006d",
+        ),
     ]
 }
 

@@ -96,7 +96,7 @@ impl<'a> ReplyWriter<'a> {
         }
     }
 
-    /// A double, in version 2 as a bulk string.
+    /// A double as [`ReplyWriter::double_text`], in the fewest digits that tell it.
     pub fn double(&mut self, value: f64) {
         let text = if value.is_nan() {
             "nan".to_string()
@@ -105,6 +105,11 @@ impl<'a> ReplyWriter<'a> {
         } else {
             value.to_string()
         };
+        self.double_text(&text);
+    }
+
+    /// A double that is written already, in version 2 as a bulk string.
+    pub fn double_text(&mut self, text: &str) {
         match self.version {
             Version::Resp2 => self.bulk(text.as_bytes()),
             Version::Resp3 => self.line(b',', text.as_bytes()),

@@ -30,6 +30,7 @@ fn every_type_in_both_versions() {
     assert_written(|w| w.double(10.0), "$2\r\n10\r\n", ",10\r\n");
     assert_written(|w| w.double(f64::NEG_INFINITY), "$4\r\n-inf\r\n", ",-inf\r\n");
     assert_written(|w| w.double(f64::NAN), "$3\r\nnan\r\n", ",nan\r\n");
+    assert_written(|w| w.double_text("1e+20"), "$5\r\n1e+20\r\n", ",1e+20\r\n");
     assert_written(|w| w.boolean(true), ":1\r\n", "#t\r\n");
     assert_written(|w| w.boolean(false), ":0\r\n", "#f\r\n");
     assert_written(|w| w.verbatim_text(b"hello"), "$5\r\nhello\r\n", "=9\r\ntxt:hello\r\n");

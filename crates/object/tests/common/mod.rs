@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use quorate_object::{
-    Chance, Command, Condition, ElementScan, ExpireCondition, Expiry, HashOp, HashPart, ListOp, ListSide, Objects, Op,
-    Outcome, SetAnswer, SetOp, Transaction, TtlUnit,
+    Chance, Command, Condition, ElementScan, ExpireCondition, Expiry, HashOp, HashPart, ListOp, ListSide, MemberBound,
+    Objects, Op, Outcome, ScoreBound, ScoreCondition, SetAnswer, SetOp, SortedSetOp, Span, Transaction, TtlUnit,
 };
 
 pub(crate) const HASH_KEY: [u8; 16] = *b"sixteen bytes !!";
@@ -93,10 +93,11 @@ fn any_transaction(random: &mut Random, time_ms: u64) -> Transaction<'static> {
 }
 
 fn any_op(random: &mut Random, value: &'static [u8]) -> Op<'static> {
-    match random.below(3) {
+    match random.below(4) {
         0 => Op::Hash(any_hash_op(random, value)),
         1 => Op::List(any_list_op(random, value)),
-        _ => Op::Set(any_set_op(random)),
+        2 => Op::Set(any_set_op(random)),
+        _ => Op::SortedSet(any_sorted_set_op(random)),
     }
 }
 
@@ -168,6 +169,77 @@ fn any_set_op(random: &mut Random) -> SetOp<'static> {
         10 | 11 => SetOp::Pop { count: (random.below(2) == 0).then(|| random.below(6)) },
         12 => SetOp::Random { chance: any_chance(random) },
         _ => SetOp::Scan(any_scan(random)),
+    }
+}
+
+fn any_score(random: &mut Random) -> f64 {
+    const SCORES: [f64; 10] = [0.0, -0.0, 1.0, 1.0, -1.5, 0.1, 1e300, -1e300, f64::INFINITY, f64::NEG_INFINITY];
+    SCORES[random.below(10) as usize]
+}
+
+fn any_score_condition(random: &mut Random) -> ScoreCondition {
+    *random.pick(&[
+        &ScoreCondition::Always,
+        &ScoreCondition::Always,
+        &ScoreCondition::Always,
+        &ScoreCondition::IfAbsent,
+        &ScoreCondition::IfPresent,
+        &ScoreCondition::IfGreater,
+        &ScoreCondition::IfLess,
+        &ScoreCondition::IfPresentAndGreater,
+        &ScoreCondition::IfPresentAndLess,
+    ])
+}
+
+fn any_score_bound(random: &mut Random) -> ScoreBound {
+    ScoreBound { score: any_score(random), excluded: random.below(2) == 0 }
+}
+
+fn any_member_bound(random: &mut Random) -> MemberBound<'static> {
+    match random.below(6) {
+        0 => MemberBound::First,
+        1 => MemberBound::Last,
+        2 | 3 => MemberBound::Including(random.pick(&ELEMENTS)),
+        _ => MemberBound::Excluding(random.pick(&ELEMENTS)),
+    }
+}
+
+fn any_span(random: &mut Random) -> Span<'static> {
+    match random.below(3) {
+        0 => Span::Ranks { start: random.below(9) as i64 - 4, end: random.below(9) as i64 - 4 },
+        1 => Span::Scores { min: any_score_bound(random), max: any_score_bound(random) },
+        _ => Span::Members { min: any_member_bound(random), max: any_member_bound(random) },
+    }
+}
+
+fn any_sorted_set_op(random: &mut Random) -> SortedSetOp<'static> {
+    let member = random.pick(&ELEMENTS);
+    match random.below(18) {
+        0..6 => SortedSetOp::Add {
+            pairs: any_elements(random).into_iter().map(|member| (member, any_score(random))).collect(),
+            condition: any_score_condition(random),
+            counts_changed: random.below(2) == 0,
+        },
+        6 => SortedSetOp::Incr { member, delta: any_score(random), condition: any_score_condition(random) },
+        7 => SortedSetOp::Remove { members: any_elements(random) },
+        8 => SortedSetOp::Score { member },
+        9 => SortedSetOp::MScore { members: any_elements(random) },
+        10 => SortedSetOp::Len,
+        11 => SortedSetOp::Count { span: any_span(random) },
+        12 => SortedSetOp::Range {
+            span: any_span(random),
+            offset: random.below(4) as i64 - 1,
+            count: random.below(4) as i64 - 1,
+            reversed: random.below(2) == 0,
+            with_scores: random.below(2) == 0,
+        },
+        13 => SortedSetOp::Rank { member, reversed: random.below(2) == 0 },
+        14 => {
+            SortedSetOp::Pop { highest: random.below(2) == 0, count: (random.below(2) == 0).then(|| random.below(4)) }
+        }
+        15 => SortedSetOp::RemoveRange { span: any_span(random) },
+        16 => SortedSetOp::Scan(any_scan(random)),
+        _ => SortedSetOp::Random { with_scores: random.below(2) == 0, chance: any_chance(random) },
     }
 }
 

@@ -93,6 +93,39 @@ const COMMANDS: &[(u64, &str)] = &[
     (2, "SSCAN set cursor scan-options"),
     (1, "TYPE set"),
     (1, "DEL set"),
+    (9, "ZADD zset scored"),
+    (5, "ZADD zset zadd-options scored"),
+    (3, "ZADD zset zadd-options INCR score field"),
+    (3, "ZINCRBY zset score field"),
+    (3, "ZREM zset fields"),
+    (3, "ZSCORE zset field"),
+    (2, "ZMSCORE zset fields"),
+    (2, "ZCARD zset"),
+    (3, "ZCOUNT zset score-bound score-bound"),
+    (3, "ZLEXCOUNT zset member-bound member-bound"),
+    (3, "ZRANGE zset place place zrange-options"),
+    (3, "ZRANGE zset score-bound score-bound BYSCORE zrange-options"),
+    (3, "ZRANGE zset member-bound member-bound BYLEX zrange-options"),
+    (2, "ZREVRANGE zset place place zrange-options"),
+    (3, "ZRANGEBYSCORE zset score-bound score-bound zrange-options"),
+    (3, "ZREVRANGEBYSCORE zset score-bound score-bound zrange-options"),
+    (3, "ZRANGEBYLEX zset member-bound member-bound zrange-options"),
+    (3, "ZREVRANGEBYLEX zset member-bound member-bound zrange-options"),
+    (2, "ZRANK zset field"),
+    (2, "ZREVRANK zset field"),
+    (1, "ZPOPMIN zset"),
+    (1, "ZPOPMIN zset chance"),
+    (1, "ZPOPMAX zset"),
+    (1, "ZPOPMAX zset chance"),
+    (1, "ZREMRANGEBYSCORE zset score-bound score-bound"),
+    (1, "ZREMRANGEBYRANK zset place place"),
+    (1, "ZREMRANGEBYLEX zset member-bound member-bound"),
+    (2, "ZSCAN zset cursor scan-options"),
+    (2, "ZRANDMEMBER zset chance WITHSCORES"),
+    (1, "ZRANDMEMBER zset chance"),
+    (1, "ZRANDMEMBER zset"),
+    (2, "TYPE zset"),
+    (1, "DEL zset"),
     (1, "SCAN cursor scan-options"),
     (1, "KEYS pattern"),
     (1, "DBSIZE"),
@@ -349,6 +382,16 @@ impl Generator {
                 self.fill("field", words);
                 self.fill("value", words);
             }),
+            "zset" => self.typed_key(words::SORTED_SETS, words),
+            "score" => words.push(self.pick(words::SCORES).to_vec()),
+            "scored" => (0..=self.random.below(5)).for_each(|_| {
+                self.fill("score", words);
+                self.fill("field", words);
+            }),
+            "score-bound" => words.push(self.pick(words::SCORE_BOUNDS).to_vec()),
+            "member-bound" => words.push(self.pick(words::MEMBER_BOUNDS).to_vec()),
+            "zadd-options" => self.options(&[&["NX", "XX", "GT", "LT", "CH", "INCR"]], words),
+            "zrange-options" => self.range_options(words),
             "chance" => words.push(self.pick(words::CHANCES).to_vec()),
             "where" => words.push(self.pick(&[b"BEFORE", b"AFTER", b"before", b"After", b"NEAR", b""]).to_vec()),
             "position-options" => self.position_options(words),
@@ -474,6 +517,21 @@ impl Generator {
                 _ => ("MAXLEN", words::CHANCES),
             };
             words.extend([name.as_bytes().to_vec(), self.pick(choices).to_vec()]);
+        }
+    }
+
+    fn range_options(&mut self, words: &mut Vec<Vec<u8>>) {
+        for _ in 0..self.random.below(3) {
+            match self.random.below(12) {
+                0..4 => words.push(b"WITHSCORES".to_vec()),
+                4..8 => {
+                    words.push(b"LIMIT".to_vec());
+                    (0..2).for_each(|_| words.push(self.pick(words::LIMITS).to_vec()));
+                }
+                8 => words.push(b"BYLEX".to_vec()),
+                9 => words.push(b"byscore".to_vec()),
+                _ => words.push(b"REV".to_vec()),
+            }
         }
     }
 
@@ -606,8 +664,12 @@ fn is_comparable(words: &[Vec<u8>]) -> bool {
         b"SETRANGE" => !number(2).is_some_and(|offset| (1_000_000..600_000_000).contains(&offset)),
         b"SCAN" => words.get(1).is_none_or(is_start),
         // Redis would answer with so many.
-        b"HRANDFIELD" | b"SRANDMEMBER" => !number(2).is_some_and(|count| (-i64::MAX..-1000).contains(&count)),
-        b"HSCAN" | b"SSCAN" => words.get(2).is_none_or(is_start),
+        b"HRANDFIELD" | b"SRANDMEMBER" | b"ZRANDMEMBER" => {
+            !number(2).is_some_and(|count| (i64::MIN + 1..-1000).contains(&count))
+        }
+        b"HSCAN" | b"SSCAN" | b"ZSCAN" => words.get(2).is_none_or(is_start),
+        // Redis takes a set with such a member into another form.
+        b"ZADD" | b"ZINCRBY" => words.iter().all(|word| word.len() <= 64),
         // Not those that there are, nor what silences the connection.
         b"CLIENT" if words.get(1).is_some_and(|word| is_any(word, &["KILL"])) => {
             (2..words.len()).all(|index| number(index).is_none_or(|id| !(1..1_000_000).contains(&id)))

@@ -161,7 +161,7 @@ pub(crate) const RULES: &[Rule] = &[
         },
     },
     Rule {
-        commands: "HRANDFIELD SRANDMEMBER SPOP",
+        commands: "HRANDFIELD SRANDMEMBER ZRANDMEMBER SPOP",
         text: "an element, or as many: which is left to chance",
         holds: |exchange| match (&exchange.redis, &exchange.quorate) {
             (Value::Array(redis), Value::Array(quorate)) | (Value::Set(redis), Value::Set(quorate)) => {

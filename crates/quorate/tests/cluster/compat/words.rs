@@ -1,5 +1,9 @@
 //! What the random commands choose their words from.
 
+mod sorted_sets;
+
+pub(crate) use sorted_sets::{LIMITS, MEMBER_BOUNDS, SCORE_BOUNDS, SCORES, SORTED_SETS};
+
 type Words = &'static [&'static [u8]];
 
 pub(crate) const KEYS: Words = &[
@@ -15,7 +19,8 @@ pub(crate) const LISTS: Words = &[b"list:1", b"list:2", b"list:3"];
 pub(crate) const SETS: Words = &[b"set:1", b"set:2", b"set:3"];
 
 /// Keys of objects that are mostly no strings.
-pub(crate) const TYPED_KEYS: Words = &[b"hash:1", b"hash:2", b"hash:3", b"list:1", b"list:2", b"set:1", b"set:2"];
+pub(crate) const TYPED_KEYS: Words =
+    &[b"hash:1", b"hash:2", b"hash:3", b"list:1", b"list:2", b"set:1", b"set:2", b"zset:1", b"zset:2"];
 
 /// Fields and members.
 pub(crate) const ELEMENTS: Words =
@@ -277,7 +282,7 @@ pub(crate) const PATTERNS: Words = &[
     b"[a-",
 ];
 
-pub(crate) const TYPES: Words = &[b"string", b"STRING", b"hash", b"list", b"nosuch", b""];
+pub(crate) const TYPES: Words = &[b"string", b"STRING", b"hash", b"zset", b"list", b"nosuch", b""];
 
 pub(crate) const COUNTS: Words = &[b"1", b"3", b"10", b"1000"];
 
@@ -405,6 +410,29 @@ pub(crate) const COMMAND_NAMES: Words = &[
     b"spop",
     b"srandmember",
     b"sscan",
+    b"zadd",
+    b"zrem",
+    b"zscore",
+    b"zmscore",
+    b"zincrby",
+    b"zcard",
+    b"zcount",
+    b"zlexcount",
+    b"zrange",
+    b"zrevrange",
+    b"zrangebyscore",
+    b"zrevrangebyscore",
+    b"zrangebylex",
+    b"zrevrangebylex",
+    b"zrank",
+    b"zrevrank",
+    b"zpopmin",
+    b"zpopmax",
+    b"zremrangebyscore",
+    b"zremrangebyrank",
+    b"zremrangebylex",
+    b"zscan",
+    b"zrandmember",
     b"scan",
     b"keys",
     b"dbsize",
@@ -464,8 +492,30 @@ pub(crate) const SECTIONS: Words =
 
 /// Words out of their place.
 pub(crate) const OPTIONS: Words = &[
-    b"NX", b"XX", b"GET", b"KEEPTTL", b"PERSIST", b"EX", b"PX", b"EXAT", b"PXAT", b"GT", b"LT", b"MATCH", b"COUNT",
-    b"TYPE", b"nx", b"ex", b"SETNAME", b"AUTH", b"NOSUCH", b"",
+    b"NX",
+    b"XX",
+    b"GET",
+    b"KEEPTTL",
+    b"PERSIST",
+    b"EX",
+    b"PX",
+    b"EXAT",
+    b"PXAT",
+    b"GT",
+    b"LT",
+    b"MATCH",
+    b"COUNT",
+    b"TYPE",
+    b"CH",
+    b"INCR",
+    b"LIMIT",
+    b"WITHSCORES",
+    b"nx",
+    b"ex",
+    b"SETNAME",
+    b"AUTH",
+    b"NOSUCH",
+    b"",
 ];
 
 /// Requests that are none, or hardly any. Most end the connection.
