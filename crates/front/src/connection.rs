@@ -280,6 +280,11 @@ impl Connection {
         self.output.len() + self.replies.length
     }
 
+    /// The same, and of the requests that are queued for EXEC.
+    pub(crate) fn kept_length(&self) -> usize {
+        self.reply_length() + self.client.transaction.as_ref().map_or(0, |queued| queued.kept_length())
+    }
+
     /// Replies at once: to the output if nothing is before it.
     pub(crate) fn reply(&mut self, write: impl FnOnce(&mut ReplyWriter<'_>)) {
         if self.is_muted() {

@@ -185,7 +185,7 @@ impl Front {
     /// The same of one connection.
     #[must_use]
     pub fn reply_length_of(&self, id: ConnectionId) -> usize {
-        self.connection(id).map_or(0, Connection::reply_length)
+        self.connection(id).map_or(0, Connection::kept_length)
     }
 
     /// Takes whole requests from the start of `input` and leaves the rest; nobody else may take bytes from it.
@@ -412,7 +412,7 @@ impl Front {
     /// Keeps the sum over all connections.
     fn recount(&mut self, id: ConnectionId) {
         let Some(connection) = self.connection_mut(id) else { return };
-        let now = connection.reply_length();
+        let now = connection.kept_length();
         let before = std::mem::replace(&mut connection.reply_length_counted, now);
         self.reply_length = self.reply_length + now - before;
     }

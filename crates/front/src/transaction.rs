@@ -21,7 +21,16 @@ const CROSS_SLOT: Refusal = Refusal::fixed("CROSSSLOT Keys in request don't hash
 const ABORTED: Refusal = Refusal::fixed("EXECABORT Transaction discarded because of previous errors.");
 const NESTED: Refusal = Refusal::fixed("ERR MULTI calls can not be nested");
 const TOO_LONG: Refusal = Refusal::fixed("ERR the transaction is longer than 16 MiB");
+const TOO_MANY: Refusal =
+    Refusal::fixed("ERR the transaction has more than 10,000 commands, or keys of such that have several");
+const TOO_LARGE: Refusal = Refusal::fixed("ERR the transaction would write more than 32 MiB");
 const NOT_HERE: &str = "ERR not in a transaction: it takes commands on keys, PING and ECHO, not '";
+
+/// Commands of one transaction: it is executed at once, and nobody else is served meanwhile.
+const COMMANDS_MAX: usize = 10_000;
+/// What a queued request takes besides its words, and a word besides its bytes, about.
+const REQUEST_BYTES: usize = 96;
+const WORD_BYTES: usize = 8;
 
 /// What a connection has queued since MULTI.
 #[derive(Debug, Default)]
@@ -35,6 +44,11 @@ pub(crate) struct Queued {
 impl Queued {
     pub(crate) fn len(&self) -> usize {
         self.requests.len()
+    }
+
+    /// Roughly the memory that it takes.
+    pub(crate) fn kept_length(&self) -> usize {
+        if self.is_spoiled { 0 } else { self.length }
     }
 }
 
@@ -70,7 +84,7 @@ pub(crate) fn refused(connection: &mut Connection, name: &[u8]) {
 fn spoil(connection: &mut Connection) {
     if let Some(queued) = &mut connection.client.transaction {
         queued.is_spoiled = true;
-        queued.requests.clear();
+        queued.requests = Vec::new();
     }
 }
 
@@ -78,9 +92,10 @@ fn spoil(connection: &mut Connection) {
 pub(crate) fn queue(connection: &mut Connection, spec: &'static Spec, words: Arguments<'_>, length_max: usize) {
     let Some(queued) = &mut connection.client.transaction else { return };
     let is_for_keys = matches!(spec.shape, Shape::Object | Shape::Keys);
-    queued.length += words.iter().map(|word| word.len() + size_of::<Outcome>()).sum::<usize>();
+    queued.length += REQUEST_BYTES + words.iter().map(|word| word.len() + WORD_BYTES).sum::<usize>();
     let refusal = match spec.id {
         _ if queued.length > length_max => TOO_LONG,
+        _ if queued.len() >= COMMANDS_MAX => TOO_MANY,
         Id::Ping | Id::Echo => return accept(connection, spec, words),
         _ if is_for_keys => return accept(connection, spec, words),
         _ => Refusal::quoting(NOT_HERE, spec.name.as_bytes(), "'"),
@@ -117,6 +132,13 @@ pub(crate) fn submit<B: Backend>(
     let slot = slot_of_key(key);
     if commands.iter().filter_map(Command::key).any(|key| slot_of_key(key) != slot) {
         return Err(CROSS_SLOT);
+    }
+    if commands.len() > COMMANDS_MAX {
+        return Err(TOO_MANY);
+    }
+    // SETRANGE makes much of few words.
+    if commands.iter().filter_map(Command::growth_bytes_max).sum::<usize>() > 2 * call.object_length_max {
+        return Err(TOO_LARGE);
     }
     let answers = Answers { parts, outcomes: Vec::new() };
     let Some(transaction) = Transaction::new(commands) else {
@@ -194,11 +216,12 @@ impl Part {
                 write_outcome(writer, refused.unwrap_or(&Outcome::Ok));
             }
             Part::Sum(count) => {
-                let numbers = outcomes.take(*count).map(|outcome| match outcome {
-                    Outcome::Int(number) => *number,
-                    _ => 0,
+                let sum = outcomes.take(*count).fold(Outcome::Int(0), |sum, outcome| match (sum, outcome) {
+                    (Outcome::Int(sum), Outcome::Int(number)) => Outcome::Int(sum + number),
+                    (Outcome::Int(_), refused) => refused.clone(),
+                    (refused, _) => refused,
                 });
-                writer.integer(numbers.sum());
+                write_outcome(writer, &sum);
             }
         }
     }

@@ -91,6 +91,30 @@ fn it_waits_for_what_was_before_and_what_is_behind_waits_for_it() {
 }
 
 #[test]
+fn what_is_too_much_is_refused() {
+    let mut talk = Talk::default();
+    talk.send("multi\r\n");
+    talk.send("ping\r\n".repeat(10_001));
+    let replies = talk.read();
+    assert!(
+        replies.ends_with(r"-ERR the transaction has more than 10,000 commands, or keys of such that have several\r\n")
+    );
+    assert!(talk.ask("exec").starts_with("-EXECABORT"));
+    talk.ask("multi");
+    talk.ask(&format!("set a {}", "x".repeat(1000)));
+    assert!(talk.front.reply_length() > 1000, "what is queued is counted");
+    talk.ask("discard");
+    assert!(talk.front.reply_length() < 500, "{}", talk.front.reply_length());
+    let far = (1 << 24) - 1;
+    let replies =
+        told(&["multi", &format!("setrange {{t}}a {far} x"), &format!("setrange {{t}}b {far} x"), "ping", "exec"]);
+    assert!(replies[4].starts_with("*3"), "{replies:?}");
+    let more = [1, 2, 3].map(|number| format!("setrange {{t}}{number} {far} x"));
+    let replies = told(&["multi", &more[0], &more[1], &more[2], "exec", "exists {t}1"]);
+    assert_eq!(replies[4..], [r"-ERR the transaction would write more than 32 MiB\r\n", r":0\r\n"]);
+}
+
+#[test]
 fn clients_that_queue_are_shown_as_such() {
     let mut talk = Talk::default();
     talk.ask("multi");

@@ -253,14 +253,14 @@ impl Ahead {
                 pending.is_copied = true;
                 pending.changes.iter_mut().for_each(|change| *change = None);
             }
-            return self.objects.apply(change);
+            return self.objects.apply(change, at.0);
         };
         touched.names.push(key.into());
         let pending = self.names.entry_ref(key).or_default();
         pending.is_copied |= self.flushes > 0;
         if pending.is_copied {
             pending.changes.push_back(None);
-            return self.objects.apply(change);
+            return self.objects.apply(change, at.0);
         }
         let mut encoded = Vec::new();
         change.encode(&mut encoded);
@@ -277,7 +277,7 @@ impl Ahead {
         }
         for (at, change) in pending.changes.iter_mut().filter_map(Option::take) {
             self.objects.advance(at.0);
-            self.objects.apply(Change::decode(&change).expect("it was encoded here"));
+            self.objects.apply(Change::decode(&change).expect("it was encoded here"), at.0);
         }
         self.objects.advance(now.0);
     }

@@ -130,7 +130,7 @@ impl Machine {
         while let Some(done) = Done::take(&mut bytes).expect("an update says what became of commands") {
             let Done { ticket, deadline, tag, settled, verdict, change } = done;
             if let (Some(change), Content::Objects(objects)) = (change, &mut self.content) {
-                objects.apply(change);
+                objects.apply(change, self.time.0);
             }
             if let Verdict::Executed(outcome) = &verdict {
                 debug_assert!(!self.results.contains(ticket), "{ticket:?} is executed twice");

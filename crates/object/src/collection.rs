@@ -19,12 +19,15 @@ use crate::sorted_set::{SortedSet, SortedSetChange, SortedSetOp};
 
 pub(crate) const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 pub(crate) const TOO_LARGE: &str = "ERR the object would be larger than 16 MiB";
-const ANSWER_TOO_LONG: &str = "ERR the answer would be longer than 16 MiB: ask for fewer elements";
+pub(crate) const ANSWER_TOO_LONG: &str = "ERR the answer would be longer than 16 MiB: ask for fewer elements";
 const SYNTAX: &str = "ERR syntax error";
 pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 
 /// What each byte string of an object costs in stored bytes and in answers besides itself.
 pub(crate) const PIECE_BYTES: usize = 5;
+
+/// Elements that one scan looks at, whatever it asks for.
+const SCANNED_MAX: u32 = 1000;
 
 /// With no more elements than this, removing one leaves the others in their order, and a scan shows all of them at once.
 const FEW: usize = 128;
@@ -317,7 +320,7 @@ impl<'a> ElementScan<'a> {
             0 => len,
             from => usize::try_from(from).unwrap_or(usize::MAX).min(len),
         };
-        let start = if len <= FEW { 0 } else { end.saturating_sub(self.count.max(1) as usize) };
+        let start = if len <= FEW { 0 } else { end.saturating_sub(self.count.clamp(1, SCANNED_MAX) as usize) };
         (start..end, start as u64)
     }
 
@@ -370,18 +373,21 @@ pub struct Chance {
 }
 
 impl Chance {
-    /// The places of those chosen, each of which takes about `bytes_each` in an answer; an error if that is too long.
-    pub(crate) fn places(self, len: usize, bytes_each: usize) -> Result<Vec<usize>, Outcome> {
+    /// The places of those chosen among `len`, of which each takes what `bytes_at` says in an answer; an error if that is too long.
+    pub(crate) fn places(self, len: usize, bytes_at: impl Fn(usize) -> usize) -> Result<Vec<usize>, Outcome> {
         let count = usize::try_from(self.count.unwrap_or(1).unsigned_abs()).unwrap_or(usize::MAX);
         let mut random = Random(self.seed);
         if len == 0 || count == 0 {
             return Ok(Vec::new());
         }
         if self.count.is_some_and(|count| count < 0) {
-            if count.saturating_mul(bytes_each) > OBJECT_BYTES_MAX {
-                return Err(error(ANSWER_TOO_LONG));
-            }
-            return Ok((0..count).map(|_| random.below(len)).collect());
+            let mut left = Some(OBJECT_BYTES_MAX);
+            let mut choose = |_| {
+                let place = random.below(len);
+                left = left?.checked_sub(PIECE_BYTES + bytes_at(place));
+                left.map(|_| place)
+            };
+            return (0..count).map(&mut choose).collect::<Option<_>>().ok_or_else(|| error(ANSWER_TOO_LONG));
         }
         if count >= len {
             return Ok((0..len).collect());
@@ -465,19 +471,19 @@ mod tests {
     fn chance_chooses_each_element_at_most_once_unless_it_may_come_again() {
         for (len, count) in [(1, 1), (5, 3), (100, 99), (1000, 10), (10, 10), (10, 50)] {
             for seed in 0..20 {
-                let places = Chance { count: Some(count), seed }.places(len, 1).expect("short");
+                let places = Chance { count: Some(count), seed }.places(len, |_| 1).expect("short");
                 let distinct: std::collections::BTreeSet<_> = places.iter().collect();
                 assert_eq!((places.len(), distinct.len()), (len.min(count as usize), places.len()));
                 assert!(places.iter().all(|place| *place < len));
-                let again = Chance { count: Some(-count), seed }.places(len, 1).expect("short");
+                let again = Chance { count: Some(-count), seed }.places(len, |_| 1).expect("short");
                 assert_eq!(again.len(), count as usize);
                 assert!(again.iter().all(|place| *place < len));
             }
         }
-        assert!(Chance { count: Some(i64::MIN), seed: 0 }.places(1, 1).is_err());
-        assert_eq!(Chance { count: Some(7), seed: 0 }.places(0, 1), Ok(Vec::new()));
+        assert!(Chance { count: Some(i64::MIN), seed: 0 }.places(1, |_| 0).is_err());
+        assert_eq!(Chance { count: Some(7), seed: 0 }.places(0, |_| 1), Ok(Vec::new()));
         let met: std::collections::BTreeSet<_> =
-            (0..500).flat_map(|seed| Chance { count: None, seed }.places(7, 1).expect("short")).collect();
+            (0..500).flat_map(|seed| Chance { count: None, seed }.places(7, |_| 1).expect("short")).collect();
         assert_eq!(met.len(), 7, "each of seven elements is chosen some time");
     }
 

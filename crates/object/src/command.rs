@@ -27,7 +27,7 @@
 //! | 0x19 | ExpireAt | key, at_ms i64, condition u8 (0 always, 1 none, 2 some, 3 greater, 4 less, 5 some and less) |
 //! | 0x1a | Persist | key |
 //! | 0x20 to 0x23 | on elements | key, operation: see `hash.rs`, `list.rs`, `set.rs` and `sorted_set.rs` |
-//! | 0x28 | Transaction | key?, count u32, each command as bytes |
+//! | 0x28 | Transaction | whether all are on one object u8, key of the first, count u32, each command as bytes |
 //! | 0x30 | Count | |
 //! | 0x31 | Scan | from u64, count u32, pattern?, type name? |
 //! | 0x32 | Keys | pattern |
@@ -430,6 +430,15 @@ impl<'a> Command<'a> {
         Ok(command)
     }
 
+    /// A key that lies in the hash slot of every key that an encoded command has, if it has any.
+    pub fn key_in_slot_of(bytes: &'a [u8]) -> Option<&'a [u8]> {
+        if !Command::is_transaction(bytes) {
+            return Command::key_of(bytes);
+        }
+        let mut reader = Reader::new(bytes.get(2..)?);
+        reader.bytes().ok()
+    }
+
     /// Whether an encoded command is a transaction.
     pub(crate) fn is_transaction(bytes: &[u8]) -> bool {
         bytes.first() == Some(&op::TRANSACTION)
@@ -440,7 +449,8 @@ impl<'a> Command<'a> {
         let mut reader = Reader::new(bytes);
         match reader.u8().ok()? {
             op::COUNT | op::SCAN | op::KEYS | op::FLUSH => return None,
-            op::TRANSACTION => return reader.optional(Reader::bytes).ok()?,
+            op::TRANSACTION if !reader.flag().ok()? => return None,
+            op::TRANSACTION => {}
             op::SET | op::GET_EX => {
                 reader.u8().ok()?;
             }

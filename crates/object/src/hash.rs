@@ -14,14 +14,20 @@ use indexmap::IndexMap;
 use crate::OBJECT_BYTES_MAX;
 use crate::codec::{Malformed, Reader, malformed, write_bytes, write_len};
 use crate::collection::{
-    Chance, ElementScan, HashKey, PIECE_BYTES, TOO_LARGE, bulk, distinct, error, int, keeps_order, read_list,
-    write_list,
+    ANSWER_TOO_LONG, Chance, ElementScan, HashKey, PIECE_BYTES, TOO_LARGE, bulk, distinct, error, int, keeps_order,
+    read_list, write_list,
 };
 use crate::number::{self, FloatError};
 use crate::outcome::Outcome;
 
 /// What a field costs besides its bytes, about: its entry and its place in the index with room to grow, two allocations.
 const FIELD_BYTES: usize = 72;
+
+/// What is stored besides the fields.
+const HEAD_BYTES: usize = 4;
+
+/// Places for fewer fields than this are kept, however few are taken.
+const PLACES_KEPT: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Hash {
@@ -135,6 +141,10 @@ impl Hash {
         if let Some(value) = removed {
             self.bytes -= field.len() + value.len();
         }
+        // Places are not given back by themselves.
+        if self.fields.capacity() > 4 * self.fields.len() + PLACES_KEPT {
+            self.fields.shrink_to(2 * self.fields.len());
+        }
     }
 
     /// What a checkpoint stores: the fields in their order.
@@ -161,7 +171,12 @@ impl Hash {
 
     /// What it takes in answers and where it is stored.
     fn stored_bytes(&self) -> usize {
-        self.bytes + self.fields.len() * 2 * PIECE_BYTES
+        HEAD_BYTES + self.bytes + self.fields.len() * 2 * PIECE_BYTES
+    }
+
+    /// What the field at a place takes in an answer, with its value.
+    fn bytes_at(&self, place: usize) -> usize {
+        self.fields.get_index(place).map_or(0, |(field, value)| field.len() + value.len() + 2 * PIECE_BYTES)
     }
 
     fn show(&self, place: usize, what: HashPart, out: &mut Vec<Outcome>) {
@@ -198,9 +213,11 @@ impl<'a> HashOp<'a> {
 
     pub(crate) fn growth_bytes_max(&self) -> Option<usize> {
         match self {
-            HashOp::Set { pairs, .. } => Some(pairs.iter().map(|(field, value)| field.len() + value.len()).sum()),
-            HashOp::SetNx { field, value } => Some(field.len() + value.len()),
-            HashOp::IncrBy { field, .. } | HashOp::IncrByFloat { field, .. } => Some(field.len()),
+            HashOp::Set { pairs, .. } => {
+                Some(pairs.iter().map(|(field, value)| FIELD_BYTES + field.len() + value.len()).sum())
+            }
+            HashOp::SetNx { field, value } => Some(FIELD_BYTES + field.len() + value.len()),
+            HashOp::IncrBy { field, .. } | HashOp::IncrByFloat { field, .. } => Some(FIELD_BYTES + field.len()),
             _ => None,
         }
     }
@@ -240,8 +257,13 @@ impl<'a> HashOp<'a> {
             },
             HashOp::Get { field } => (None, value(field).map_or(Outcome::Nil, bulk)),
             HashOp::MGet { fields } => {
-                let values = fields.iter().map(|field| value(field).map_or(Outcome::Nil, bulk));
-                (None, Outcome::List(values.collect()))
+                let values = || fields.iter().map(|field| value(field));
+                // A field can be asked for as often as somebody likes.
+                let bytes: usize = values().map(|value| PIECE_BYTES + value.map_or(0, <[u8]>::len)).sum();
+                if bytes > OBJECT_BYTES_MAX {
+                    return (None, error(ANSWER_TOO_LONG));
+                }
+                (None, Outcome::List(values().map(|value| value.map_or(Outcome::Nil, bulk)).collect()))
             }
             HashOp::All { what } => {
                 let mut shown = Vec::with_capacity(len * 2);
@@ -341,8 +363,14 @@ impl<'a> HashOp<'a> {
 
 /// Sets these fields, unless the hash would be too large then.
 fn set<'a>(hash: Option<&Hash>, pairs: Vec<(&'a [u8], Cow<'a, [u8]>)>, outcome: Outcome) -> Effect<'a> {
-    let new: usize = pairs.iter().map(|(field, value)| field.len() + value.len() + 2 * PIECE_BYTES).sum();
-    if hash.map_or(0, Hash::stored_bytes) + new > OBJECT_BYTES_MAX {
+    let bytes_of = |field: &[u8], value: &[u8]| field.len() + value.len() + 2 * PIECE_BYTES;
+    let new: usize = pairs.iter().map(|(field, value)| bytes_of(field, value)).sum();
+    let old = hash.map_or(HEAD_BYTES, |hash| {
+        let replaced = distinct(pairs.iter().map(|(field, _)| *field), |field| hash.get(field).is_some());
+        let replaced = replaced.into_iter().map(|field| bytes_of(field, hash.get(field).unwrap_or_default()));
+        hash.stored_bytes() - replaced.sum::<usize>()
+    });
+    if old + new > OBJECT_BYTES_MAX {
         return (None, error(TOO_LARGE));
     }
     (Some(HashChange::Set(pairs)), outcome)
@@ -351,8 +379,7 @@ fn set<'a>(hash: Option<&Hash>, pairs: Vec<(&'a [u8], Cow<'a, [u8]>)>, outcome: 
 fn random(hash: Option<&Hash>, with_values: bool, chance: Chance) -> Outcome {
     let what = if with_values { HashPart::Both } else { HashPart::Field };
     let len = hash.map_or(0, |hash| hash.fields.len());
-    let bytes_each = hash.map_or(0, Hash::stored_bytes).div_ceil(len.max(1));
-    let places = match chance.places(len, bytes_each) {
+    let places = match chance.places(len, |place| hash.map_or(0, |hash| hash.bytes_at(place))) {
         Ok(places) => places,
         Err(refused) => return refused,
     };

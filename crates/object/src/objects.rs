@@ -131,7 +131,7 @@ impl Objects {
         match (change, place) {
             (None, _) => {}
             (Some(change), Some(place)) => self.apply_at(change, place),
-            (Some(change), None) => self.apply(change),
+            (Some(change), None) => self.apply(change, time_ms),
         }
         outcome
     }
@@ -153,10 +153,14 @@ impl Objects {
     }
 
     /// Changes the objects: with [`Objects::advance`], the only way to.
-    pub fn apply(&mut self, change: Change<'_>) {
+    pub fn apply(&mut self, change: Change<'_>, time_ms: u64) {
         match (change.key(), change) {
-            (_, Change::Several(changes)) => changes.into_iter().for_each(|change| self.apply(change)),
-            (Some(key), change) => self.apply_at(change, self.place(key)),
+            (_, Change::Several(changes)) => changes.into_iter().for_each(|change| self.apply(change, time_ms)),
+            (Some(key), change) => {
+                // Whoever computed the change took an object that was due for gone.
+                let place = self.place_of_live(key, time_ms);
+                self.apply_at(change, place);
+            }
             (None, _) => self.flush(),
         }
     }

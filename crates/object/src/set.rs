@@ -257,7 +257,7 @@ fn pop<'a>(set: Option<&Set>, count: Option<u64>, seed: u64) -> Effect<'a> {
     let len = set.map_or(0, |set| set.members.len());
     // There are far fewer members than the largest count.
     let chance = Chance { count: count.map(|count| i64::try_from(count).unwrap_or(i64::MAX)), seed };
-    let places = match chance.places(len, 0) {
+    let places = match chance.places(len, |_| 0) {
         Ok(places) => places,
         Err(refused) => return (None, refused),
     };
@@ -276,8 +276,7 @@ fn pop<'a>(set: Option<&Set>, count: Option<u64>, seed: u64) -> Effect<'a> {
 
 fn random(set: Option<&Set>, chance: Chance) -> Outcome {
     let len = set.map_or(0, |set| set.members.len());
-    let bytes_each = set.map_or(0, Set::stored_bytes).div_ceil(len.max(1));
-    let places = match chance.places(len, bytes_each) {
+    let places = match chance.places(len, |place| set.map_or(0, |set| PIECE_BYTES + set.name(place).len())) {
         Ok(places) => places,
         Err(refused) => return refused,
     };

@@ -3,34 +3,43 @@
 use std::collections::BTreeSet;
 
 use crate::change::Change;
-use crate::codec::{Malformed, Reader, malformed, write_bytes, write_len, write_optional_bytes};
+use crate::codec::{Malformed, Reader, malformed, write_bytes, write_len};
 use crate::command::{Access, Command};
 use crate::objects::{OBJECT_BYTES_MAX, Objects};
 use crate::outcome::Outcome;
+use crate::slot::slot_of_key;
 
 /// The answer where one of several objects is held elsewhere, or would be.
 pub const APART: &str = "CROSSSLOT Keys in request don't hash to the same slot: an object that has a group of its own can be in a \
                          transaction on itself alone (QUORATE GROUP DEMOTE puts it back)";
-const TOO_LONG: &str = "ERR executed, but the answers of the transaction are longer than 16 MiB together";
+/// What each answer costs besides its bytes. Replicas of all releases must agree on it.
+const ANSWER_BYTES: usize = 32;
+const TOO_LONG: &str = "ERR the answers of the transaction are longer than 16 MiB: what it writes is written";
 
-/// Commands on one object each.
+/// Commands on one object each, whose names lie in one hash slot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transaction<'a> {
-    /// The object, if it is the same for all.
-    key: Option<&'a [u8]>,
+    /// That of the first command.
+    key: &'a [u8],
+    /// It is that of all others as well.
+    is_on_one: bool,
     commands: Vec<Command<'a>>,
 }
 
 impl<'a> Transaction<'a> {
-    /// `None` if one of them does not concern one object.
+    /// `None` if one of them does not concern one object, if they lie apart, or if there are none.
     pub fn new(commands: Vec<Command<'a>>) -> Option<Transaction<'a>> {
-        let is_on_one = |command: &Command<'_>| command.key().is_some() && !matches!(command, Command::Transaction(_));
-        if !commands.iter().all(is_on_one) {
-            return None;
+        let key = commands.first()?.key()?;
+        let slot = slot_of_key(key);
+        let mut is_on_one = true;
+        for command in &commands {
+            let other = command.key().filter(|_| !matches!(command, Command::Transaction(_)))?;
+            is_on_one &= other == key;
+            if other != key && slot_of_key(other) != slot {
+                return None;
+            }
         }
-        let first = commands.first()?.key();
-        let key = first.filter(|_| commands.iter().all(|command| command.key() == first));
-        Some(Transaction { key, commands })
+        Some(Transaction { key, is_on_one, commands })
     }
 
     /// What it would change, and what it answers, as [`Objects::execute`]. Which objects a name is among says `of`.
@@ -41,7 +50,7 @@ impl<'a> Transaction<'a> {
         seed: u64,
     ) -> (Option<Change<'a>>, Outcome) {
         let (mut ahead, mut names, mut changes) = (None, BTreeSet::new(), Vec::new());
-        let outcomes = self.commands.iter().zip(seeds(seed)).map(|(command, seed)| {
+        let outcome = self.answer(seed, |command, seed| {
             let name = command.key().unwrap_or_default();
             let objects = of(name);
             // What the commands before this one have made of its object.
@@ -58,17 +67,16 @@ impl<'a> Transaction<'a> {
                     let _ = ahead.put_encoded(name, &object);
                     ahead.advance(time_ms);
                 }
-                ahead.apply(change.clone());
+                ahead.apply(change.clone(), time_ms);
                 changes.push(change);
             }
             outcome
         });
-        let outcome = answers(outcomes);
         ((!changes.is_empty()).then_some(Change::Several(changes)), outcome)
     }
 
     pub(crate) fn key(&self) -> Option<&'a [u8]> {
-        self.key
+        self.is_on_one.then_some(self.key)
     }
 
     pub fn commands(&self) -> &[Command<'a>] {
@@ -86,7 +94,8 @@ impl<'a> Transaction<'a> {
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        write_optional_bytes(out, self.key);
+        out.push(u8::from(self.is_on_one));
+        write_bytes(out, self.key);
         write_len(out, self.commands.len());
         for command in &self.commands {
             let mut encoded = Vec::new();
@@ -96,39 +105,46 @@ impl<'a> Transaction<'a> {
     }
 
     pub(crate) fn decode(r: &mut Reader<'a>) -> Result<Transaction<'a>, Malformed> {
-        let key = r.optional(Reader::bytes)?;
+        let (is_on_one, key) = (r.flag()?, r.bytes()?);
         let count = r.u32()?;
-        let decoded = (0..count).map(|_| {
+        let commands = (0..count).map(|_| {
             let encoded = r.bytes()?;
             // Not a transaction in a transaction, however deep somebody has nested them.
-            if Command::is_transaction(encoded) {
-                malformed("a transaction in a transaction")
-            } else {
-                Command::decode(encoded)
+            match Command::key_of(encoded) {
+                Some(_) if !Command::is_transaction(encoded) => Command::decode(encoded),
+                _ => malformed("a command of a transaction is on no object"),
             }
         });
-        match Transaction::new(decoded.collect::<Result<_, _>>()?) {
-            Some(transaction) if transaction.key == key => Ok(transaction),
+        match Transaction::new(commands.collect::<Result<_, _>>()?) {
+            Some(transaction) if transaction.key == key && transaction.is_on_one == is_on_one => Ok(transaction),
             _ => malformed("not a transaction on these objects"),
         }
+    }
+
+    /// What its commands answer as `run` executes them, one after the other. Once the answers are too long, what only reads is not
+    /// executed any more.
+    fn answer(&self, seed: u64, mut run: impl FnMut(&Command<'a>, u64) -> Outcome) -> Outcome {
+        let mut bytes = 0;
+        let outcomes = self.commands.iter().zip(seeds(seed)).map(|(command, seed)| {
+            if bytes <= OBJECT_BYTES_MAX || command.access() == Access::Write {
+                let outcome = run(command, seed);
+                bytes += ANSWER_BYTES + outcome.heap_bytes();
+                if bytes <= OBJECT_BYTES_MAX {
+                    return outcome;
+                }
+            }
+            Outcome::Error(TOO_LONG.into())
+        });
+        Outcome::List(outcomes.collect())
     }
 }
 
 /// One for each command.
 fn seeds(seed: u64) -> impl Iterator<Item = u64> {
-    std::iter::successors(Some(seed), |seed| {
+    // Others than those of the commands that follow the transaction.
+    std::iter::successors(Some(seed ^ 0x7452_616e_7361_6374), |seed| {
         Some(seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F))
     })
-}
-
-/// All of them, unless they have no room in what carries an answer.
-fn answers(outcomes: impl Iterator<Item = Outcome>) -> Outcome {
-    let mut bytes = 0;
-    let outcomes = outcomes.map(|outcome| {
-        bytes += size_of::<Outcome>() + outcome.heap_bytes();
-        if bytes <= OBJECT_BYTES_MAX { outcome } else { Outcome::Error(TOO_LONG.into()) }
-    });
-    Outcome::List(outcomes.collect())
 }
 
 impl Objects {
@@ -154,8 +170,7 @@ impl Objects {
         if self.is_apart(transaction) {
             return Outcome::Error(APART.into());
         }
-        let run = |(command, seed)| self.run_advanced(command, time_ms, seed);
-        answers(transaction.commands.iter().zip(seeds(seed)).map(run))
+        transaction.answer(seed, |command, seed| self.run_advanced(command, time_ms, seed))
     }
 
     /// Of one that only reads.
@@ -163,6 +178,6 @@ impl Objects {
         if self.is_apart(transaction) {
             return Outcome::Error(APART.into());
         }
-        answers(transaction.commands.iter().map(|command| self.read(command, time_ms)))
+        transaction.answer(0, |command, _| self.read(command, time_ms))
     }
 }

@@ -215,7 +215,7 @@ fn random_commands_changes_and_outcomes_survive() {
         assert_eq!(Outcome::decode(&outcome_bytes(&outcome)).as_ref(), Ok(&outcome));
         if let Some(change) = change {
             assert_eq!(Change::decode(&change_bytes(&change)).as_ref(), Ok(&change));
-            objects.apply(change);
+            objects.apply(change, time_ms);
         }
     }
 }

@@ -119,7 +119,7 @@ fn replicas_that_step_alike_hold_alike_while_some_that_have_expired_are_left() {
             for objects in [&mut by_change, &mut change_twin] {
                 let (change, same_outcome) = objects.execute(&command, time_ms, step);
                 assert_eq!(outcome, same_outcome, "{command:?}");
-                change.into_iter().for_each(|change| objects.apply(change));
+                change.into_iter().for_each(|change| objects.apply(change, time_ms));
             }
             assert_eq!(by_command.digest(), command_twin.digest(), "seed {seed}, step {step}, {command:?}");
             assert_eq!(by_change.digest(), change_twin.digest(), "seed {seed}, step {step}, {command:?}");

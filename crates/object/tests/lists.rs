@@ -226,11 +226,11 @@ fn indexes_beyond_the_end_change_nothing() {
         ListChange::Trim { start: 0, len: u32::MAX },
         ListChange::Remove { count: i64::MIN, element: b"x" },
     ] {
-        objects.apply(Change::Elements { key: b"l", change: OpChange::List(change) });
+        objects.apply(Change::Elements { key: b"l", change: OpChange::List(change) }, 0);
     }
     assert_eq!(objects.digest(), before);
     let beyond = OpChange::List(ListChange::Trim { start: u32::MAX, len: u32::MAX });
-    objects.apply(Change::Elements { key: b"l", change: beyond });
+    objects.apply(Change::Elements { key: b"l", change: beyond }, 0);
     assert_eq!(objects.count(), 0);
 }
 

@@ -73,7 +73,7 @@ fn commands_changes_and_checkpoints_lead_to_the_same_objects() {
             if let Some(change) = change {
                 let mut bytes = Vec::new();
                 change.encode(&mut bytes);
-                by_change.apply(Change::decode(&bytes).unwrap());
+                by_change.apply(Change::decode(&bytes).unwrap(), time_ms);
             }
             assert_eq!(by_command.digest(), by_change.digest(), "seed {seed}, step {step}, {command:?}");
             assert_eq!(by_command.bytes(), by_change.bytes());

@@ -83,6 +83,10 @@ impl Host {
         if route.coordinator == me || number & INTERNAL != 0 || !self.is_routed_here(target) {
             return None;
         }
+        // Only the coordinator reads several objects at once.
+        let operation = self.clients.find(number)?;
+        let envelope = Envelope::take(&mut &operation.envelope[..])?;
+        Command::key_of(envelope.command)?;
         let now = self.clock.now();
         let routed = self.note_routed_read(route.group, route.epoch, route.coordinator);
         let Place::Members { slot, members } = routed.router.place(Kgroup::of_hash_slot(hash_slot), now) else {
@@ -313,7 +317,7 @@ impl Host {
 
 /// The kgroup of what a command on objects reads or writes.
 pub(super) fn kgroup_of(command: &[u8]) -> Option<Kgroup> {
-    Command::key_of(command).map(|key| Kgroup::of_hash_slot(slot_of_key(key)))
+    Command::key_in_slot_of(command).map(|key| Kgroup::of_hash_slot(slot_of_key(key)))
 }
 
 #[cfg(test)]

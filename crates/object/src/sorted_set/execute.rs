@@ -13,7 +13,6 @@ use crate::collection::{
 };
 use crate::number::double_text;
 use crate::outcome::Outcome;
-use crate::read::SCAN_COUNT_MAX;
 
 type Effect<'a> = (Option<SortedSetChange<'a>>, Outcome);
 
@@ -263,8 +262,6 @@ impl SortedSet {
     }
 
     fn scan(&self, scan: &ElementScan<'_>) -> Outcome {
-        // A short member's score is told in more bytes than are stored of both.
-        let scan = ElementScan { count: scan.count.min(SCAN_COUNT_MAX), ..scan.clone() };
         let len = self.len();
         let is_small = keeps_order(len);
         let entries = if is_small { self.ordered(0..len, false) } else { Vec::new() };
@@ -284,8 +281,10 @@ impl SortedSet {
 
     fn random(&self, with_scores: bool, chance: Chance) -> Outcome {
         let len = self.len();
-        let bytes_each = self.stored_bytes().div_ceil(len.max(1));
-        let places = match chance.places(len, bytes_each) {
+        let bytes_at = |place| {
+            self.scores.get_index(place).map_or(0, |(member, _)| 2 * (PIECE_BYTES + SCORE_BYTES) + member.len())
+        };
+        let places = match chance.places(len, bytes_at) {
             Ok(places) => places,
             Err(refused) => return refused,
         };

@@ -82,14 +82,18 @@ impl Random {
     }
 }
 
-/// Of up to five commands on any objects.
+/// Of some commands on objects of one hash slot.
 fn any_transaction(random: &mut Random, time_ms: u64) -> Transaction<'static> {
-    loop {
-        let commands = (0..=random.below(5)).map(|_| any_command(random, time_ms)).collect();
-        if let Some(transaction) = Transaction::new(commands) {
-            return transaction;
+    let mut commands: Vec<Command<'static>> = Vec::new();
+    let mut found = None;
+    for _ in 0..30 {
+        commands.push(any_plain_command(random, time_ms));
+        match Transaction::new(commands.clone()) {
+            Some(transaction) => found = Some(transaction),
+            None => drop(commands.pop()),
         }
     }
+    found.expect("some of thirty commands are on objects")
 }
 
 fn any_op(random: &mut Random, value: &'static [u8]) -> Op<'static> {
@@ -245,7 +249,14 @@ fn any_sorted_set_op(random: &mut Random) -> SortedSetOp<'static> {
 
 /// A random command of any kind on a few keys, with times around `time_ms`.
 pub(crate) fn any_command(random: &mut Random, time_ms: u64) -> Command<'static> {
-    const KEYS: [&[u8]; 12] = [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h", b"", b"key:1", b"key:2", b"\xff\x00"];
+    match random.below(12) {
+        0 => Command::Transaction(any_transaction(random, time_ms)),
+        _ => any_plain_command(random, time_ms),
+    }
+}
+
+fn any_plain_command(random: &mut Random, time_ms: u64) -> Command<'static> {
+    const KEYS: [&[u8]; 12] = [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h", b"", b"{e}1", b"key:2", b"\xff\x00"];
     const VALUES: [&[u8]; 8] =
         [b"", b"0", b"17", b"-9223372036854775808", b"1.5", b"text", b"1e300", b"a longer value, really"];
     const PATTERNS: [&[u8]; 4] = [b"*", b"key:?", b"[a-d]", b"nothing"];
@@ -258,8 +269,7 @@ pub(crate) fn any_command(random: &mut Random, time_ms: u64) -> Command<'static>
         2 => Expiry::AtMs(at_ms),
         _ => Expiry::Unset,
     };
-    match random.below(37) {
-        34..37 => Command::Transaction(any_transaction(random, time_ms)),
+    match random.below(34) {
         24..34 => Command::Elements { key, op: any_op(random, value) },
         0 => Command::Get { key },
         1 => Command::Strlen { key },
