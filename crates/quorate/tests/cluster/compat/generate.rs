@@ -662,12 +662,12 @@ fn is_comparable(words: &[Vec<u8>]) -> bool {
         }),
         // Redis would store it.
         b"SETRANGE" => !number(2).is_some_and(|offset| (1_000_000..600_000_000).contains(&offset)),
-        b"SCAN" => words.get(1).is_none_or(is_start),
+        b"SCAN" => words.get(1).is_none_or(|cursor| is_start(cursor)),
         // Redis would answer with so many.
         b"HRANDFIELD" | b"SRANDMEMBER" | b"ZRANDMEMBER" => {
             !number(2).is_some_and(|count| (i64::MIN + 1..-1000).contains(&count))
         }
-        b"HSCAN" | b"SSCAN" | b"ZSCAN" => words.get(2).is_none_or(is_start),
+        b"HSCAN" | b"SSCAN" | b"ZSCAN" => words.get(2).is_none_or(|cursor| is_start(cursor)),
         // Redis takes a set with such a member into another form.
         b"ZADD" | b"ZINCRBY" => words.iter().all(|word| word.len() <= 64),
         // Not those that there are, nor what silences the connection.
@@ -684,7 +684,7 @@ fn is_comparable(words: &[Vec<u8>]) -> bool {
 }
 
 /// Whether a cursor, if it is one, begins a scan.
-fn is_start(cursor: &Vec<u8>) -> bool {
+fn is_start(cursor: &[u8]) -> bool {
     let digits = cursor.strip_prefix(b"-").or(cursor.strip_prefix(b"+")).unwrap_or(cursor);
     let is_number = !digits.is_empty() && digits.len() < 20 && digits.iter().all(u8::is_ascii_digit);
     !is_number || digits.iter().all(|&digit| digit == b'0')
