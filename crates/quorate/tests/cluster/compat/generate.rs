@@ -262,7 +262,10 @@ impl Generator {
                 batch.push(Step::request(words));
             }
         }
+        let leave_expired = batch.iter().filter(|step| sets_past_deadline(&step.words));
+        let looks: Vec<Step> = leave_expired.map(|step| exists(&step.words)).collect();
         batch.push(Step::of(&[if self.random.below(8) == 0 { "DISCARD" } else { "EXEC" }]));
+        batch.extend(looks);
         batch
     }
 
