@@ -127,14 +127,14 @@ pub(crate) fn submit<B: Backend>(
     for (number, (spec, request)) in queued.requests.iter().enumerate() {
         let call = Call { spec, words: request.arguments(), seed: call.seed.wrapping_add(number as u64), ..*call };
         parts.push(Part::of(&call, &mut commands).unwrap_or_else(Part::Refused));
+        if commands.len() > COMMANDS_MAX {
+            return Err(TOO_MANY);
+        }
     }
     let key = commands.first().and_then(Command::key).unwrap_or_default();
     let slot = slot_of_key(key);
     if commands.iter().filter_map(Command::key).any(|key| slot_of_key(key) != slot) {
         return Err(CROSS_SLOT);
-    }
-    if commands.len() > COMMANDS_MAX {
-        return Err(TOO_MANY);
     }
     // SETRANGE makes much of few words.
     if commands.iter().filter_map(Command::growth_bytes_max).sum::<usize>() > 2 * call.object_length_max {

@@ -23,7 +23,7 @@ use crate::results::{Results, name_tag};
 const UPDATE_BYTES_MAX: usize = 20 << 20;
 
 const TOO_LARGE: &str = "ERR not executed: a chain logs what a command answers together with what it changes, and this is more than \
-                         20 MiB: use GET and SET";
+                         20 MiB: take fewer elements at once, or use GET and SET";
 
 pub(crate) struct Ahead {
     hash_key: [u8; 16],

@@ -26,6 +26,9 @@ pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of r
 /// What each byte string of an object costs in stored bytes and in answers besides itself.
 pub(crate) const PIECE_BYTES: usize = 5;
 
+/// What is stored besides the elements: how many there are.
+pub(crate) const HEAD_BYTES: usize = 4;
+
 /// Elements that one scan looks at, whatever it asks for.
 const SCANNED_MAX: u32 = 1000;
 
@@ -155,7 +158,7 @@ impl Elements {
             _ => return malformed("unknown type of object"),
         };
         reader.end()?;
-        Ok(elements)
+        if elements.is_empty() { malformed("a collection without elements") } else { Ok(elements) }
     }
 }
 
@@ -316,11 +319,15 @@ impl<'a> ElementScan<'a> {
     /// The places of a page among `len` elements, and the cursor to go on with, 0 at the end. A large collection is walked
     /// backwards: an element that is removed is replaced by the last one, which has been shown.
     fn page(&self, len: usize) -> (std::ops::Range<usize>, u64) {
+        // A cursor may be of when there were more of them, in another order.
+        if len <= FEW {
+            return (0..len, 0);
+        }
         let end = match self.from {
             0 => len,
             from => usize::try_from(from).unwrap_or(usize::MAX).min(len),
         };
-        let start = if len <= FEW { 0 } else { end.saturating_sub(self.count.clamp(1, SCANNED_MAX) as usize) };
+        let start = end.saturating_sub(self.count.clamp(1, SCANNED_MAX) as usize);
         (start..end, start as u64)
     }
 
@@ -497,5 +504,6 @@ mod tests {
         assert_eq!(scan(5, 10).page(200), (0..5, 0));
         assert_eq!(scan(u64::MAX, 0).page(200), (199..200, 199));
         assert_eq!(scan(7, 1).page(0), (0..0, 0));
+        assert_eq!(scan(100, 10).page(FEW), (0..FEW, 0));
     }
 }

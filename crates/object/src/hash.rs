@@ -14,17 +14,14 @@ use indexmap::IndexMap;
 use crate::OBJECT_BYTES_MAX;
 use crate::codec::{Malformed, Reader, malformed, write_bytes, write_len};
 use crate::collection::{
-    ANSWER_TOO_LONG, Chance, ElementScan, HashKey, PIECE_BYTES, TOO_LARGE, bulk, distinct, error, int, keeps_order,
-    read_list, write_list,
+    ANSWER_TOO_LONG, Chance, ElementScan, HEAD_BYTES, HashKey, PIECE_BYTES, TOO_LARGE, bulk, distinct, error, int,
+    keeps_order, read_list, write_list,
 };
 use crate::number::{self, FloatError};
 use crate::outcome::Outcome;
 
 /// What a field costs besides its bytes, about: its entry and its place in the index with room to grow, two allocations.
 const FIELD_BYTES: usize = 72;
-
-/// What is stored besides the fields.
-const HEAD_BYTES: usize = 4;
 
 /// Places for fewer fields than this are kept, however few are taken.
 const PLACES_KEPT: usize = 64;
@@ -158,9 +155,12 @@ impl Hash {
 
     pub(crate) fn decode(r: &mut Reader<'_>, key: HashKey) -> Result<Hash, Malformed> {
         let mut hash = Hash::new(key);
-        for _ in 0..r.u32()? {
+        for count in 1..=r.u32()? as usize {
             let (field, value) = (r.bytes()?, r.bytes()?);
             hash.set(field, value);
+            if hash.fields.len() != count {
+                return malformed("a field comes twice");
+            }
         }
         Ok(hash)
     }

@@ -14,7 +14,9 @@ use std::ops::Range;
 
 use crate::OBJECT_BYTES_MAX;
 use crate::codec::{Malformed, Reader, malformed, write_bytes, write_optional_u64};
-use crate::collection::{NOT_AN_INTEGER, PIECE_BYTES, TOO_LARGE, bulk, error, int, read_list, write_list};
+use crate::collection::{
+    ANSWER_TOO_LONG, HEAD_BYTES, NOT_AN_INTEGER, PIECE_BYTES, TOO_LARGE, bulk, error, int, read_list, write_list,
+};
 use crate::number;
 use crate::outcome::Outcome;
 
@@ -211,7 +213,7 @@ impl List {
 
     /// What it takes in answers and where it is stored.
     fn stored_bytes(&self) -> usize {
-        self.bytes + self.elements.len() * PIECE_BYTES
+        HEAD_BYTES + self.bytes + self.elements.len() * PIECE_BYTES
     }
 
     /// The place that an index as a client writes it means, if there is one.
@@ -379,7 +381,7 @@ fn write_integers(out: &mut Vec<u8>, code: u8, first: i64, second: i64) {
 
 fn push<'a>(list: Option<&List>, side: ListSide, values: &[&'a [u8]]) -> Effect<'a> {
     let new: usize = values.iter().map(|value| value.len() + PIECE_BYTES).sum();
-    if list.map_or(0, List::stored_bytes) + new > OBJECT_BYTES_MAX {
+    if list.map_or(HEAD_BYTES, List::stored_bytes) + new > OBJECT_BYTES_MAX {
         return (None, error(TOO_LARGE));
     }
     let len = list.map_or(0, |list| list.elements.len()) + values.len();
@@ -451,7 +453,12 @@ fn positions(list: Option<&List>, element: &[u8], rank: i64, count: Option<u64>,
         .map(int);
     match count {
         None => found.next().unwrap_or(Outcome::Nil),
-        Some(count) => Outcome::List(found.take(all_if_zero(count)).collect()),
+        Some(count) => {
+            // Each number is nine bytes.
+            let most = OBJECT_BYTES_MAX / 9;
+            let found: Vec<Outcome> = found.take(all_if_zero(count)).take(most + 1).collect();
+            if found.len() > most { error(ANSWER_TOO_LONG) } else { Outcome::List(found) }
+        }
     }
 }
 

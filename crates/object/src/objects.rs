@@ -220,7 +220,7 @@ impl Objects {
             && self.object(self.place(key)).is_some_and(|object| object.expires_ms().is_some())
     }
 
-    fn place_of_live(&mut self, key: &[u8], time_ms: u64) -> Place {
+    pub(crate) fn place_of_live(&mut self, key: &[u8], time_ms: u64) -> Place {
         let place = self.place(key);
         match place.slot {
             Some(slot) if self.table.at(place.hash, slot).is_due(time_ms) => {
@@ -244,7 +244,7 @@ impl Objects {
         place.and_then(|place| self.object(place)).filter(|object| !object.is_due(time_ms))
     }
 
-    fn execute_at<'a>(
+    pub(crate) fn execute_at<'a>(
         &self,
         command: &Command<'a>,
         place: Option<Place>,
@@ -269,7 +269,7 @@ impl Objects {
         }
     }
 
-    fn apply_at(&mut self, change: Change<'_>, place: Place) {
+    pub(crate) fn apply_at(&mut self, change: Change<'_>, place: Place) {
         let Place { hash, slot } = place;
         match (change, slot) {
             (Change::Put { value, expires_ms, .. }, Some(slot)) => {

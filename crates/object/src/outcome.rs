@@ -56,6 +56,25 @@ impl Outcome {
         }
     }
 
+    /// How many bytes [`Outcome::encode`] writes.
+    pub fn encoded_bytes(&self) -> usize {
+        let list = |lengths: &mut dyn Iterator<Item = usize>| 5 + lengths.sum::<usize>();
+        match self {
+            Outcome::Ok | Outcome::Nil | Outcome::NilList => 1,
+            Outcome::Word(_) => 2,
+            Outcome::Int(_) | Outcome::Float(_) => 9,
+            Outcome::Bulk(value) => 5 + value.len(),
+            Outcome::Error(line) => 5 + line.len(),
+            Outcome::Keys(keys) => list(&mut keys.iter().map(|key| 4 + key.len())),
+            Outcome::Scan { next, keys } => {
+                1 + if next.is_some() { 8 } else { 0 } + list(&mut keys.iter().map(|key| 4 + key.len()))
+            }
+            Outcome::List(items) | Outcome::Set(items) | Outcome::Map(items) | Outcome::Pairs(items) => {
+                list(&mut items.iter().map(Outcome::encoded_bytes))
+            }
+        }
+    }
+
     /// Appends the outcome's bytes to `out`. Panics on a word that is not one of [`WORDS`].
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {

@@ -13,8 +13,8 @@ use indexmap::IndexSet;
 use crate::OBJECT_BYTES_MAX;
 use crate::codec::{Malformed, Reader, malformed, write_bytes, write_optional_u64};
 use crate::collection::{
-    Chance, ElementScan, HashKey, PIECE_BYTES, TOO_LARGE, bulk, distinct, error, int, keeps_order, read_list,
-    write_list,
+    Chance, ElementScan, HEAD_BYTES, HashKey, PIECE_BYTES, TOO_LARGE, bulk, distinct, error, int, keeps_order,
+    read_list, write_list,
 };
 use crate::outcome::Outcome;
 
@@ -139,7 +139,7 @@ impl Set {
 
     /// What it takes in answers and where it is stored.
     fn stored_bytes(&self) -> usize {
-        self.bytes + self.members.len() * PIECE_BYTES
+        HEAD_BYTES + self.bytes + self.members.len() * PIECE_BYTES
     }
 
     fn name(&self, place: usize) -> &[u8] {
@@ -245,7 +245,7 @@ impl<'a> SetOp<'a> {
 /// Adds these, which are not there, unless the set would be too large then.
 fn add<'a>(set: Option<&Set>, new: Vec<&'a [u8]>) -> Effect<'a> {
     let bytes: usize = new.iter().map(|member| member.len() + PIECE_BYTES).sum();
-    if set.map_or(0, Set::stored_bytes) + bytes > OBJECT_BYTES_MAX {
+    if set.map_or(HEAD_BYTES, Set::stored_bytes) + bytes > OBJECT_BYTES_MAX {
         return (None, error(TOO_LARGE));
     }
     let outcome = int(new.len());

@@ -27,11 +27,14 @@ pub use self::operation::{MemberBound, ScoreBound, ScoreCondition, SortedSetOp, 
 use self::operation::{Scored, read_score, read_scored, write_scored};
 use self::order::{Entry, Order};
 use crate::codec::{Malformed, Reader, malformed, write_bytes, write_len};
-use crate::collection::{HashKey, PIECE_BYTES, keeps_order, read_list, write_list};
+use crate::collection::{HEAD_BYTES, HashKey, PIECE_BYTES, keeps_order, read_list, write_list};
 
 /// What a member costs besides its bytes, about: its entries in the map and in the order with room to grow, its place in the
 /// index, an allocation with two counts.
 const MEMBER_BYTES: usize = 120;
+
+/// Places for fewer members than this are kept, however few are taken.
+const PLACES_KEPT: usize = 64;
 
 /// What a score takes in answers and where it is stored.
 const SCORE_BYTES: usize = 9;
@@ -96,6 +99,10 @@ impl SortedSet {
             self.order.remove(score, member);
             self.bytes -= member.len();
         }
+        // Places are not given back by themselves.
+        if self.scores.capacity() > PLACES_KEPT && self.scores.capacity() / 4 > self.scores.len() {
+            self.scores.shrink_to(self.scores.len() * 2);
+        }
     }
 
     /// What a checkpoint stores: the members in the order in which they came, from which the other one follows.
@@ -132,7 +139,7 @@ impl SortedSet {
 
     /// What it takes in answers and where it is stored.
     fn stored_bytes(&self) -> usize {
-        self.bytes + self.len() * (PIECE_BYTES + SCORE_BYTES)
+        HEAD_BYTES + self.bytes + self.len() * (PIECE_BYTES + SCORE_BYTES)
     }
 }
 

@@ -12,9 +12,7 @@ use crate::slot::slot_of_key;
 /// The answer where one of several objects is held elsewhere, or would be.
 pub const APART: &str = "CROSSSLOT Keys in request don't hash to the same slot: an object that has a group of its own can be in a \
                          transaction on itself alone (QUORATE GROUP DEMOTE puts it back)";
-/// What each answer costs besides its bytes. Replicas of all releases must agree on it.
-const ANSWER_BYTES: usize = 32;
-const TOO_LONG: &str = "ERR the answers of the transaction are longer than 16 MiB: what it writes is written";
+const TOO_LONG: &str = "ERR not executed: the answers of the transaction would be longer than 16 MiB together";
 
 /// Commands on one object each, whose names lie in one hash slot.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,18 +47,25 @@ impl<'a> Transaction<'a> {
         time_ms: u64,
         seed: u64,
     ) -> (Option<Change<'a>>, Outcome) {
-        let (mut ahead, mut names, mut changes) = (None, BTreeSet::new(), Vec::new());
-        let outcome = self.answer(seed, |command, seed| {
+        let (mut ahead, mut changed, mut changes) = (None, BTreeSet::new(), Vec::new());
+        let (mut seen, mut again) = (BTreeSet::new(), BTreeSet::new());
+        self.commands.iter().filter_map(Command::key).filter(|name| !seen.insert(*name)).for_each(|name| {
+            again.insert(name);
+        });
+        let outcome = self.answer(seed, |command, seed, room| {
             let name = command.key().unwrap_or_default();
             let objects = of(name);
             // What the commands before this one have made of its object.
             let ahead = ahead.get_or_insert_with(|| Objects::new(objects.hash_key.0));
-            let (change, outcome) = match names.contains(name) {
+            let (change, outcome) = match changed.contains(name) {
                 true => ahead.execute(command, time_ms, seed),
                 false => objects.execute(command, time_ms, seed),
             };
-            if let Some(change) = change {
-                if names.insert(name)
+            let (change, outcome) = room.take(change, outcome);
+            let Some(change) = change else { return outcome };
+            // Only for those that are looked at once more.
+            if again.contains(name) {
+                if changed.insert(name)
                     && let Some(object) = objects.encoded(name)
                 {
                     // What cannot be read is taken for gone, as where it is stored.
@@ -68,8 +73,8 @@ impl<'a> Transaction<'a> {
                     ahead.advance(time_ms);
                 }
                 ahead.apply(change.clone(), time_ms);
-                changes.push(change);
             }
+            changes.push(change);
             outcome
         });
         ((!changes.is_empty()).then_some(Change::Several(changes)), outcome)
@@ -121,21 +126,31 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// What its commands answer as `run` executes them, one after the other. Once the answers are too long, what only reads is not
-    /// executed any more.
-    fn answer(&self, seed: u64, mut run: impl FnMut(&Command<'a>, u64) -> Outcome) -> Outcome {
-        let mut bytes = 0;
+    /// What its commands answer as `run` executes them, one after the other. Those whose answers have no room any more change
+    /// nothing: `run` is told how much there is.
+    fn answer(&self, seed: u64, mut run: impl FnMut(&Command<'a>, u64, Room) -> Outcome) -> Outcome {
+        let mut room = Room(OBJECT_BYTES_MAX);
         let outcomes = self.commands.iter().zip(seeds(seed)).map(|(command, seed)| {
-            if bytes <= OBJECT_BYTES_MAX || command.access() == Access::Write {
-                let outcome = run(command, seed);
-                bytes += ANSWER_BYTES + outcome.heap_bytes();
-                if bytes <= OBJECT_BYTES_MAX {
-                    return outcome;
-                }
-            }
-            Outcome::Error(TOO_LONG.into())
+            // Nothing is shorter.
+            let outcome = if room.0 > 0 { run(command, seed, room) } else { Outcome::Error(TOO_LONG.into()) };
+            room.0 = room.0.saturating_sub(outcome.encoded_bytes());
+            outcome
         });
         Outcome::List(outcomes.collect())
+    }
+}
+
+/// Bytes that are left for answers.
+#[derive(Clone, Copy)]
+struct Room(usize);
+
+impl Room {
+    /// The outcome, and what it is of, if there is room.
+    fn take<T>(self, change: Option<T>, outcome: Outcome) -> (Option<T>, Outcome) {
+        match outcome.encoded_bytes() <= self.0 {
+            true => (change, outcome),
+            false => (None, Outcome::Error(TOO_LONG.into())),
+        }
     }
 }
 
@@ -170,7 +185,15 @@ impl Objects {
         if self.is_apart(transaction) {
             return Outcome::Error(APART.into());
         }
-        transaction.answer(seed, |command, seed| self.run_advanced(command, time_ms, seed))
+        transaction.answer(seed, |command, seed, room| {
+            let place = command.key().map(|key| self.place_of_live(key, time_ms));
+            let (change, outcome) = self.execute_at(command, place, time_ms, seed);
+            let (change, outcome) = room.take(change, outcome);
+            if let Some((change, place)) = change.zip(place) {
+                self.apply_at(change, place);
+            }
+            outcome
+        })
     }
 
     /// Of one that only reads.
@@ -178,6 +201,6 @@ impl Objects {
         if self.is_apart(transaction) {
             return Outcome::Error(APART.into());
         }
-        transaction.answer(0, |command, _| self.read(command, time_ms))
+        transaction.answer(0, |command, _, room| room.take(None::<()>, self.read(command, time_ms)).1)
     }
 }

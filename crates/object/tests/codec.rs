@@ -213,6 +213,7 @@ fn random_commands_changes_and_outcomes_survive() {
         assert_eq!(Command::key_of(&bytes), command.key());
         let (change, outcome) = objects.execute(&command, time_ms, 0);
         assert_eq!(Outcome::decode(&outcome_bytes(&outcome)).as_ref(), Ok(&outcome));
+        assert_eq!(outcome_bytes(&outcome).len(), outcome.encoded_bytes());
         if let Some(change) = change {
             assert_eq!(Change::decode(&change_bytes(&change)).as_ref(), Ok(&change));
             objects.apply(change, time_ms);

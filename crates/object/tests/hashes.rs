@@ -27,7 +27,7 @@ fn fields_keep_the_order_in_which_they_came() {
     let all = objects.read(&on("h", HashOp::All { what: HashPart::Both }), 0);
     assert_eq!(all, Outcome::Map(["a", "4", "c", "3", "b", "5"].map(bulk).into()));
     assert_eq!(objects.run(&on("h", HashOp::Del { fields: vec![b"a", b"b", b"c"] }), 0, 0), Outcome::Int(3));
-    assert_eq!((objects.count(), objects.bytes()), (0, Objects::new(HASH_KEY).bytes() + 8 * 4));
+    assert_eq!(objects.count(), 0);
 }
 
 #[test]

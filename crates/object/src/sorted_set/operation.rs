@@ -1,5 +1,6 @@
 //! What can be asked of a sorted set, and its bytes, which the head of the module above describes.
 
+use super::MEMBER_BYTES;
 use crate::codec::{Malformed, Reader, malformed, write_bytes, write_len, write_optional_u64};
 use crate::collection::{Chance, ElementScan, read_list, write_list};
 
@@ -131,10 +132,8 @@ impl<'a> SortedSetOp<'a> {
 
     pub(crate) fn growth_bytes_max(&self) -> Option<usize> {
         match self {
-            SortedSetOp::Add { pairs, .. } => {
-                Some(pairs.iter().map(|(member, _)| member.len() + size_of::<f64>()).sum())
-            }
-            SortedSetOp::Incr { member, .. } => Some(member.len() + size_of::<f64>()),
+            SortedSetOp::Add { pairs, .. } => Some(pairs.iter().map(|(member, _)| member.len() + MEMBER_BYTES).sum()),
+            SortedSetOp::Incr { member, .. } => Some(member.len() + MEMBER_BYTES),
             _ => None,
         }
     }

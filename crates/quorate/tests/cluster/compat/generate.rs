@@ -219,7 +219,7 @@ impl Generator {
             return vec![Step { after: After::EndOfBatch, ..Step::raw(self.pick(words::HTTP)) }];
         }
         if self.random.below(12) == 0 {
-            return self.transaction();
+            return vec![self.transaction()];
         }
         let length = match self.random.below(4) {
             0 => 1,
@@ -243,8 +243,9 @@ impl Generator {
         batch
     }
 
-    /// In the namespaces that take them, from MULTI to EXEC; some with what makes nothing of it.
-    fn transaction(&mut self) -> Vec<Step> {
+    /// In the namespaces that take them, from MULTI to EXEC; some with what makes nothing of it. It is one step: in the midst of it
+    /// nothing else is answered.
+    fn transaction(&mut self) -> Step {
         let database = if self.random.below(3) == 0 { "1" } else { "0" };
         let mut batch = vec![Step::of(&["SELECT", database]), Step::of(&["MULTI"])];
         for _ in 0..self.random.below(6) {
@@ -266,7 +267,9 @@ impl Generator {
         let looks: Vec<Step> = leave_expired.map(|step| exists(&step.words)).collect();
         batch.push(Step::of(&[if self.random.below(8) == 0 { "DISCARD" } else { "EXEC" }]));
         batch.extend(looks);
-        batch
+        let mut bytes = Vec::new();
+        batch.iter().for_each(|step| step.write(&mut bytes));
+        Step::raw(&bytes)
     }
 
     fn step(&mut self) -> Step {
