@@ -2,6 +2,7 @@
 //!
 //! `QUORATE_COMMANDS=100000 QUORATE_SEED=7 cargo test -p quorate --test cluster compat -- --nocapture` is a long run.
 
+mod commands;
 mod generate;
 mod peer;
 mod rules;
