@@ -61,8 +61,8 @@ impl<'a> Transaction<'a> {
                 true => ahead.execute(command, time_ms, seed),
                 false => objects.execute(command, time_ms, seed),
             };
-            let (change, outcome) = room.take(change, outcome);
-            let Some(change) = change else { return outcome };
+            room.without(&outcome)?;
+            let Some(change) = change else { return Some(outcome) };
             // Only for those that are looked at once more.
             if again.contains(name) {
                 if changed.insert(name)
@@ -75,7 +75,7 @@ impl<'a> Transaction<'a> {
                 ahead.apply(change.clone(), time_ms);
             }
             changes.push(change);
-            outcome
+            Some(outcome)
         });
         ((!changes.is_empty()).then_some(Change::Several(changes)), outcome)
     }
@@ -126,15 +126,14 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// What its commands answer as `run` executes them, one after the other. Those whose answers have no room any more change
-    /// nothing: `run` is told how much there is.
-    fn answer(&self, seed: u64, mut run: impl FnMut(&Command<'a>, u64, Room) -> Outcome) -> Outcome {
-        let mut room = Room(OBJECT_BYTES_MAX);
+    /// What its commands answer as `run` executes them, one after the other. From the first on whose answer has no room any more none
+    /// is executed: `run` is told how much there is, and changes nothing then.
+    fn answer(&self, seed: u64, mut run: impl FnMut(&Command<'a>, u64, Room) -> Option<Outcome>) -> Outcome {
+        let mut room = Some(Room(OBJECT_BYTES_MAX));
         let outcomes = self.commands.iter().zip(seeds(seed)).map(|(command, seed)| {
-            // Nothing is shorter.
-            let outcome = if room.0 > 0 { run(command, seed, room) } else { Outcome::Error(TOO_LONG.into()) };
-            room.0 = room.0.saturating_sub(outcome.encoded_bytes());
-            outcome
+            let outcome = room.and_then(|room| run(command, seed, room));
+            room = room.zip(outcome.as_ref()).and_then(|(room, outcome)| room.without(outcome));
+            outcome.unwrap_or_else(|| Outcome::Error(TOO_LONG.into()))
         });
         Outcome::List(outcomes.collect())
     }
@@ -145,12 +144,9 @@ impl<'a> Transaction<'a> {
 struct Room(usize);
 
 impl Room {
-    /// The outcome, and what it is of, if there is room.
-    fn take<T>(self, change: Option<T>, outcome: Outcome) -> (Option<T>, Outcome) {
-        match outcome.encoded_bytes() <= self.0 {
-            true => (change, outcome),
-            false => (None, Outcome::Error(TOO_LONG.into())),
-        }
+    /// What is left beside this answer, if it has room.
+    fn without(self, outcome: &Outcome) -> Option<Room> {
+        self.0.checked_sub(outcome.encoded_bytes()).map(Room)
     }
 }
 
@@ -177,8 +173,8 @@ impl Objects {
 
     /// Whether an object that a transaction concerns is held elsewhere.
     fn is_apart(&self, transaction: &Transaction<'_>) -> bool {
-        let keys = transaction.commands.iter().filter_map(Command::key);
-        self.away_count > 0 && keys.into_iter().any(|key| self.away(key).is_some())
+        let mut keys = transaction.commands.iter().filter_map(Command::key);
+        self.away_count > 0 && keys.any(|key| self.away(key).is_some())
     }
 
     pub(crate) fn run_transaction(&mut self, transaction: &Transaction<'_>, time_ms: u64, seed: u64) -> Outcome {
@@ -188,11 +184,11 @@ impl Objects {
         transaction.answer(seed, |command, seed, room| {
             let place = command.key().map(|key| self.place_of_live(key, time_ms));
             let (change, outcome) = self.execute_at(command, place, time_ms, seed);
-            let (change, outcome) = room.take(change, outcome);
+            room.without(&outcome)?;
             if let Some((change, place)) = change.zip(place) {
                 self.apply_at(change, place);
             }
-            outcome
+            Some(outcome)
         })
     }
 
@@ -201,6 +197,9 @@ impl Objects {
         if self.is_apart(transaction) {
             return Outcome::Error(APART.into());
         }
-        transaction.answer(0, |command, _, room| room.take(None::<()>, self.read(command, time_ms)).1)
+        transaction.answer(0, |command, _, room| {
+            let outcome = self.read(command, time_ms);
+            room.without(&outcome).map(|_| outcome)
+        })
     }
 }
