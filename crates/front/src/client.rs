@@ -166,11 +166,13 @@ fn describe(connection: &Connection, index: usize, now_ms: u64, text: &mut Vec<u
     );
     let queued = client.transaction.as_ref().map_or(-1, |queued| queued.len() as i64);
     // Writing to a String cannot fail.
-    let _ = write!(line, "sub=0 psub=0 ssub=0 multi={queued} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 ");
+    let queued_length = connection.kept_length() - output_length;
+    let _ = write!(line, "sub=0 psub=0 ssub=0 multi={queued} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem={queued_length} ");
     let _ = writeln!(
         line,
-        "rbs=0 rbp=0 obl={output_length} oll=0 omem={output_length} tot-mem={output_length} events=r \
+        "rbs=0 rbp=0 obl={output_length} oll=0 omem={output_length} tot-mem={} events=r \
          cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
+        connection.kept_length(),
         name_of(client.last_command),
         if client.version == Version::Resp3 { 3 } else { 2 },
         String::from_utf8_lossy(&client.library_name),

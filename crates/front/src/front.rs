@@ -351,6 +351,7 @@ impl Front {
             return Step::Done;
         }
         if connection.client.transaction.is_some() && transaction::is_queued(spec.id) {
+            connection.client.last_command = Some(spec);
             self.journal.count(spec);
             transaction::queue(connection, spec, words, self.limits.object_length_max);
             return Step::Done;

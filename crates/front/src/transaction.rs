@@ -4,7 +4,7 @@
 //! or the number of its words is told at once, and nothing is executed then; what is wrong with its words, in its place
 //! among the answers.
 
-use quorate_object::{Command, Outcome, Transaction, slot_of_key};
+use quorate_object::{Command, NAME_BYTES_MAX, Outcome, Transaction, slot_of_key};
 use quorate_resp::{Arguments, ReplyWriter, Request};
 
 use crate::backend::{Backend, Target};
@@ -17,12 +17,15 @@ use crate::reply::write_outcome;
 use crate::specs::{Id, Shape, Spec};
 use crate::submit::{self, command_on_key, count_keys};
 
-const CROSS_SLOT: Refusal = Refusal::fixed("CROSSSLOT Keys in request don't hash to the same slot");
+const CROSS_SLOT: Refusal = Refusal::fixed(
+    "CROSSSLOT Keys in request don't hash to the same slot: give those that belong together a common hash tag, as {user:7}:name",
+);
 const ABORTED: Refusal = Refusal::fixed("EXECABORT Transaction discarded because of previous errors.");
+const KEY_TOO_LONG: Refusal = Refusal::fixed("ERR the key is longer than 64000 bytes");
 const NESTED: Refusal = Refusal::fixed("ERR MULTI calls can not be nested");
 const TOO_LONG: Refusal = Refusal::fixed("ERR the transaction is longer than 16 MiB");
 const TOO_MANY: Refusal =
-    Refusal::fixed("ERR the transaction has more than 10,000 commands, or keys of such that have several");
+    Refusal::fixed("ERR the transaction has more than 10,000 commands, each key of MGET and the like counted");
 const TOO_LARGE: Refusal = Refusal::fixed("ERR the transaction would write more than 32 MiB");
 const NOT_HERE: &str = "ERR not in a transaction: it takes commands on keys, PING and ECHO, not '";
 
@@ -179,10 +182,16 @@ impl Part {
             _ => {}
         }
         if call.spec.shape == Shape::Object {
+            if call.word(1).len() > NAME_BYTES_MAX {
+                return Err(KEY_TOO_LONG);
+            }
             commands.push(object_command::parse(call)?);
             return Ok(Part::One);
         }
         let count = count_keys(call)?;
+        if (0..count).any(|number| command_on_key(call, number).0.len() > NAME_BYTES_MAX) {
+            return Err(KEY_TOO_LONG);
+        }
         commands.extend((0..count).map(|number| command_on_key(call, number).1));
         Ok(match call.spec.id {
             Id::MGet => Part::Values(count),

@@ -70,9 +70,20 @@ fn a_transaction_is_begun_once_and_ends_once() {
 }
 
 #[test]
+fn a_key_that_is_too_long_is_refused_in_its_place() {
+    let key = "k".repeat(64_001);
+    let replies = told(&["multi", &format!("set {key} 1"), "set a 1", &format!("mset {key} 1 a 2"), "exec"]);
+    let refused = r"-ERR the key is longer than 64000 bytes\r\n";
+    assert_eq!(replies[4], format!(r"*3\r\n{refused}+OK\r\n{refused}"));
+}
+
+#[test]
 fn keys_lie_in_one_hash_slot() {
     let replies = told(&["multi", "set a 1", "set b 2", "exec", "mget a b", "multi", "set a 1", "append a 2", "exec"]);
-    assert_eq!(replies[3], r"-CROSSSLOT Keys in request don\'t hash to the same slot\r\n");
+    assert_eq!(
+        replies[3],
+        r"-CROSSSLOT Keys in request don\'t hash to the same slot: give those that belong together a common hash tag, as {user:7}:name\r\n"
+    );
     assert_eq!(replies[4], r"*2\r\n$-1\r\n$-1\r\n");
     assert_eq!(replies[8], r"*2\r\n+OK\r\n:2\r\n");
 }
@@ -97,7 +108,9 @@ fn what_is_too_much_is_refused() {
     talk.send("ping\r\n".repeat(10_001));
     let replies = talk.read();
     assert!(
-        replies.ends_with(r"-ERR the transaction has more than 10,000 commands, or keys of such that have several\r\n")
+        replies.ends_with(
+            r"-ERR the transaction has more than 10,000 commands, each key of MGET and the like counted\r\n"
+        )
     );
     assert!(talk.ask("exec").starts_with("-EXECABORT"));
     talk.ask("multi");

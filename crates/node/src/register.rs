@@ -278,6 +278,12 @@ pub(crate) const NOT_IN_ONE_STEP: &str = "PROTOCOL the object is a register (pro
      can read and write it in one step. Use SET, GET and DEL; QUORATE GROUP DEMOTE if it has a group of its own; or a \
      namespace of PROTOCOL paxos or chain";
 
+/// The same of what registers have nothing of.
+pub(crate) const NO_TRANSACTIONS: &str = "PROTOCOL the objects are registers (protocol register), which take no transactions: send the commands without MULTI, or \
+                                          use a namespace of PROTOCOL paxos or chain";
+pub(crate) const STRINGS_ONLY: &str = "PROTOCOL the object is a register (protocol register), which holds a string: hashes, lists, sets and sorted sets are \
+                                       for namespaces of PROTOCOL paxos or chain";
+
 /// What a register's object is where it is none.
 pub(crate) fn content_of(value: &[u8], expires_ms: Option<u64>) -> Content {
     Content::Value { bytes: Payload::from(value), expires: expires_ms.map(Stamp) }

@@ -14,7 +14,7 @@ use crate::envelope::{ENVELOPE_BYTES_MAX, Envelope, NOTHING_SETTLED, Ticket};
 use crate::frame::{Access, Bounce, Message, Position, RouterMessage};
 use crate::own_place::OwnPlace;
 use crate::planted::{self, Planted};
-use crate::register::{NOT_IN_ONE_STEP, is_for_registers};
+use crate::register::{NO_TRANSACTIONS, NOT_IN_ONE_STEP, STRINGS_ONLY, is_for_registers};
 use crate::root::Reads;
 use crate::volume::VolumeCommand;
 
@@ -45,6 +45,8 @@ impl Host {
         if self.is_register(submission.target) && !is_for_registers(submission.command) {
             let refusal = match (submission.command, submission.target) {
                 (Command::Flush, Target::Volume { namespace, .. }) => holds_registers(namespace),
+                (Command::Transaction(_), _) => NO_TRANSACTIONS.to_owned(),
+                (Command::Elements { .. }, _) => STRINGS_ONLY.to_owned(),
                 _ => NOT_IN_ONE_STEP.to_owned(),
             };
             return self.answers.push((number, Answer::Outcome(Outcome::Error(refusal))));
