@@ -441,6 +441,14 @@ pub(crate) fn keeps_order(len: usize) -> bool {
     len <= FEW
 }
 
+/// Room for fewer elements than this is kept, however few there are.
+const ROOM_KEPT: usize = 64;
+
+/// For how many elements there is to be room, where there is room for far more than there are: nothing gives it back by itself.
+pub(crate) fn room_to_keep(len: usize, room: usize) -> Option<usize> {
+    (room > ROOM_KEPT && room / 4 > len).then_some(len * 2)
+}
+
 /// Those of the items for which `is_one` holds, each once, in their order.
 pub(crate) fn distinct<'a>(items: impl Iterator<Item = &'a [u8]>, is_one: impl Fn(&[u8]) -> bool) -> Vec<&'a [u8]> {
     let mut seen = std::collections::BTreeSet::new();

@@ -15,16 +15,13 @@ use crate::OBJECT_BYTES_MAX;
 use crate::codec::{Malformed, Reader, malformed, write_bytes, write_len};
 use crate::collection::{
     ANSWER_TOO_LONG, Chance, ElementScan, HEAD_BYTES, HashKey, PIECE_BYTES, TOO_LARGE, bulk, distinct, error, int,
-    keeps_order, read_list, write_list,
+    keeps_order, read_list, room_to_keep, write_list,
 };
 use crate::number::{self, FloatError};
 use crate::outcome::Outcome;
 
 /// What a field costs besides its bytes, about: its entry and its place in the index with room to grow, two allocations.
 const FIELD_BYTES: usize = 72;
-
-/// Places for fewer fields than this are kept, however few are taken.
-const PLACES_KEPT: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Hash {
@@ -138,9 +135,8 @@ impl Hash {
         if let Some(value) = removed {
             self.bytes -= field.len() + value.len();
         }
-        // Places are not given back by themselves.
-        if self.fields.capacity() > 4 * self.fields.len() + PLACES_KEPT {
-            self.fields.shrink_to(2 * self.fields.len());
+        if let Some(room) = room_to_keep(self.fields.len(), self.fields.capacity()) {
+            self.fields.shrink_to(room);
         }
     }
 

@@ -15,16 +15,14 @@ use std::ops::Range;
 use crate::OBJECT_BYTES_MAX;
 use crate::codec::{Malformed, Reader, malformed, write_bytes, write_optional_u64};
 use crate::collection::{
-    ANSWER_TOO_LONG, HEAD_BYTES, NOT_AN_INTEGER, PIECE_BYTES, TOO_LARGE, bulk, error, int, read_list, write_list,
+    ANSWER_TOO_LONG, HEAD_BYTES, NOT_AN_INTEGER, PIECE_BYTES, TOO_LARGE, bulk, error, int, read_list, room_to_keep,
+    write_list,
 };
 use crate::number;
 use crate::outcome::Outcome;
 
 /// What an element costs besides its bytes, about: its place with room to grow, and an allocation.
 const ELEMENT_BYTES: usize = 40;
-
-/// Places for fewer elements than this are kept, however few are taken.
-const PLACES_KEPT: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct List {
@@ -187,9 +185,8 @@ impl List {
 
     /// The memory of places that a list has no more elements for.
     fn give_back(&mut self) {
-        let len = self.elements.len();
-        if self.elements.capacity() > PLACES_KEPT && self.elements.capacity() / 4 > len {
-            self.elements.shrink_to(len * 2);
+        if let Some(room) = room_to_keep(self.elements.len(), self.elements.capacity()) {
+            self.elements.shrink_to(room);
         }
     }
 

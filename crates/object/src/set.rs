@@ -14,15 +14,12 @@ use crate::OBJECT_BYTES_MAX;
 use crate::codec::{Malformed, Reader, malformed, write_bytes, write_optional_u64};
 use crate::collection::{
     Chance, ElementScan, HEAD_BYTES, HashKey, PIECE_BYTES, TOO_LARGE, bulk, distinct, error, int, keeps_order,
-    read_list, write_list,
+    read_list, room_to_keep, write_list,
 };
 use crate::outcome::Outcome;
 
 /// What a member costs besides its bytes, about: its entry and its place in the index with room to grow, and an allocation.
 const MEMBER_BYTES: usize = 56;
-
-/// Places for fewer members than this are kept, however few are taken.
-const PLACES_KEPT: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Set {
@@ -116,9 +113,8 @@ impl Set {
 
     /// The memory of places that a set has no more members for.
     fn give_back(&mut self) {
-        let len = self.members.len();
-        if self.members.capacity() > PLACES_KEPT && self.members.capacity() / 4 > len {
-            self.members.shrink_to(len * 2);
+        if let Some(room) = room_to_keep(self.members.len(), self.members.capacity()) {
+            self.members.shrink_to(room);
         }
     }
 

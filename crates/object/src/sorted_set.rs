@@ -27,14 +27,11 @@ pub use self::operation::{MemberBound, ScoreBound, ScoreCondition, SortedSetOp, 
 use self::operation::{Scored, read_score, read_scored, write_scored};
 use self::order::{Entry, Order};
 use crate::codec::{Malformed, Reader, malformed, write_bytes, write_len};
-use crate::collection::{HEAD_BYTES, HashKey, PIECE_BYTES, keeps_order, read_list, write_list};
+use crate::collection::{HEAD_BYTES, HashKey, PIECE_BYTES, keeps_order, read_list, room_to_keep, write_list};
 
 /// What a member costs besides its bytes, about: its entries in the map and in the order with room to grow, its place in the
 /// index, an allocation with two counts.
 const MEMBER_BYTES: usize = 120;
-
-/// Places for fewer members than this are kept, however few are taken.
-const PLACES_KEPT: usize = 64;
 
 /// What a score takes in answers and where it is stored.
 const SCORE_BYTES: usize = 9;
@@ -99,9 +96,8 @@ impl SortedSet {
             self.order.remove(score, member);
             self.bytes -= member.len();
         }
-        // Places are not given back by themselves.
-        if self.scores.capacity() > PLACES_KEPT && self.scores.capacity() / 4 > self.scores.len() {
-            self.scores.shrink_to(self.scores.len() * 2);
+        if let Some(room) = room_to_keep(self.scores.len(), self.scores.capacity()) {
+            self.scores.shrink_to(room);
         }
     }
 

@@ -46,47 +46,53 @@ fn is_unknown(error: &redis::RedisError) -> bool {
     !matches!(error.code(), Some("NOQUORUM" | "TRYAGAIN" | "LOADING"))
 }
 
-fn pay(known: &Known, mut random: Random, connect: impl Fn() -> Option<Connection>) {
+/// Does it again and again until all is over, on a new connection after each error, which `failed` is told.
+fn repeat(
+    known: &Known,
+    connect: impl Fn() -> Option<Connection>,
+    mut act: impl FnMut(&mut Connection) -> RedisResult<()>,
+    failed: impl Fn(redis::RedisError),
+) {
     let mut client = None;
     while !known.is_over.load(Ordering::Relaxed) {
         client = client.or_else(&connect);
-        let Some(client_now) = &mut client else {
+        let Some(connected) = &mut client else {
             thread::sleep(Duration::from_millis(50));
             continue;
         };
+        if let Err(error) = act(connected) {
+            failed(error);
+            client = None;
+        }
+    }
+}
+
+fn pay(known: &Known, mut random: Random, connect: impl Fn() -> Option<Connection>) {
+    let transfer = |client: &mut Connection| {
         let (from, to, sum) = (random.below(ACCOUNTS), random.below(ACCOUNTS), 1 + random.below(9));
         let mut transfer = pipe();
         // Payments are counted where they are made, so that one which is executed twice is seen.
         transfer.atomic().decr(account(from), sum).incr(account(to), sum).cmd("HINCRBY").arg("{bank}paid").arg("count");
         transfer.arg(1);
-        match transfer.query::<Vec<i64>>(client_now) {
-            Ok(_) => drop(known.paid.fetch_add(1, Ordering::Relaxed)),
-            Err(error) => {
-                known.unknown.fetch_add(i64::from(is_unknown(&error)), Ordering::Relaxed);
-                client = None;
-            }
-        }
-    }
+        transfer.query::<Vec<i64>>(client)?;
+        known.paid.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    };
+    repeat(known, connect, transfer, |error| {
+        known.unknown.fetch_add(i64::from(is_unknown(&error)), Ordering::Relaxed);
+    });
 }
 
 fn audit(known: &Known, connect: impl Fn() -> Option<Connection>) {
-    let mut client = None;
-    while !known.is_over.load(Ordering::Relaxed) {
-        client = client.or_else(&connect);
-        let Some(client_now) = &mut client else {
-            thread::sleep(Duration::from_millis(50));
-            continue;
-        };
-        match balances(client_now) {
-            Ok(balances) => {
-                known.audits.fetch_add(1, Ordering::Relaxed);
-                if balances.iter().sum::<i64>() != EACH * ACCOUNTS as i64 {
-                    *known.wrong.lock().expect("nobody has panicked") = Some(balances);
-                }
-            }
-            Err(_) => client = None,
+    let look = |client: &mut Connection| {
+        let balances = balances(client)?;
+        known.audits.fetch_add(1, Ordering::Relaxed);
+        if balances.iter().sum::<i64>() != EACH * ACCOUNTS as i64 {
+            *known.wrong.lock().expect("nobody has panicked") = Some(balances);
         }
-    }
+        Ok(())
+    };
+    repeat(known, connect, look, drop);
 }
 
 #[test]
