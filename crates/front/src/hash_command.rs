@@ -1,8 +1,8 @@
 //! Words of a client to an operation on a hash.
 
-use quorate_object::{Chance, HashOp, HashPart, Pair};
+use quorate_object::{HashOp, HashPart, Pair};
 
-use crate::object_command::{Call, parse_element_scan, parse_float};
+use crate::object_command::{Call, parse_chance, parse_element_scan, parse_float};
 use crate::refusal::Refusal;
 use crate::specs::Id;
 
@@ -44,28 +44,6 @@ fn parse_finite(word: &[u8]) -> Result<f64, Refusal> {
 }
 
 fn parse_random<'a>(call: &Call<'a>) -> Result<HashOp<'a>, Refusal> {
-    let (with_values, chance) = parse_chance(call, b"WITHVALUES")?;
+    let (with_values, chance) = parse_chance(call, Some("WITHVALUES"))?;
     Ok(HashOp::Random { with_values, chance })
-}
-
-/// `[count [option]]`.
-pub(crate) fn parse_chance(call: &Call<'_>, option: &[u8]) -> Result<(bool, Chance), Refusal> {
-    let seed = call.seed;
-    if call.words.len() == 2 {
-        return Ok((false, Chance { count: None, seed }));
-    }
-    let count = call.integer(2)?;
-    if count == i64::MIN {
-        let most = i64::MAX;
-        return Err(Refusal::of(format!("ERR value is out of range, value must between -{most} and {most}")));
-    }
-    let with = match call.words.len() {
-        3 => false,
-        4 if call.word(3).eq_ignore_ascii_case(option) => true,
-        _ => return Err(Refusal::SYNTAX),
-    };
-    if with && !(-i64::MAX / 2..=i64::MAX / 2).contains(&count) {
-        return Err(Refusal::fixed("ERR value is out of range"));
-    }
-    Ok((with, Chance { count: Some(count), seed }))
 }

@@ -4,7 +4,7 @@
 //! decimal numbers within the range of a double only, since that is what objects count with.
 
 use quorate_object::{
-    Command, Condition, ElementScan, ExpireCondition, Expiry, Op, SetAnswer, TtlUnit, Wrong, float_vanishes,
+    Chance, Command, Condition, ElementScan, ExpireCondition, Expiry, Op, SetAnswer, TtlUnit, Wrong, float_vanishes,
 };
 use quorate_resp::{Arguments, parse_integer};
 
@@ -119,6 +119,29 @@ pub(crate) fn parse_element_scan<'a>(call: &Call<'a>) -> Result<ElementScan<'a>,
         }
     }
     Ok(scan)
+}
+
+/// `[count [option]]`, for commands that have such an option: whether it is there.
+pub(crate) fn parse_chance(call: &Call<'_>, option: Option<&str>) -> Result<(bool, Chance), Refusal> {
+    let seed = call.seed;
+    if call.words.len() == 2 {
+        return Ok((false, Chance { count: None, seed }));
+    }
+    let count = call.integer(2)?;
+    if count == i64::MIN {
+        let most = i64::MAX;
+        return Err(Refusal::of(format!("ERR value is out of range, value must between -{most} and {most}")));
+    }
+    let is_option = |word: &[u8]| option.is_some_and(|option| word.eq_ignore_ascii_case(option.as_bytes()));
+    let with = match call.words.len() {
+        3 => false,
+        4 if is_option(call.word(3)) => true,
+        _ => return Err(Refusal::SYNTAX),
+    };
+    if with && !(-i64::MAX / 2..=i64::MAX / 2).contains(&count) {
+        return Err(Refusal::fixed("ERR value is out of range"));
+    }
+    Ok((with, Chance { count: Some(count), seed }))
 }
 
 /// SET key value and options. A later option of the same kind replaces an earlier one, different kinds exclude each other.

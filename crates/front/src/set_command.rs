@@ -2,8 +2,7 @@
 
 use quorate_object::SetOp;
 
-use crate::hash_command::parse_chance;
-use crate::object_command::{Call, parse_element_scan};
+use crate::object_command::{Call, parse_chance, parse_element_scan};
 use crate::refusal::Refusal;
 use crate::specs::Id;
 
@@ -19,7 +18,7 @@ pub(crate) fn parse<'a>(call: &Call<'a>) -> Result<SetOp<'a>, Refusal> {
         Id::SPop | Id::SRandMember if call.words.len() > 3 => return Err(Refusal::SYNTAX),
         Id::SPop if call.words.len() == 3 => SetOp::Pop { count: Some(call.count(2, Refusal::NEGATIVE)?) },
         Id::SPop => SetOp::Pop { count: None },
-        Id::SRandMember => SetOp::Random { chance: parse_chance(call, b"")?.1 },
+        Id::SRandMember => SetOp::Random { chance: parse_chance(call, None)?.1 },
         Id::SScan => SetOp::Scan(parse_element_scan(call)?),
         other => unreachable!("{other:?} is no command on sets"),
     })

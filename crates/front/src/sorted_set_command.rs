@@ -3,8 +3,7 @@
 use quorate_object::{MemberBound, ScoreBound, ScoreCondition, SortedSetOp, Span};
 
 use crate::double::{parse_double, parse_lenient_double};
-use crate::hash_command::parse_chance;
-use crate::object_command::{Call, parse_element_scan};
+use crate::object_command::{Call, parse_chance, parse_element_scan};
 use crate::refusal::Refusal;
 use crate::specs::Id;
 
@@ -33,7 +32,7 @@ pub(crate) fn parse<'a>(call: &Call<'a>) -> Result<SortedSetOp<'a>, Refusal> {
         Id::ZRemRangeByLex => SortedSetOp::RemoveRange { span: parse_span(call, By::Member, false)? },
         Id::ZScan => SortedSetOp::Scan(parse_element_scan(call)?),
         Id::ZRandMember => {
-            let (with_scores, chance) = parse_chance(call, b"WITHSCORES")?;
+            let (with_scores, chance) = parse_chance(call, Some("WITHSCORES"))?;
             SortedSetOp::Random { with_scores, chance }
         }
         other => unreachable!("{other:?} is no command on sorted sets"),
@@ -177,13 +176,9 @@ fn parse_member_bound(word: &[u8]) -> Option<MemberBound<'_>> {
 }
 
 fn parse_pop_count(call: &Call<'_>) -> Result<Option<u64>, Refusal> {
-    const NOT_POSITIVE: Refusal = Refusal::fixed("ERR value is out of range, must be positive");
     match call.words.len() {
         2 => Ok(None),
-        3 => {
-            let count = call.integer(2).ok().and_then(|count| u64::try_from(count).ok());
-            count.map(Some).ok_or(NOT_POSITIVE)
-        }
+        3 => call.count(2, Refusal::NEGATIVE).map(Some),
         _ => Err(Refusal::SYNTAX),
     }
 }

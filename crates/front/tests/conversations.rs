@@ -551,3 +551,14 @@ fn garbage_never_panics() {
     }
     assert!(taken > 1_000, "some garbage should be requests: {taken}");
 }
+
+#[test]
+fn what_is_no_option_is_none_even_if_it_is_nothing() {
+    let mut talk = Talk::default();
+    talk.ask("sadd s a");
+    for command in ["srandmember s 1 \"\"", "hrandfield h 1 \"\"", "zrandmember z 1 \"\"", "srandmember s 1 withvalues"]
+    {
+        assert_eq!(talk.ask(command), r"-ERR syntax error\r\n", "{command}");
+    }
+    assert_eq!(talk.ask("srandmember s 1"), r"*1\r\n$1\r\na\r\n");
+}

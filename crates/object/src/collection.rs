@@ -331,7 +331,7 @@ impl<'a> ElementScan<'a> {
         (start..end, start as u64)
     }
 
-    /// The answer; `element` writes what is shown of the one at a place, whose name it is asked for before.
+    /// The answer: `show` appends what is shown of the element at a place, if the pattern matches its `name`.
     pub(crate) fn answer<'e>(
         &self,
         len: usize,
@@ -481,6 +481,12 @@ pub(crate) fn read_list<'b>(r: &mut Reader<'b>) -> Result<Vec<&'b [u8]>, Malform
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn room_is_given_back_where_there_is_far_more_than_is_needed() {
+        assert_eq!((room_to_keep(0, ROOM_KEPT), room_to_keep(100, 400)), (None, None));
+        assert_eq!((room_to_keep(0, ROOM_KEPT + 1), room_to_keep(99, 400)), (Some(0), Some(198)));
+    }
 
     #[test]
     fn chance_chooses_each_element_at_most_once_unless_it_may_come_again() {

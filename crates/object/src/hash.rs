@@ -427,3 +427,19 @@ impl<'a> HashChange<'a> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_that_has_shrunk_gives_its_room_back() {
+        let mut hash = Hash::new(HashKey([7; 16]));
+        let names: Vec<[u8; 4]> = (0..5000_u32).map(u32::to_le_bytes).collect();
+        names.iter().for_each(|name| hash.set(name, b"v"));
+        let full = hash.fields.capacity();
+        hash.apply(HashChange::Remove(names[1..].iter().map(|name| &name[..]).collect()));
+        assert!(hash.fields.capacity() < full / 10, "{} of {full}", hash.fields.capacity());
+        assert_eq!((hash.get(&names[0]), hash.fields.len()), (Some(&b"v"[..]), 1));
+    }
+}

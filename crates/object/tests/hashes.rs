@@ -56,17 +56,6 @@ fn a_hash_has_a_largest_size_and_may_be_overwritten_within_it() {
     assert_eq!(twice, error("ERR the answer would be longer than 16 MiB: ask for fewer elements"));
 }
 
-#[test]
-fn a_hash_that_has_shrunk_gives_its_memory_back() {
-    let mut objects = Objects::new(HASH_KEY);
-    let fields: Vec<String> = (0..5000).map(|number| number.to_string()).collect();
-    let pairs: Vec<(&str, &str)> = fields.iter().map(|field| (field.as_str(), "v")).collect();
-    objects.run(&hset("h", &pairs), 0, 0);
-    let gone = fields[1..].iter().map(|field| field.as_bytes()).collect();
-    assert_eq!(objects.run(&on("h", HashOp::Del { fields: gone }), 0, 0), Outcome::Int(4999));
-    assert_eq!(objects.read(&hget("h", "0"), 0), bulk("v"));
-}
-
 /// Of very many that expire at one time some are still there when a change comes that was computed without them.
 #[test]
 fn a_change_of_what_has_expired_begins_anew() {
