@@ -27,6 +27,9 @@ pub trait Backend {
     /// The namespaces that `FLUSHALL` empties.
     fn namespaces(&self) -> Vec<u32>;
 
+    /// The number of the application of this name that this node has.
+    fn application(&self, name: &[u8]) -> Option<usize>;
+
     /// How many volumes must be asked for what concerns all objects of a namespace.
     /// `None` while nobody has told this node; 0 if there is no such namespace.
     fn volumes(&self, namespace: u32) -> Option<u32>;
@@ -78,7 +81,7 @@ pub(crate) const LOADING: &str = "LOADING Redis is loading the dataset in memory
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     Outcome(Outcome),
-    Admin(AdminReply),
+    Tree(ReplyTree),
     Failed(Failure),
 }
 
@@ -139,9 +142,10 @@ impl Failure {
     }
 }
 
-/// The answer of an administrative command: a small tree that prints well in both versions of the protocol.
+/// An answer that is not an object's outcome, as of an administrative command: a small tree that prints well in both versions of the
+/// protocol.
 #[derive(Clone, Debug, PartialEq)]
-pub enum AdminReply {
+pub enum ReplyTree {
     /// A status such as `OK`.
     Simple(String),
     /// An error line of its own, with its code first.
@@ -152,15 +156,15 @@ pub enum AdminReply {
     Text(String),
     Bytes(Vec<u8>),
     Null,
-    Array(Vec<AdminReply>),
+    Array(Vec<ReplyTree>),
     /// In order; a flat array in version 2.
-    Map(Vec<(String, AdminReply)>),
+    Map(Vec<(String, ReplyTree)>),
 }
 
-impl AdminReply {
+impl ReplyTree {
     #[must_use]
-    pub fn ok() -> AdminReply {
-        AdminReply::Simple("OK".to_string())
+    pub fn ok() -> ReplyTree {
+        ReplyTree::Simple("OK".to_string())
     }
 }
 

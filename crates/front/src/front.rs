@@ -5,11 +5,12 @@ use slab::Slab;
 use quorate_resp::{Arguments, ProtocolError, RequestLimits, RequestParser, Version};
 
 use crate::access::{self, Access, GUEST_OUTPUT_LENGTH_MAX, Step};
+use crate::application::{self, Applications, Job, Worked};
 use crate::backend::{Answer, Backend, OperationId, Verdict};
 use crate::connection::{Allowance, Client, Connection, ConnectionId};
 use crate::journal::{Counts, Journal, SlowLogSettings};
 use crate::object_command::Call;
-use crate::operations::Operations;
+use crate::operations::{Asker, Operations, Waiter};
 use crate::refusal::Refusal;
 use crate::session;
 use crate::specs::{self, Shape};
@@ -74,8 +75,9 @@ pub struct Front {
     pub(crate) connections: Slab<Connection>,
     pub(crate) journal: Journal,
     pub(crate) operations: Operations,
-    /// Connections that `CLIENT KILL` has closed.
-    pub(crate) killed: Vec<ConnectionId>,
+    pub(crate) applications: Applications,
+    /// Connections that have output or a new progress of which nobody was told.
+    pub(crate) touched: Vec<ConnectionId>,
     generation_last: u32,
     /// Of replies, over all connections.
     reply_length: usize,
@@ -90,7 +92,8 @@ impl Front {
             connections: Slab::new(),
             journal: Journal::default(),
             operations: Operations::default(),
-            killed: Vec::new(),
+            applications: Applications::default(),
+            touched: Vec::new(),
             generation_last: 0,
             reply_length: 0,
         }
@@ -125,9 +128,10 @@ impl Front {
         self.journal.slow.len()
     }
 
-    /// The connections that `CLIENT KILL` has closed since this was last asked; their progress says so too.
-    pub fn take_killed(&mut self) -> Vec<ConnectionId> {
-        core::mem::take(&mut self.killed)
+    /// The connections that have output or a new [progress](Front::progress) since this was last asked, and that no call has returned:
+    /// whom `CLIENT KILL` has disconnected, and who was answered by an application.
+    pub fn take_touched(&mut self) -> Vec<ConnectionId> {
+        core::mem::take(&mut self.touched)
     }
 
     /// A client has connected from `address` to `local`, both as `host:port`. Times are milliseconds since the Unix epoch.
@@ -243,7 +247,17 @@ impl Front {
 
     /// An operation has ended. Returns the connection that now has output or a new [progress](Front::progress), if any.
     pub fn completed(&mut self, operation: OperationId, answer: Answer) -> Option<ConnectionId> {
-        let waiter = self.operations.answer(operation)?;
+        match self.operations.answer(operation)? {
+            Asker::Client(waiter) => self.answer(waiter, operation, answer),
+            Asker::Work(work) => {
+                application::completed(self, work, answer);
+                None
+            }
+        }
+    }
+
+    /// Gives an answer to whoever waits for it. Returns the connection if it now has output or a new progress.
+    pub(crate) fn answer(&mut self, waiter: Waiter, operation: OperationId, answer: Answer) -> Option<ConnectionId> {
         let id = ConnectionId { index: waiter.connection, generation: waiter.generation };
         self.journal.count_failure(&answer);
         let output_length_max = self.limits.output_length_max;
@@ -257,6 +271,33 @@ impl Front {
         }
         self.recount(id);
         (has_output || is_too_much).then_some(id)
+    }
+
+    /// What applications are to do since this was last asked.
+    pub fn take_jobs(&mut self) -> Vec<Job> {
+        self.applications.take_jobs()
+    }
+
+    /// An application has done its work.
+    pub fn worked<B: Backend>(&mut self, worked: Worked, backend: &mut B) {
+        application::worked(self, worked, backend);
+    }
+
+    /// Whether objects are to be read for applications, which [`Front::read_due`] does.
+    #[must_use]
+    pub fn has_unread(&self) -> bool {
+        self.applications.has_unread()
+    }
+
+    /// Reads them.
+    pub fn read_due<B: Backend>(&mut self, backend: &mut B) {
+        application::read_due(self, backend);
+    }
+
+    /// Whether no client waits for an application.
+    #[must_use]
+    pub fn is_idle_of_applications(&self) -> bool {
+        self.applications.is_idle()
     }
 
     /// The verdict on a password that [`Backend::verify`] has promised. Returns the connection if it is still there and
@@ -357,7 +398,8 @@ impl Front {
             return Step::Done;
         }
         let waits_for_all =
-            matches!(spec.shape, Shape::Volumes | Shape::Admin | Shape::Transaction) || access::may_verify(spec, words);
+            matches!(spec.shape, Shape::Volumes | Shape::Admin | Shape::Transaction | Shape::Application)
+                || access::may_verify(spec, words);
         if waits_for_all && !connection.is_answered() {
             connection.bar();
             return Step::Waits;

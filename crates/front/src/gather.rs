@@ -135,7 +135,7 @@ impl Gathering {
                 let is_outcome_unknown = failure == Failure::Timeout;
                 self.add_failure(Failed { is_outcome_unknown, text: failure.text().to_string() });
             }
-            Answer::Admin(_) => self.add_unexpected(),
+            Answer::Tree(_) => self.add_unexpected(),
         }
     }
 

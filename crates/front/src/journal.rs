@@ -90,6 +90,10 @@ impl Journal {
         self.now_s = now_s;
     }
 
+    pub(crate) fn now_us(&self) -> u64 {
+        self.now_us
+    }
+
     pub(crate) fn count(&mut self, spec: &Spec) {
         self.counts.requests[spec.kind as usize] += 1;
     }

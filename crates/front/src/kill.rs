@@ -41,7 +41,7 @@ pub(crate) fn execute(front: &mut Front, index: usize, call: &Call<'_>) -> Resul
             kills_me = true;
         } else {
             connection.abandon();
-            front.killed.push(ConnectionId { index: other as u32, generation: connection.generation });
+            front.touched.push(ConnectionId { index: other as u32, generation: connection.generation });
         }
     }
     if is_old_form && count == 0 {

@@ -104,7 +104,7 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use crate::operations::Waiter;
+    use crate::operations::{Asker, Waiter};
 
     struct Asked {
         latest: LatestByKey,
@@ -121,9 +121,9 @@ mod tests {
         fn ask(&mut self, key_hash: u64) -> (OperationId, Option<OperationId>) {
             let operation = self.operations.next();
             let link = self.latest.link(operation, key_hash, self.oldest, self.unanswered, &mut self.operations);
-            let waiter = Waiter { connection: 0, generation: 0, sequence: 0 };
+            let asker = Asker::Client(Waiter { connection: 0, generation: 0, sequence: 0 });
             self.unanswered += 1;
-            (self.operations.add(waiter, key_hash, link.previous), link.predecessor)
+            (self.operations.add(asker, key_hash, link.previous), link.predecessor)
         }
 
         fn answer(&mut self, operation: OperationId) {

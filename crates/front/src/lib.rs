@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod application;
 mod backend;
 mod client;
 mod command_info;
@@ -43,9 +44,10 @@ mod submit;
 mod transaction;
 
 pub use access::{Access, GUEST_OUTPUT_LENGTH_MAX};
+pub use application::{Job, JobCall, JobId, Worked};
 pub use backend::{
-    AdminReply, Answer, Backend, Failure, IMMUTABLE, InfoSection, ObjectCount, OperationId, Request, ServerInfo,
-    Target, Verdict,
+    Answer, Backend, Failure, IMMUTABLE, InfoSection, ObjectCount, OperationId, ReplyTree, Request, ServerInfo, Target,
+    Verdict,
 };
 pub use config::config_integer;
 pub use connection::ConnectionId;

@@ -7,6 +7,14 @@ use std::collections::VecDeque;
 
 use crate::backend::OperationId;
 
+/// Whose operation it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asker {
+    Client(Waiter),
+    /// The object of this number that an application works on.
+    Work(usize),
+}
+
 /// The place in a connection's queue to which an answer belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiter {
@@ -18,7 +26,7 @@ pub(crate) struct Waiter {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operation {
-    pub(crate) waiter: Waiter,
+    asker: Asker,
     pub(crate) key_hash: u64,
     /// An operation of the connection before this one whose key fell into the same bucket; 0 if none is unanswered.
     pub(crate) previous: u64,
@@ -38,9 +46,9 @@ impl Operations {
         OperationId(self.finished + 1 + self.ring.len() as u64)
     }
 
-    pub(crate) fn add(&mut self, waiter: Waiter, key_hash: u64, previous: u64) -> OperationId {
+    pub(crate) fn add(&mut self, asker: Asker, key_hash: u64, previous: u64) -> OperationId {
         let id = self.next();
-        self.ring.push_back(Operation { waiter, key_hash, previous, answered: false });
+        self.ring.push_back(Operation { asker, key_hash, previous, answered: false });
         id
     }
 
@@ -58,16 +66,16 @@ impl Operations {
     }
 
     /// Takes the operation out. `None` if it was never submitted or is answered already.
-    pub(crate) fn answer(&mut self, id: OperationId) -> Option<Waiter> {
+    pub(crate) fn answer(&mut self, id: OperationId) -> Option<Asker> {
         let index = usize::try_from(id.0.checked_sub(self.finished + 1)?).ok()?;
         let operation = self.ring.get_mut(index).filter(|operation| !operation.answered)?;
         operation.answered = true;
-        let waiter = operation.waiter;
+        let asker = operation.asker;
         while self.ring.front().is_some_and(|operation| operation.answered) {
             self.ring.pop_front();
             self.finished += 1;
         }
-        Some(waiter)
+        Some(asker)
     }
 }
 
@@ -81,19 +89,19 @@ impl Operation {
 mod tests {
     use super::*;
 
-    fn waiter(sequence: u32) -> Waiter {
-        Waiter { connection: 0, generation: 1, sequence }
+    fn asker(sequence: u32) -> Asker {
+        Asker::Client(Waiter { connection: 0, generation: 1, sequence })
     }
 
     #[test]
     fn each_operation_is_answered_once_in_any_order() {
         let mut operations = Operations::default();
         for number in 1..=5 {
-            assert_eq!(operations.add(waiter(number), 0, 0), OperationId(u64::from(number)));
+            assert_eq!(operations.add(asker(number), 0, 0), OperationId(u64::from(number)));
         }
         for number in [3, 1, 5, 2, 4] {
             let id = OperationId(u64::from(number));
-            assert_eq!(operations.answer(id), Some(waiter(number)));
+            assert_eq!(operations.answer(id), Some(asker(number)));
             assert_eq!(operations.answer(id), None, "answered twice");
         }
         assert!(operations.ring.is_empty());

@@ -22,6 +22,7 @@ impl Refusal {
         Refusal::fixed("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
     pub(crate) const NOT_A_FLOAT: Refusal = Refusal::fixed("ERR value is not a valid float");
 
+    pub(crate) const KEY_TOO_LONG: Refusal = Refusal::fixed("ERR the key is longer than 64000 bytes");
     pub(crate) const NO_NAMESPACE: Refusal = Refusal::fixed("ERR DB index is out of range");
     pub(crate) const LOADING: Refusal = Refusal::fixed(crate::backend::LOADING);
 

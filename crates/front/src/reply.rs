@@ -3,12 +3,12 @@
 use quorate_object::{Outcome, double_text};
 use quorate_resp::ReplyWriter;
 
-use crate::backend::{AdminReply, Answer};
+use crate::backend::{Answer, ReplyTree};
 
 pub(crate) fn write_answer(writer: &mut ReplyWriter<'_>, answer: &Answer) {
     match answer {
         Answer::Outcome(outcome) => write_outcome(writer, outcome),
-        Answer::Admin(reply) => write_admin(writer, reply),
+        Answer::Tree(reply) => write_tree(writer, reply),
         Answer::Failed(failure) => writer.error(failure.text().as_bytes()),
     }
 }
@@ -56,7 +56,7 @@ fn write_outcomes(writer: &mut ReplyWriter<'_>, items: &[Outcome]) {
 pub(crate) fn answer_length(answer: &Answer) -> usize {
     match answer {
         Answer::Outcome(outcome) => outcome.heap_bytes(),
-        Answer::Admin(_) | Answer::Failed(_) => 0,
+        Answer::Tree(_) | Answer::Failed(_) => 0,
     }
 }
 
@@ -66,25 +66,25 @@ pub(crate) fn write_keys<'k>(writer: &mut ReplyWriter<'_>, keys: impl ExactSizeI
 }
 
 /// Nesting is bounded by whoever built the tree, which is this server, not a client.
-fn write_admin(writer: &mut ReplyWriter<'_>, reply: &AdminReply) {
+fn write_tree(writer: &mut ReplyWriter<'_>, reply: &ReplyTree) {
     match reply {
-        AdminReply::Simple(text) => writer.simple(text),
-        AdminReply::Error(text) => writer.error(text.as_bytes()),
-        AdminReply::Integer(value) => writer.integer(*value),
-        AdminReply::Double(value) => writer.double(*value),
-        AdminReply::Boolean(value) => writer.boolean(*value),
-        AdminReply::Text(text) => writer.bulk(text.as_bytes()),
-        AdminReply::Bytes(bytes) => writer.bulk(bytes),
-        AdminReply::Null => writer.null(),
-        AdminReply::Array(elements) => {
+        ReplyTree::Simple(text) => writer.simple(text),
+        ReplyTree::Error(text) => writer.error(text.as_bytes()),
+        ReplyTree::Integer(value) => writer.integer(*value),
+        ReplyTree::Double(value) => writer.double(*value),
+        ReplyTree::Boolean(value) => writer.boolean(*value),
+        ReplyTree::Text(text) => writer.bulk(text.as_bytes()),
+        ReplyTree::Bytes(bytes) => writer.bulk(bytes),
+        ReplyTree::Null => writer.null(),
+        ReplyTree::Array(elements) => {
             writer.array(elements.len());
-            elements.iter().for_each(|element| write_admin(writer, element));
+            elements.iter().for_each(|element| write_tree(writer, element));
         }
-        AdminReply::Map(pairs) => {
+        ReplyTree::Map(pairs) => {
             writer.map(pairs.len());
             for (name, value) in pairs {
                 writer.bulk(name.as_bytes());
-                write_admin(writer, value);
+                write_tree(writer, value);
             }
         }
     }

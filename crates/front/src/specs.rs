@@ -37,6 +37,8 @@ pub(crate) enum Shape {
     Keys,
     /// One operation for all that was queued since MULTI.
     Transaction,
+    /// Some operations on the object that it names, around what an application does.
+    Application,
     /// One operation for each volume.
     Volumes,
     /// One operation for whoever administers the cluster.
@@ -81,6 +83,10 @@ impl Kind {
             Shape::Object | Shape::Keys => match flags.as_bytes() {
                 [b'w', ..] => Kind::Write,
                 _ => Kind::Read,
+            },
+            Shape::Application => match flags.as_bytes() {
+                [b'r', ..] => Kind::Read,
+                _ => Kind::Write,
             },
             Shape::Transaction => Kind::Write,
             Shape::Volumes => Kind::Volumes,
@@ -218,6 +224,8 @@ pub(crate) enum Id {
     Multi,
     Exec,
     Discard,
+    Fcall,
+    FcallRo,
     ClientId,
     ClientSetName,
     ClientGetName,
@@ -369,6 +377,7 @@ macro_rules! specs {
     (@subcommands) => { &[] };
 }
 
+mod applications;
 mod hashes;
 mod lists;
 mod sets;
@@ -376,8 +385,15 @@ mod sorted_sets;
 mod transactions;
 
 /// All commands, by what they are about.
-const TABLES: &[&[Spec]] =
-    &[COMMANDS, hashes::HASHES, lists::LISTS, sets::SETS, sorted_sets::SORTED_SETS, transactions::TRANSACTIONS];
+const TABLES: &[&[Spec]] = &[
+    COMMANDS,
+    hashes::HASHES,
+    lists::LISTS,
+    sets::SETS,
+    sorted_sets::SORTED_SETS,
+    transactions::TRANSACTIONS,
+    applications::APPLICATIONS,
+];
 
 /// All commands.
 pub(crate) fn all() -> impl Iterator<Item = &'static Spec> {

@@ -7,11 +7,11 @@ use crate::backend::{Backend, Request, Target};
 use crate::front::Front;
 use crate::gather::{Collected, Gathering, Parts, ScanParts};
 use crate::object_command::{self, Call};
-use crate::operations::Waiter;
+use crate::operations::{Asker, Waiter};
 use crate::refusal::Refusal;
 use crate::scan::{Cursor, SCAN_COUNT_DEFAULT, VOLUMES_MAX, parse_cursor};
 use crate::specs::{Id, Shape};
-use crate::transaction;
+use crate::{application, transaction};
 
 /// Turns the call into operations and queues its reply.
 pub(crate) fn execute<B: Backend>(front: &mut Front, index: usize, call: &Call<'_>, backend: &mut B) {
@@ -19,6 +19,7 @@ pub(crate) fn execute<B: Backend>(front: &mut Front, index: usize, call: &Call<'
         Shape::Object => submit_object(front, index, call, backend),
         Shape::Keys => submit_each_key(front, index, call, backend),
         Shape::Transaction => transaction::submit(front, index, call, backend),
+        Shape::Application => application::submit(front, index, call, backend),
         Shape::Volumes => submit_volumes(front, index, call, backend),
         Shape::Admin => {
             submit_admin(front, index, call, backend);
@@ -76,7 +77,7 @@ fn begin_on_object<'a, B: Backend>(
     let link = connection.link(front.operations.next(), key_hash, &mut front.operations);
     connection.note_operation();
     let waiter = Waiter { connection: index as u32, generation: connection.generation, sequence };
-    let operation = front.operations.add(waiter, key_hash, link.previous);
+    let operation = front.operations.add(Asker::Client(waiter), key_hash, link.previous);
     let target = Target::Object { slot: slot_of_key(key), key, command };
     backend.submit(Request { operation, predecessor: link.predecessor, namespace, target });
 }
@@ -96,7 +97,7 @@ pub(crate) fn begin<B: Backend>(
     connection.note_operation();
     connection.bar();
     let waiter = Waiter { connection: index as u32, generation: connection.generation, sequence };
-    let operation = front.operations.add(waiter, 0, 0);
+    let operation = front.operations.add(Asker::Client(waiter), 0, 0);
     backend.submit(Request { operation, predecessor: None, namespace, target });
 }
 

@@ -21,7 +21,6 @@ const CROSS_SLOT: Refusal = Refusal::fixed(
     "CROSSSLOT Keys in request don't hash to the same slot: give those that belong together a common hash tag, as {user:7}:name",
 );
 const ABORTED: Refusal = Refusal::fixed("EXECABORT Transaction discarded because of previous errors.");
-const KEY_TOO_LONG: Refusal = Refusal::fixed("ERR the key is longer than 64000 bytes");
 const NESTED: Refusal = Refusal::fixed("ERR MULTI calls can not be nested");
 const TOO_LONG: Refusal = Refusal::fixed("ERR the transaction is longer than 16 MiB");
 const TOO_MANY: Refusal =
@@ -183,14 +182,14 @@ impl Part {
         }
         if call.spec.shape == Shape::Object {
             if call.word(1).len() > NAME_BYTES_MAX {
-                return Err(KEY_TOO_LONG);
+                return Err(Refusal::KEY_TOO_LONG);
             }
             commands.push(object_command::parse(call)?);
             return Ok(Part::One);
         }
         let count = count_keys(call)?;
         if (0..count).any(|number| command_on_key(call, number).0.len() > NAME_BYTES_MAX) {
-            return Err(KEY_TOO_LONG);
+            return Err(Refusal::KEY_TOO_LONG);
         }
         commands.extend((0..count).map(|number| command_on_key(call, number).1));
         Ok(match call.spec.id {

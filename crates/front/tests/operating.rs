@@ -114,7 +114,7 @@ fn killed_connections_get_nothing_any_more() {
     let mut input = b"set a 1\r\nget a\r\n".to_vec();
     talk.front.received(old, &mut input, NOW_MS, &mut talk.backend);
     assert_eq!(talk.ask("client kill maxage 60"), r":1\r\n");
-    assert_eq!(talk.front.take_killed(), [old]);
+    assert_eq!(talk.front.take_touched(), [old]);
     assert_eq!(talk.front.progress(old), Progress::Close);
     assert!(talk.front.output(old).is_empty(), "its commands were executed, but nobody is told");
     talk.front.disconnected(old);
@@ -124,10 +124,10 @@ fn killed_connections_get_nothing_any_more() {
     assert_eq!(talk.ask("client kill id 3"), r":0\r\n", "it is closing already");
     assert_eq!(talk.ask("client kill addr 10.0.0.2:3 id 3"), r":0\r\n", "all must fit");
     assert_eq!(talk.ask("client kill type normal user default laddr 127.0.0.1:7000"), r":1\r\n", "not oneself");
-    assert_eq!(talk.front.take_killed(), [young, third]);
+    assert_eq!(talk.front.take_touched(), [young, third]);
     assert_eq!(talk.ask("client kill id 1 skipme no"), r":1\r\n");
     assert_eq!(talk.front.progress(talk.id), Progress::Close);
-    assert!(talk.front.take_killed().is_empty());
+    assert!(talk.front.take_touched().is_empty());
 }
 
 #[test]

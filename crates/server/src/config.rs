@@ -24,6 +24,7 @@ use crate::directory::DIRECTORIES_MAX;
 use crate::log;
 use unknown::Unknown;
 
+mod applications;
 mod auth;
 mod bytes;
 mod groups;
@@ -31,6 +32,7 @@ mod storage;
 mod tls;
 mod unknown;
 
+pub use applications::{Application, ApplicationAddress};
 pub use auth::Auth;
 pub use bytes::Bytes;
 pub use groups::OwnGroups;
@@ -66,6 +68,8 @@ pub struct Config {
     pub groups: OwnGroups,
     #[serde(default)]
     pub log: Log,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub applications: Vec<Application>,
 }
 
 /// Who this node is.
@@ -305,6 +309,7 @@ impl Config {
         self.limits.check()?;
         self.storage.check()?;
         self.groups.check()?;
+        Application::check_all(&self.applications)?;
         self.log.check()
     }
 

@@ -3,6 +3,7 @@
 //! [`run`] is all that the binary needs. [`Node`] is a node on threads of the caller's process, for tests.
 
 mod admin;
+mod applications;
 pub mod auth;
 mod check;
 pub mod config;

@@ -14,6 +14,7 @@ use quorate_wal::file::FileStorage;
 use tracing::{error, info, warn};
 
 use crate::admin::{self, Pulse};
+use crate::applications::Applications;
 use crate::auth::Gate;
 use crate::config::Config;
 use crate::directory::{Directory, Whose, random_u64, start_within};
@@ -87,6 +88,7 @@ pub(crate) fn start(
     let links = Links::new(&config, &directory, &mut host, peer_listener, registry()?, waker.clone(), tls.clone())?;
     let clients = Clients::new(client_listener, registry()?, config.limits, tls.clone().filter(|_| config.tls.client));
     let checkpointer = Checkpointer::start(store, open_again, has_room, waker.clone()).map_err(io("start a thread"))?;
+    let applications = Applications::start(&config.applications, &waker).map_err(io("start a thread"))?;
     let lookups = Lookups::start(shelf, waker.clone()).map_err(io("start a thread"))?;
     info!(clients = %config.listen.client, peers = %config.listen.peer, admin = %config.listen.admin, "listening");
 
@@ -119,6 +121,7 @@ pub(crate) fn start(
         disk,
         checkpointer,
         lookups,
+        applications,
         clients,
         links,
         memory: Memory::new(meter, config.limits.maxmemory.0),

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use quorate_front::{
-    Access, AdminReply, Answer, Backend, ConnectionId, Failure, Front, InfoSection, Limits, ObjectCount, OperationId,
-    Progress, Request, SLOT_COUNT, ServerInfo, Target, Verdict,
+    Access, Answer, Backend, ConnectionId, Failure, Front, InfoSection, Limits, ObjectCount, OperationId, Progress,
+    ReplyTree, Request, SLOT_COUNT, ServerInfo, Target, Verdict,
 };
 use quorate_object::{Command, Objects};
 
@@ -17,7 +17,7 @@ pub(crate) const VOLUME_COUNT: u32 = 8;
 
 /// Executes at once, in the order of submission, and keeps the answers.
 pub(crate) struct MemoryBackend {
-    volumes: BTreeMap<(u32, u32), Objects>,
+    pub(crate) volumes: BTreeMap<(u32, u32), Objects>,
     pub(crate) namespaces: Vec<u32>,
     pub(crate) volume_count: u32,
     /// It knows nothing of the cluster yet.
@@ -71,25 +71,25 @@ impl MemoryBackend {
             Target::Volume { index, command } => {
                 Answer::Outcome(self.objects(namespace, *index).run(command, NOW_MS, 0))
             }
-            Target::Admin { words } => Answer::Admin(admin(words)),
+            Target::Admin { words } => Answer::Tree(admin(words)),
         }
     }
 }
 
 /// Answers in every shape that there is.
-fn admin(words: &[Vec<u8>]) -> AdminReply {
+fn admin(words: &[Vec<u8>]) -> ReplyTree {
     let words: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word).to_lowercase()).collect();
     match words.get(1).map(String::as_str) {
-        Some("ok") => AdminReply::ok(),
-        Some("tree") => AdminReply::Map(vec![
-            ("name".into(), AdminReply::Text("n1".into())),
-            ("volumes".into(), AdminReply::Integer(64)),
-            ("load".into(), AdminReply::Double(0.5)),
-            ("up".into(), AdminReply::Boolean(true)),
-            ("parent".into(), AdminReply::Null),
-            ("words".into(), AdminReply::Array(words.into_iter().map(AdminReply::Simple).collect())),
+        Some("ok") => ReplyTree::ok(),
+        Some("tree") => ReplyTree::Map(vec![
+            ("name".into(), ReplyTree::Text("n1".into())),
+            ("volumes".into(), ReplyTree::Integer(64)),
+            ("load".into(), ReplyTree::Double(0.5)),
+            ("up".into(), ReplyTree::Boolean(true)),
+            ("parent".into(), ReplyTree::Null),
+            ("words".into(), ReplyTree::Array(words.into_iter().map(ReplyTree::Simple).collect())),
         ]),
-        _ => AdminReply::Error("ERR unknown subcommand".into()),
+        _ => ReplyTree::Error("ERR unknown subcommand".into()),
     }
 }
 
@@ -128,6 +128,10 @@ impl Backend for MemoryBackend {
 
     fn namespaces(&self) -> Vec<u32> {
         self.namespaces.clone()
+    }
+
+    fn application(&self, name: &[u8]) -> Option<usize> {
+        [&b"counter"[..], b"other"].iter().position(|known| *known == name)
     }
 
     fn volumes(&self, namespace: u32) -> Option<u32> {

@@ -13,7 +13,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use quorate_node::quorum::Quorum;
 use quorate_node::replica::Protocol;
 use quorate_node::root::Durability;
-use quorate_server::config::NODES_MAX;
+use quorate_server::config::{Application, NODES_MAX};
 use quorate_server::directory::random_u64;
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -93,11 +93,19 @@ pub(crate) struct Options {
     /// Of registers in new namespaces: majority, "threshold R W", grid or "grid ROWSxCOLS"; then on all nodes
     #[arg(long, value_name = "WHICH", value_parser = parse_quorum)]
     quorum: Option<Quorum>,
+    /// A program that `FCALL NAME` gives objects to: where it listens, unix:PATH or ADDRESS:PORT; may be given again
+    #[arg(long = "application", value_name = "NAME=ADDRESS", value_parser = parse_application)]
+    applications: Vec<Application>,
 }
 
 fn protocol_parser() -> impl TypedValueParser<Value = Protocol> {
     PossibleValuesParser::new(Protocol::ALL.map(Protocol::word))
         .try_map(|word| Protocol::parse(&word).ok_or("no such protocol"))
+}
+
+fn parse_application(text: &str) -> Result<Application, String> {
+    let (name, address) = text.split_once('=').ok_or("write it as NAME=ADDRESS")?;
+    Ok(Application::new(name.to_owned(), address.parse()?))
 }
 
 fn durability_parser() -> impl TypedValueParser<Value = Durability> {

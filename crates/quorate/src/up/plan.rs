@@ -9,8 +9,8 @@ use quorate_node::quorum::Quorum;
 use quorate_node::replica::Protocol;
 use quorate_node::root::Durability;
 use quorate_server::config::{
-    Auth, Cluster, ClusterId, Config, Defaults, Limits, Listen, Log, Member, NODES_MAX, Node, Secret, Storage, Timing,
-    Tls,
+    Application, Auth, Cluster, ClusterId, Config, Defaults, Limits, Listen, Log, Member, NODES_MAX, Node, Secret,
+    Storage, Timing, Tls,
 };
 use quorate_server::directory::{Directory, Whose, random_u64};
 
@@ -160,6 +160,7 @@ impl Plan {
                 storage: Storage::default(),
                 groups: Default::default(),
                 log: Log::default(),
+                applications: options.applications.clone(),
             };
             PlannedNode { directory, config }
         });
@@ -197,6 +198,15 @@ impl Plan {
         let (asked, found) = (options.protocol.map(Protocol::word), first.defaults.protocol.word());
         refuse_other(asked.map(str::to_owned), "--protocol", found.to_owned(), way_out)?;
         refuse_other(options.quorum.map(Quorum::words), "--quorum", first.defaults.quorum.words(), way_out)?;
+        let written = |applications: &[Application]| {
+            applications
+                .iter()
+                .map(|Application { name, address, .. }| format!("{name}={address}"))
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        let asked = Some(written(&options.applications)).filter(|asked| !asked.is_empty());
+        refuse_other(asked, "--application", written(&first.applications), "edit every node-*/node.toml")?;
         if options.secure && !first.tls.client {
             return Err(Failure(format!(
                 "{} was made without --secure; edit every node-*/node.toml, or use another --dir",
@@ -419,6 +429,7 @@ mod tests {
             durability: None,
             protocol: None,
             quorum: None,
+            applications: Vec::new(),
         }
     }
 

@@ -5,6 +5,7 @@
 //! the random choices of one; the moments are the machine's own.
 
 mod absent;
+mod applications;
 mod authority;
 mod becoming;
 mod chains;

@@ -162,6 +162,7 @@ impl Network {
                 storage: Storage::default(),
                 groups: OwnGroups::default(),
                 log: Log::default(),
+                applications: Vec::new(),
             }
         };
         (0..count).map(configuration).collect()

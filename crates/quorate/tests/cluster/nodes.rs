@@ -115,6 +115,11 @@ impl Cluster {
         std::fs::read_to_string(self.scratch.join("up.log")).unwrap_or_default()
     }
 
+    /// A directory of this cluster's own.
+    pub(crate) fn scratch(&self) -> &Path {
+        &self.scratch
+    }
+
     pub(crate) fn ports(&self) -> Ports {
         self.ports
     }

@@ -282,3 +282,30 @@ fn amounts_of_memory_are_written_as_in_redis() {
     assert!(written("true").is_err());
     assert_eq!(parse(&written("\"1gb\"").expect("valid").to_toml()).expect("valid").limits.maxmemory, Bytes(1 << 30));
 }
+
+#[test]
+fn applications_are_named_once_and_have_an_address() {
+    let address = "address = \"127.0.0.1:9100\"";
+    let refused = refusal(address, "address = \"somewhere\"");
+    assert!(refused.contains("an application's address is unix:PATH, or an IP address and a port"), "{refused}");
+    let refused = refusal(address, "address = \"unix:\"");
+    assert!(refused.contains("lacks the path"), "{refused}");
+    let unix = Config::EXAMPLE.replacen(address, "address = \"unix:/run/stock.sock\"", 1);
+    let read = parse(&unix).expect("valid");
+    assert_eq!(read.applications[0].address, ApplicationAddress::Unix("/run/stock.sock".into()));
+    assert_eq!(parse(&read.to_toml()).expect("valid"), read);
+    let refused = refusal("connections = 4", "connections = 0");
+    assert!(refused.contains("connections of \"stock\" is 0; it can be 1 to 256"), "{refused}");
+    let refused = refusal("timeout_ms = 1000", "timeout_ms = 60001");
+    assert!(refused.contains("timeout_ms of \"stock\" is 60001; it can be 1 to 60000"), "{refused}");
+    let twice = "timeout_ms = 1000\n[[applications]]\nname = \"stock\"\naddress = \"[::1]:1\"";
+    let refused = refusal("timeout_ms = 1000", twice);
+    assert!(refused.contains("applications lists \"stock\" twice"), "{refused}");
+    let refused = refusal("name = \"stock\"", "name = \"a b\"");
+    assert!(refused.contains("applications: "), "{refused}");
+    let refused = refusal("connections = 4", "conections = 4");
+    assert!(
+        refused.contains("unknown key applications.conections; did you mean applications.connections?"),
+        "{refused}"
+    );
+}

@@ -8,6 +8,7 @@ mod lint;
 mod process;
 mod text;
 
+use crate::applications::ApplicationFigures;
 use quorate_front::{Counts, Failure, Histogram, Kind};
 use quorate_node::register::RegisterMessages;
 use quorate_node::{Counters, DigestCounts, OwnCounts};
@@ -42,6 +43,7 @@ pub(crate) struct Figures {
     pub(crate) lag_slots_max: u64,
     pub(crate) own_groups: OwnCounts,
     pub(crate) peers: Vec<PeerFigures>,
+    pub(crate) applications: Vec<ApplicationFigures>,
     pub(crate) passwords_wrong: u64,
     pub(crate) passwords_refused: u64,
     /// When the certificates in a file run out, in seconds since the Unix epoch, by what the file is for.
@@ -149,8 +151,33 @@ impl Figures {
             "code",
             failures,
         );
+        self.render_applications(text);
         text.gauge("quorate_operations_in_flight", "Operations of clients that are not answered.", self.in_flight);
         text.gauge("quorate_slow_log_commands", "Commands that SLOWLOG GET shows.", self.slow_log_length);
+    }
+
+    fn render_applications(&self, text: &mut Text) {
+        let of = |figure: fn(&ApplicationFigures) -> u64| {
+            self.applications.iter().map(move |application| (&application.name, figure(application)))
+        };
+        text.counters(
+            "quorate_application_calls_total",
+            "Calls that an application was given; those that began anew since others had changed the object count again.",
+            "application",
+            of(|application| application.calls),
+        );
+        text.counters(
+            "quorate_application_failures_total",
+            "Calls that an application did not answer, or not as it may.",
+            "application",
+            of(|application| application.failures),
+        );
+        text.gauges(
+            "quorate_application_out_of_reach",
+            "1 if the last call to an application got no answer.",
+            "application",
+            of(|application| u64::from(application.is_out_of_reach)),
+        );
     }
 
     fn render_replication(&self, text: &mut Text) {

@@ -4,8 +4,8 @@ use std::mem::MaybeUninit;
 use std::time::Instant as SystemInstant;
 
 use quorate_front::{
-    Backend, ConnectionId, IMMUTABLE, InfoSection, OperationId, Request, ServerInfo, Target as FrontTarget, Verdict,
-    config_integer,
+    Backend, ConnectionId, IMMUTABLE, InfoSection, OperationId, ReplyTree, Request, ServerInfo, Target as FrontTarget,
+    Verdict, config_integer,
 };
 use quorate_node::root::Durability;
 use quorate_node::{Host, Submission, Target};
@@ -13,6 +13,7 @@ use quorate_object::Access;
 use quorate_protocol::Instant;
 
 use super::memory::Memory;
+use crate::applications::Applications;
 use crate::auth::Gate;
 use crate::config::{Bytes, Config, MAXMEMORY_MIN};
 use crate::log;
@@ -51,6 +52,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) gate: &'a mut Gate,
     pub(crate) now: Instant,
     pub(crate) facts: &'a Facts,
+    pub(crate) applications: &'a Applications,
     pub(crate) counters: Counters,
     /// The log can take writes.
     pub(crate) has_space: bool,
@@ -140,6 +142,10 @@ impl Backend for Entry<'_> {
 
     fn namespaces(&self) -> Vec<u32> {
         self.host.directory().map_or_else(|| vec![0], |directory| directory.namespaces.keys().copied().collect())
+    }
+
+    fn application(&self, name: &[u8]) -> Option<usize> {
+        self.applications.number(name)
     }
 
     fn volumes(&self, namespace: u32) -> Option<u32> {
@@ -284,7 +290,7 @@ impl Entry<'_> {
 pub(crate) fn answer(answer: quorate_node::Answer) -> quorate_front::Answer {
     match answer {
         quorate_node::Answer::Outcome(outcome) => quorate_front::Answer::Outcome(outcome),
-        quorate_node::Answer::Admin(reply) => quorate_front::Answer::Admin(admin_reply(reply)),
+        quorate_node::Answer::Admin(reply) => quorate_front::Answer::Tree(admin_reply(reply)),
         quorate_node::Answer::Failed(why) => quorate_front::Answer::Failed(failure(why)),
     }
 }
@@ -319,19 +325,18 @@ fn failure(failure: quorate_node::Failure) -> quorate_front::Failure {
     }
 }
 
-fn admin_reply(reply: quorate_node::AdminReply) -> quorate_front::AdminReply {
-    use quorate_front::AdminReply;
+fn admin_reply(reply: quorate_node::AdminReply) -> ReplyTree {
     match reply {
-        quorate_node::AdminReply::Ok => AdminReply::ok(),
-        quorate_node::AdminReply::Failed(why) => AdminReply::Error(failure(why).text().to_owned()),
-        quorate_node::AdminReply::Text(text) => AdminReply::Text(text),
-        quorate_node::AdminReply::Bytes(bytes) => AdminReply::Bytes(bytes),
-        quorate_node::AdminReply::Line(text) => AdminReply::Simple(text),
-        quorate_node::AdminReply::Int(number) => AdminReply::Integer(number),
-        quorate_node::AdminReply::Error(text) => AdminReply::Error(text),
-        quorate_node::AdminReply::List(list) => AdminReply::Array(list.into_iter().map(admin_reply).collect()),
+        quorate_node::AdminReply::Ok => ReplyTree::ok(),
+        quorate_node::AdminReply::Failed(why) => ReplyTree::Error(failure(why).text().to_owned()),
+        quorate_node::AdminReply::Text(text) => ReplyTree::Text(text),
+        quorate_node::AdminReply::Bytes(bytes) => ReplyTree::Bytes(bytes),
+        quorate_node::AdminReply::Line(text) => ReplyTree::Simple(text),
+        quorate_node::AdminReply::Int(number) => ReplyTree::Integer(number),
+        quorate_node::AdminReply::Error(text) => ReplyTree::Error(text),
+        quorate_node::AdminReply::List(list) => ReplyTree::Array(list.into_iter().map(admin_reply).collect()),
         quorate_node::AdminReply::Map(fields) => {
-            AdminReply::Map(fields.into_iter().map(|(name, value)| (name, admin_reply(value))).collect())
+            ReplyTree::Map(fields.into_iter().map(|(name, value)| (name, admin_reply(value))).collect())
         }
     }
 }
@@ -384,12 +389,12 @@ mod tests {
         use quorate_node::AdminReply::{Int, List, Map, Ok, Text};
         let reply = List(vec![Map(vec![("n".into(), Int(3)), ("name".into(), Text("n1".into()))]), Ok]);
         let fields = vec![
-            ("n".to_owned(), quorate_front::AdminReply::Integer(3)),
-            ("name".to_owned(), quorate_front::AdminReply::Text("n1".into())),
+            ("n".to_owned(), quorate_front::ReplyTree::Integer(3)),
+            ("name".to_owned(), quorate_front::ReplyTree::Text("n1".into())),
         ];
-        let expected = quorate_front::AdminReply::Array(vec![
-            quorate_front::AdminReply::Map(fields),
-            quorate_front::AdminReply::ok(),
+        let expected = quorate_front::ReplyTree::Array(vec![
+            quorate_front::ReplyTree::Map(fields),
+            quorate_front::ReplyTree::ok(),
         ]);
         assert_eq!(admin_reply(reply), expected);
     }

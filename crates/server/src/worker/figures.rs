@@ -47,6 +47,7 @@ impl Worker {
             own_groups: host.own_counts(),
             lag_slots_max: census.lag_slots_max,
             peers: peers.collect(),
+            applications: self.applications.figures(),
             passwords_wrong: self.gate.counters.wrong,
             passwords_refused: self.gate.counters.refused,
             certificates: expiries.iter().map(|expiry| (expiry.name, expiry.ends_s())).collect(),

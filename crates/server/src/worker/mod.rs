@@ -38,6 +38,7 @@ use tracing::{error, info, warn};
 
 use crate::ServerError;
 use crate::admin::{self, Pulse};
+use crate::applications::Applications;
 use crate::auth::Gate;
 use crate::directory::Directory;
 use crate::links::Links;
@@ -114,6 +115,7 @@ pub(crate) struct Worker {
     pub(crate) disk: Disk<FileStorage>,
     pub(crate) checkpointer: Checkpointer,
     pub(crate) lookups: Lookups,
+    pub(crate) applications: Applications,
     pub(crate) clients: Clients,
     pub(crate) links: Links,
     pub(crate) memory: Memory,
@@ -287,7 +289,7 @@ impl Worker {
         if self.state.stopping.is_none() {
             due = due.min(self.clients.next_due(now));
         }
-        if std::mem::take(&mut self.state.has_flushed) {
+        if std::mem::take(&mut self.state.has_flushed) || self.front.has_unread() {
             due = now;
         }
         let timeout = Duration::from_micros(due.0.saturating_sub(now.0));
@@ -324,16 +326,16 @@ impl Worker {
     }
 
     fn take_clients(&mut self, now: Instant, now_ms: u64) {
-        if self.state.stopping.is_some() {
-            return;
-        }
         let (front, clients) = (&mut self.front, &mut self.clients);
         self.gate.take_verdicts(now, |connection, verdict| {
             if let Some(connection) = front.verified(connection, verdict) {
                 clients.touch(connection);
             }
         });
-        self.clients.accept(&mut self.front, now, now_ms);
+        let takes_requests = self.state.stopping.is_none();
+        if takes_requests {
+            self.clients.accept(&mut self.front, now, now_ms);
+        }
         self.host.set_client_count(self.clients.count() as u64);
         self.front.set_now(now.0, now_ms);
         let mut entry = Entry {
@@ -341,6 +343,7 @@ impl Worker {
             gate: &mut self.gate,
             now,
             facts: &self.facts,
+            applications: &self.applications,
             counters: self.state.counters,
             has_space: self.disk.has_space(),
             memory: &mut self.memory,
@@ -349,9 +352,21 @@ impl Worker {
             refused: &mut self.state.refused,
             clients_max: self.clients.count_max(),
         };
-        self.clients.offer(&mut self.front, &mut entry, now, now_ms);
-        self.clients.set_count_max(entry.clients_max);
-        for connection in self.front.take_killed() {
+        while let Some(worked) = self.applications.take_worked() {
+            self.front.worked(worked, &mut entry);
+        }
+        self.front.read_due(&mut entry);
+        if takes_requests {
+            self.clients.offer(&mut self.front, &mut entry, now, now_ms);
+            self.clients.set_count_max(entry.clients_max);
+        }
+        self.tell_front();
+    }
+
+    /// Does what the front asks for besides its operations.
+    fn tell_front(&mut self) {
+        self.applications.give(self.front.take_jobs());
+        for connection in self.front.take_touched() {
             self.clients.touch(connection);
         }
     }
@@ -471,6 +486,7 @@ impl Worker {
             alarms.push("no space left for the log: writes are refused here until there is".to_owned());
         }
         let now_s = (self.state.wall_ms / 1000).cast_signed();
+        alarms.extend(self.applications.alarms());
         alarms.extend(self.host.absence_alarms());
         alarms.extend(self.watch.iter().flat_map(|watch| watch.expiries()).filter_map(|expiry| expiry.alarm(now_s)));
         alarms
@@ -543,6 +559,7 @@ impl Worker {
                 self.clients.touch(connection);
             }
         }
+        self.tell_front();
         self.clients.write(&mut self.front, now);
     }
 

@@ -79,7 +79,11 @@ impl Worker {
             stopping.waited_for = self.host.groups().filter(is_left).map(Group::id).collect();
         }
         let is_relied_on = now < stopping.leaves_by && self.host.is_relied_on();
-        stopping.waited_for.is_empty() && !is_relied_on && self.state.in_flight == 0 && self.clients.is_all_sent()
+        stopping.waited_for.is_empty()
+            && !is_relied_on
+            && self.state.in_flight == 0
+            && self.front.is_idle_of_applications()
+            && self.clients.is_all_sent()
     }
 
     /// Makes everything durable, and says so where the next start looks.

@@ -61,6 +61,7 @@ impl Nodes {
             storage: Storage::default(),
             groups: Default::default(),
             log: Log::default(),
+            applications: Vec::new(),
         };
         let configs = listens.iter().enumerate().map(config).collect();
         Nodes { configs, meters: vec![None; count], running: (0..count).map(|_| None).collect(), directory }

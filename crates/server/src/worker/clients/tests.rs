@@ -19,6 +19,10 @@ struct Silent {
 }
 
 impl Backend for Silent {
+    fn application(&self, _name: &[u8]) -> Option<usize> {
+        None
+    }
+
     fn has_room(&self) -> bool {
         self.has_room
     }
