@@ -148,6 +148,11 @@ pub enum Purpose {
         batch: u64,
         part: u32,
     },
+    /// What one of these names is, before it may become something else.
+    Type {
+        batch: u64,
+        at: usize,
+    },
 }
 
 impl Purpose {

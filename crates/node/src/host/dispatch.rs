@@ -430,6 +430,7 @@ impl Host {
             Purpose::FlushedNames { flush } => self.take_flushed_names(flush, answer),
             Purpose::FlushedName { flush } => self.take_deleted(flush, answer),
             Purpose::Batch { batch, part } => self.take_part(batch, part, answer),
+            Purpose::Type { batch, at } => self.take_type(batch, at, &answer),
             Purpose::Again { operation } => {
                 self.doubt_successor(operation);
                 self.complete(operation, answer);
