@@ -47,6 +47,8 @@ pub struct Operation {
     pub away_at: Option<Slot>,
     /// An own group that ends, and that it waits for.
     pub awaits: Option<GroupId>,
+    /// An own group that is a register and has refused it, which holds if its object is to stay there: the volume is asked.
+    pub refused_by: Option<GroupId>,
     /// The read before it was answered by another group: slots do not tell which answer is older.
     pub is_doubtful: bool,
     /// Another operation asks in its place, and its answer counts.
@@ -321,6 +323,7 @@ impl Operation {
             away_number: None,
             away_at: None,
             awaits: None,
+            refused_by: None,
             is_doubtful: false,
             is_asked_anew: false,
             in_turn: false,

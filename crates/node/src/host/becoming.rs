@@ -307,6 +307,51 @@ fn of_many_groups_those_of_strings_become_registers() {
     assert_eq!(registers, COUNT - COUNT.div_ceil(3));
 }
 
+#[test]
+fn what_no_register_does_waits_for_what_the_register_becomes() {
+    for second in ["GROUP RETYPE key PROTOCOL chain", "GROUP RETYPE key PROTOCOL paxos", "GROUP DEMOTE key"] {
+        for late_us in [0, 5_000, 30_000] {
+            let mut cluster = Cluster::new(|_| {});
+            assert_eq!(told(&mut cluster, "GROUP CREATE key PROTOCOL register VALUE 0"), AdminReply::Ok);
+            cluster.pass(300, arrives);
+            let number = submit(&mut cluster, 3, None, &INCR);
+            let (answer, _) = wait(&mut cluster, 3, number, 50);
+            let is_refusal = |text: &String| text.starts_with("PROTOCOL the object is a register");
+            assert!(matches!(&answer, Some(Answer::Outcome(Outcome::Error(text))) if is_refusal(text)), "{answer:?}");
+            // It is decided, and the register goes on for a while; node 3 hears of it late as well.
+            let volume = cluster.volume();
+            let slow = |_: NodeId, to: NodeId, message: &Message<'_>| match message {
+                Message::StopGroup { .. } => Fate::IsLate { by_us: 20_000 },
+                Message::Replica { group, .. } if *group == volume && to == NodeId(3) => Fate::IsLate { by_us: late_us },
+                _ => Fate::Arrives,
+            };
+            let changed = administer(&mut cluster, 1, second);
+            let answer = loop {
+                cluster.pass(1, slow);
+                if let Some(answer) = take_answer(&mut cluster, 1, changed) {
+                    break answer;
+                }
+            };
+            assert_eq!(answer, Answer::Admin(AdminReply::Ok));
+            let mut counted = Vec::new();
+            for now_ms in 0..1_000 {
+                for at in (1..=3).filter(|_| now_ms < 50) {
+                    submit(&mut cluster, at, None, &INCR);
+                }
+                cluster.pass(1, slow);
+                for (_, answer) in cluster.nodes.iter_mut().flat_map(|node| std::mem::take(&mut node.answers)) {
+                    let Answer::Outcome(Outcome::Int(value)) = answer else {
+                        panic!("{second}, {late_us} us late: {answer:?}");
+                    };
+                    counted.push(value);
+                }
+            }
+            counted.sort_unstable();
+            assert_eq!(counted, (1..=150).collect::<Vec<_>>(), "{second}, {late_us} us late");
+        }
+    }
+}
+
 fn is_request_of(message: &Message<'_>, asked: GroupId) -> bool {
     matches!(message, Message::Request { group, .. } if *group == asked)
 }

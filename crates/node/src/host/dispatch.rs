@@ -367,7 +367,7 @@ impl Host {
     /// An operation was executed, or a read answered, at this slot.
     pub(super) fn complete_at(&mut self, number: u64, position: Position, outcome: Outcome) {
         let slot = position.slot;
-        if self.is_out_of_order(number, slot) {
+        if self.is_out_of_order(number, slot) || self.is_refused_for_now(number, &outcome) {
             return;
         }
         self.end_routed_write(number, position);
