@@ -322,7 +322,9 @@ fn what_no_register_does_waits_for_what_the_register_becomes() {
             let volume = cluster.volume();
             let slow = |_: NodeId, to: NodeId, message: &Message<'_>| match message {
                 Message::StopGroup { .. } => Fate::IsLate { by_us: 20_000 },
-                Message::Replica { group, .. } if *group == volume && to == NodeId(3) => Fate::IsLate { by_us: late_us },
+                Message::Replica { group, .. } if *group == volume && to == NodeId(3) => {
+                    Fate::IsLate { by_us: late_us }
+                }
                 _ => Fate::Arrives,
             };
             let changed = administer(&mut cluster, 1, second);
