@@ -23,7 +23,7 @@ use fjall::{AbstractTree, Database, Keyspace, KeyspaceCreateOptions, PersistMode
 
 use crate::batch::{Batch, Change, GroupChanges};
 use crate::count::Count;
-use crate::{FORMAT_VERSION, Key, Store, StoreError};
+use crate::{FORMAT_VERSION, Key, Store, StoreError, Walk};
 
 const OF_NODE: u8 = 0;
 const OF_GROUP: u8 = 1;
@@ -174,8 +174,7 @@ impl FjallStore {
 
     /// Deletes groups that follow one another: one search for all of them, and no marks for what was not there.
     fn delete_groups(&self, batch: &mut fjall::OwnedWriteBatch, first: u64, last: u64) -> Result<(), StoreError> {
-        let end = last.checked_add(1).map_or(vec![OF_GROUP + 1], first_key);
-        for entry in self.records.range(first_key(first)..end) {
+        for entry in self.records.range(first_key(first)..key_behind(last)) {
             let key = entry.key().map_err(|error| self.error(error))?;
             batch.remove(&self.records, key);
         }
@@ -266,35 +265,95 @@ impl Store for FjallStore {
         Ok(())
     }
 
-    fn groups_from(&self, first: u64, each: &mut dyn FnMut(u64, &[u8]) -> bool) -> Result<(), StoreError> {
-        let mut next = first_key(first);
-        'search: loop {
-            let mut steps = 0;
-            for entry in self.records.range(next.as_slice()..) {
-                let only_meta = entry.into_inner_if(|key| key.get(PREFIX_BYTES) == Some(&META));
-                let (key, meta) = only_meta.map_err(|error| self.error(error))?;
-                let what = "a key is too short";
-                let group = group_of(&key).ok_or_else(|| StoreError::Damaged { path: self.path.clone(), what })?;
-                if let Some(meta) = meta {
-                    if !each(group, &meta) {
-                        return Ok(());
-                    }
-                    steps = 0;
-                    continue;
-                }
-                steps += 1;
-                if steps == STEPS_MAX {
-                    let Some(group) = group.checked_add(1) else { return Ok(()) };
-                    next = first_key(group);
-                    continue 'search;
-                }
-            }
-            return Ok(());
-        }
+    fn walk_from(&self, first: u64) -> Box<dyn Walk + '_> {
+        let records = self.records.range(first_key(first)..);
+        Box::new(FjallWalk { store: self, records, group: first, ahead: None })
     }
 
     fn node_record(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
         self.value(&node_key(name.as_bytes()))
+    }
+}
+
+/// One search that goes on and on. A search of its own for each group would read the first block behind that group's key anew
+/// in every file, and blocks are as large as the values in them.
+struct FjallWalk<'a> {
+    store: &'a FjallStore,
+    records: fjall::Iter,
+    /// The one that was gone to last.
+    group: u64,
+    /// What was found behind its objects.
+    ahead: Option<GroupRecord>,
+}
+
+/// A record of a group, as it is stored.
+struct GroupRecord {
+    group: u64,
+    key: fjall::UserKey,
+    value: fjall::UserValue,
+}
+
+impl GroupRecord {
+    fn is_meta(&self) -> bool {
+        self.key.get(PREFIX_BYTES) == Some(&META)
+    }
+}
+
+impl FjallWalk<'_> {
+    fn next_record(&mut self) -> Result<Option<GroupRecord>, StoreError> {
+        if let Some(record) = self.ahead.take() {
+            return Ok(Some(record));
+        }
+        let Some(entry) = self.records.next() else { return Ok(None) };
+        let (key, value) = entry.into_inner().map_err(|error| self.store.error(error))?;
+        let what = "a key is too short";
+        let group = group_of(&key).ok_or_else(|| StoreError::Damaged { path: self.store.path.clone(), what })?;
+        Ok(Some(GroupRecord { group, key, value }))
+    }
+
+    /// What the present group has in front of the next one's first record.
+    fn read_objects(&mut self, each: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), StoreError> {
+        while let Some(record) = self.next_record()? {
+            if record.group != self.group || record.is_meta() {
+                self.ahead = Some(record);
+                break;
+            }
+            if !each(&record.key[PREFIX_BYTES + 1..], &record.value) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn pass_by(&mut self, group: u64) {
+        self.records = self.store.records.range(key_behind(group)..);
+    }
+}
+
+impl Walk for FjallWalk<'_> {
+    fn next_group(&mut self) -> Result<Option<(u64, Vec<u8>)>, StoreError> {
+        let mut steps = 0;
+        while let Some(record) = self.next_record()? {
+            if record.is_meta() {
+                self.group = record.group;
+                return Ok(Some((record.group, record.value.to_vec())));
+            }
+            steps += 1;
+            if steps == STEPS_MAX {
+                steps = 0;
+                self.pass_by(record.group);
+            }
+        }
+        Ok(None)
+    }
+
+    fn objects(&mut self, each: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), StoreError> {
+        let read = self.read_objects(each);
+        if read.is_err() {
+            // What the search would say from here on may lack what could not be read.
+            self.pass_by(self.group);
+        }
+        read
     }
 }
 
@@ -348,6 +407,11 @@ fn key(group: u64, kind: u8, name: &[u8]) -> Vec<u8> {
 
 fn first_key(group: u64) -> Vec<u8> {
     key(group, META, b"")
+}
+
+/// Where the next group's records begin.
+fn key_behind(group: u64) -> Vec<u8> {
+    group.checked_add(1).map_or(vec![OF_GROUP + 1], first_key)
 }
 
 /// Names of our own begin differently, so that nobody overwrites the format.

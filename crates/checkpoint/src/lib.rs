@@ -63,20 +63,31 @@ pub trait Store {
         })
     }
 
-    /// Calls back groups that have a meta record, with it, by ascending group from `first` on, for as long as `each` says
-    /// so. Whoever walks over very many does so in steps, and begins each behind the last group of the one before.
-    fn groups_from(&self, first: u64, each: &mut dyn FnMut(u64, &[u8]) -> bool) -> Result<(), StoreError>;
+    /// Begins to walk over all groups, by ascending group from `first` on.
+    fn walk_from(&self, first: u64) -> Box<dyn Walk + '_>;
 
-    /// As [`Store::groups_from`], of every group.
+    /// Calls back every group that has a meta record, with it, by ascending group.
     fn groups(&self, each: &mut dyn FnMut(u64, &[u8])) -> Result<(), StoreError> {
-        self.groups_from(0, &mut |group, meta| {
-            each(group, meta);
-            true
-        })
+        let mut walk = self.walk_from(0);
+        while let Some((group, meta)) = walk.next_group()? {
+            each(group, &meta);
+        }
+        Ok(())
     }
 
     /// A record of the node itself: its identity, what it is pinned to, its directory of the cluster.
     fn node_record(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError>;
+}
+
+/// A way through the groups of a store as it was when the walk began. However many groups it visits, it reads each of their
+/// records once, where a look-up reads again whatever lies in one block with what it is for.
+pub trait Walk {
+    /// The next group that has a meta record, with it. Whatever was not read of the one before is passed by.
+    fn next_group(&mut self) -> Result<Option<(u64, Vec<u8>)>, StoreError>;
+
+    /// Calls back name and value of this group's objects, by ascending name, for as long as `each` says so. They come once. After an
+    /// error, which is about this group, the next one can be gone to.
+    fn objects(&mut self, each: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), StoreError>;
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -1,10 +1,10 @@
 //! The simulator's store. A clone is an image of the medium.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::ops::Bound;
 
 use crate::batch::{Batch, Change, GroupChanges};
-use crate::{Key, Store, StoreError};
+use crate::{Key, Store, StoreError, Walk};
 
 /// Records in memory, durable as far as the simulator is concerned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,18 +59,32 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn groups_from(&self, first: u64, each: &mut dyn FnMut(u64, &[u8]) -> bool) -> Result<(), StoreError> {
-        let metas = self.groups.range(first..).filter_map(|(number, group)| Some((*number, group.meta.as_ref()?)));
-        for (number, meta) in metas {
-            if !each(number, meta) {
-                break;
-            }
-        }
-        Ok(())
+    fn walk_from(&self, first: u64) -> Box<dyn Walk + '_> {
+        Box::new(MemoryWalk { groups: self.groups.range(first..), group: None })
     }
 
     fn node_record(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
         Ok(self.node.get(name.as_bytes()).cloned())
+    }
+}
+
+struct MemoryWalk<'a> {
+    groups: btree_map::Range<'a, u64, Group>,
+    group: Option<&'a Group>,
+}
+
+impl Walk for MemoryWalk<'_> {
+    fn next_group(&mut self) -> Result<Option<(u64, Vec<u8>)>, StoreError> {
+        let next = self.groups.find_map(|(number, group)| Some((*number, group, group.meta.clone()?)));
+        self.group = next.as_ref().map(|(_, group, _)| *group);
+        Ok(next.map(|(number, _, meta)| (number, meta)))
+    }
+
+    fn objects(&mut self, each: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), StoreError> {
+        let objects = self.group.take().into_iter().flat_map(|group| &group.objects);
+        // Whoever breaks off has enough.
+        let _ = objects.map(|(name, value)| each(name, value)).take_while(|goes_on| *goes_on).count();
+        Ok(())
     }
 }
 

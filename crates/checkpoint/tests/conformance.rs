@@ -171,20 +171,9 @@ fn groups_are_told_apart<S: Store>(mut store: S, reopen: &impl Fn(S) -> S) -> S 
     let expected: Vec<u64> = (0..300).filter(|group| *group != 256).collect();
     assert_eq!(groups(&store).iter().map(|(group, _)| *group).collect::<Vec<_>>(), expected);
     assert!(groups(&store).iter().all(|(group, meta)| *meta == group.to_le_bytes()));
-    // In steps of seven.
-    let (mut found, mut first) = (Vec::new(), 0);
-    loop {
-        let mut step = Vec::new();
-        let take_seven = &mut |group: u64, _: &[u8]| {
-            step.push(group);
-            step.len() < 7
-        };
-        store.groups_from(first, take_seven).unwrap();
-        let Some(last) = step.last() else { break };
-        first = last + 1;
-        found.extend(step);
-    }
-    assert_eq!(found, expected);
+    assert_eq!(walked(&store, 100, usize::MAX), expected[100..]);
+    assert_eq!(walked(&store, 256, 3).first(), Some(&257));
+    assert_eq!(walked(&store, 0, 0), expected);
     for group in 0..300 {
         let found = objects(&store, group);
         assert_eq!(found.len() as u64, (group % 7) * (group % 11));
@@ -195,6 +184,25 @@ fn groups_are_told_apart<S: Store>(mut store: S, reopen: &impl Fn(S) -> S) -> S 
     store.apply(batch).unwrap();
     assert_eq!((groups(&store), objects(&store, 299)), (vec![], vec![]));
     store
+}
+
+/// The groups that a walk from `first` on visits, of each of which it reads at most so many objects.
+fn walked(store: &impl Store, first: u64, objects_max: usize) -> Vec<u64> {
+    let (mut found, mut walk) = (Vec::new(), store.walk_from(first));
+    while let Some((group, _)) = walk.next_group().unwrap() {
+        found.push(group);
+        let mut read = 0;
+        let mut each = |name: &[u8], value: &[u8]| {
+            assert_eq!((name, value), (&(read as u64).to_be_bytes()[..], &group.to_le_bytes()[..]));
+            read += 1;
+            read < objects_max
+        };
+        if objects_max > 0 {
+            walk.objects(&mut each).unwrap();
+            assert_eq!(read, objects_max.min(((group % 7) * (group % 11)) as usize), "group {group}");
+        }
+    }
+    found
 }
 
 /// Random batches against plain maps.

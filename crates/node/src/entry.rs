@@ -47,6 +47,8 @@ pub struct Operation {
     pub away_at: Option<Slot>,
     /// An own group that ends, and that it waits for.
     pub awaits: Option<GroupId>,
+    /// An own group that is a register and has refused it, which holds if its object is to stay there: the volume is asked.
+    pub refused_by: Option<GroupId>,
     /// The read before it was answered by another group: slots do not tell which answer is older.
     pub is_doubtful: bool,
     /// Another operation asks in its place, and its answer counts.
@@ -147,6 +149,11 @@ pub enum Purpose {
     Batch {
         batch: u64,
         part: u32,
+    },
+    /// What one of these names is, before it may become something else.
+    Type {
+        batch: u64,
+        at: usize,
     },
 }
 
@@ -316,6 +323,7 @@ impl Operation {
             away_number: None,
             away_at: None,
             awaits: None,
+            refused_by: None,
             is_doubtful: false,
             is_asked_anew: false,
             in_turn: false,

@@ -18,7 +18,7 @@ use crate::volume::{
 };
 
 const DONE: &str = "OK";
-const NO_STRING: &str = "WRONGTYPE a register holds a string, and the object is none";
+pub(crate) const NO_STRING: &str = "WRONGTYPE a register holds a string, and the object is none";
 
 /// Of the objects that one command gives groups of their own, together with those that began before and are not on enough disks.
 const STARTING_BYTES_MAX: usize = 16 << 20;

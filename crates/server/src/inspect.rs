@@ -332,9 +332,8 @@ fn read_store(
     tell: &mut impl FnMut(String),
 ) -> Result<(), String> {
     let store = copy.store().map_err(|error| store_words(&error))?;
-    let mut metas = Vec::new();
-    let listed = store.groups(&mut |group, meta| metas.push((group, meta.to_vec())));
-    for (group, meta) in metas {
+    let mut walk = store.walk_from(0);
+    while let Some((group, meta)) = walk.next_group().map_err(|error| store_words(&error))? {
         let facts = match checkpoint_facts(group, &meta) {
             Ok(facts) => facts,
             Err(reason) => {
@@ -343,12 +342,13 @@ fn read_store(
             }
         };
         let (mut objects, mut bytes) = (0, 0);
-        let read = store.for_each(group, &mut |name, value| {
+        let read = walk.objects(&mut |name, value| {
             objects += 1;
             bytes += (name.len() + value.len()) as u64;
             if details.checkpoints && details.group.is_none_or(|wanted| wanted == group) {
                 tell(format!("group {group}: {}, {} bytes", stored_name(name), value.len()));
             }
+            true
         });
         if let Err(error) = read {
             found.damage.push(format!("the checkpoint of group {group} cannot be read: {error}"));
@@ -368,7 +368,7 @@ fn read_store(
             bytes,
         });
     }
-    listed.map_err(|error| store_words(&error))
+    Ok(())
 }
 
 /// What went wrong with a store, for somebody who knows no more of it than that there is one.

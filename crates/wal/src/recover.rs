@@ -266,14 +266,20 @@ impl<'a, S: Storage> Window<'a, S> {
         Ok(Window { storage, segment, length: storage.length(segment)?, start: 0, bytes: Vec::new() })
     }
 
-    /// `length` bytes from `offset` on, which lie inside the segment.
+    /// `length` bytes from `offset` on, which lie inside the segment. Of what was read already, nothing is read again.
     fn bytes(&mut self, offset: u64, length: usize) -> Result<&[u8], StorageError> {
         let end = offset + length as u64;
         if offset < self.start || end > self.start + self.bytes.len() as u64 {
-            let rest = usize::try_from(self.length - offset).unwrap_or(usize::MAX);
-            self.bytes.resize(length.max(WINDOW_BYTES).min(rest), 0);
+            match offset.checked_sub(self.start) {
+                Some(passed) if passed < self.bytes.len() as u64 => {
+                    self.bytes.drain(..passed as usize);
+                }
+                _ => self.bytes.clear(),
+            }
             self.start = offset;
-            self.storage.read(self.segment, offset, &mut self.bytes)?;
+            let (kept, rest) = (self.bytes.len(), usize::try_from(self.length - offset).unwrap_or(usize::MAX));
+            self.bytes.resize(length.max(WINDOW_BYTES).min(rest), 0);
+            self.storage.read(self.segment, offset + kept as u64, &mut self.bytes[kept..])?;
         }
         let at = (offset - self.start) as usize;
         Ok(&self.bytes[at..at + length])

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use common::{Random, flush, open, report};
 use quorate_wal::file::FileStorage;
-use quorate_wal::{Bounds, Damage, Kind, Storage, StorageError};
+use quorate_wal::{Bounds, Damage, Kind, Settings, Storage, StorageError, Wal};
 
 /// A directory that goes with the test.
 struct Directory(PathBuf);
@@ -95,6 +95,30 @@ fn what_another_thread_writes_is_durable_when_it_says_so() {
         let (_, found) = open(&way(&directory.0).unwrap());
         assert_eq!(found.iter().map(|record| record.bytes[0]).collect::<Vec<_>>(), (0..9).collect::<Vec<_>>());
     }
+}
+
+/// Bytes that this thread has asked the system for.
+fn read_bytes() -> u64 {
+    let io = fs::read_to_string("/proc/thread-self/io").unwrap();
+    io.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
+}
+
+#[test]
+fn large_blocks_are_read_twice_once_to_be_judged_and_once_to_be_given_back() {
+    const SEGMENT_BYTES: u64 = 8 * 1024 * 1024;
+    let directory = Directory::new("reads");
+    let mut storage = FileStorage::open(&directory.0).unwrap();
+    let settings = Settings { segment_bytes: SEGMENT_BYTES, ..common::settings() };
+    let mut wal = Wal::open(&storage, settings.clone(), |_| {}).unwrap();
+    for slot in 0..10 {
+        flush(&mut wal, &mut storage, 1, Kind::Slot(slot), &vec![slot as u8; 1_500_000]);
+    }
+    assert_eq!(wal.size_bytes(), 2 * SEGMENT_BYTES);
+    let (before, mut found) = (read_bytes(), 0);
+    Wal::open(&storage, settings, |_| found += 1).unwrap();
+    let read = read_bytes() - before;
+    assert_eq!(found, 10);
+    assert!(read <= 4 * SEGMENT_BYTES + 65_536, "{read} bytes were read");
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! Administrative commands on many names: each name goes to its volume, and each has its own answer.
 
+mod types;
+
 use std::collections::BTreeMap;
 
 use quorate_object::{NAME_BYTES_MAX, Outcome, slot_of_key};
 use quorate_protocol::NodeId;
 
+use self::types::TypesAsked;
 use super::postponed::Patience;
 use super::shown::{Shown, Views};
 use super::{Host, Timer};
@@ -47,6 +50,10 @@ impl GroupRequest {
         let protocol = Protocol::default();
         GroupRequest { action, names: Vec::new(), members: Vec::new(), protocol, quorum: None, is_batch: false }
     }
+
+    fn makes_registers_of_groups(&self) -> bool {
+        self.action == GroupAction::Retype && self.protocol.is_register()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -80,6 +87,8 @@ struct Batch {
     replies: Vec<AdminReply>,
     /// Which names each part was about; taken out as they are answered.
     parts: BTreeMap<u32, Part>,
+    /// What is asked before the volumes are.
+    types: TypesAsked,
     /// What volumes have told of names that are to be shown.
     shown: Vec<(usize, Shown)>,
     /// What members of the shown chains say.
@@ -142,13 +151,25 @@ impl Host {
         let parts: BTreeMap<u32, Part> = (0..).zip(parts).collect();
         let number = self.batches_open.number_next;
         self.batches_open.number_next += 1;
-        let count = parts.len() as u32;
+        let types = match request.makes_registers_of_groups() {
+            true => TypesAsked::of(parts.values().flat_map(|part| part.at.iter().copied())),
+            false => TypesAsked::default(),
+        };
         let (shown, views) = (Vec::new(), Views::default());
-        let batch = Batch { operation, namespace, request, members, replies, parts, shown, views };
+        let batch = Batch { operation, namespace, request, members, replies, parts, types, shown, views };
         self.batches_open.open.insert(number, batch);
-        for part in 0..count {
-            self.submit_part(number, part);
-        }
+        self.ask_types(number);
+    }
+
+    /// Nothing is to be asked before any more. The volumes are not asked about names that are refused already.
+    fn submit_parts(&mut self, number: u64) {
+        let Some(batch) = self.batches_open.open.get_mut(&number) else { return };
+        batch.parts.retain(|_, part| {
+            part.at.retain(|&at| batch.replies[at] == AdminReply::Ok);
+            !part.at.is_empty()
+        });
+        let parts: Vec<u32> = batch.parts.keys().copied().collect();
+        parts.into_iter().for_each(|part| self.submit_part(number, part));
         self.finish_batch(number);
     }
 

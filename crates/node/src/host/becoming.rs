@@ -9,6 +9,8 @@ use crate::frame::Message;
 use crate::host::Submission;
 use crate::host::batches::{GroupAction, GroupRequest};
 use crate::host::three_nodes::{Cluster, Fate, arrives};
+use crate::own_groups::NO_STRING;
+use crate::replica::Protocol;
 
 const INCR: Command<'_> = Command::IncrBy { key: b"key", delta: 1 };
 const GET: Command<'_> = Command::Get { key: b"key" };
@@ -254,12 +256,13 @@ fn a_hash_goes_through_the_protocols_of_state_machines_and_into_no_register() {
     };
     assert!(refusal.starts_with("WRONGTYPE"), "{refusal}");
     assert_eq!(told(&mut cluster, "GROUP PROMOTE key"), AdminReply::Ok);
-    for (turn, (asked, protocol)) in
-        [("chain", "chain"), ("register", "chain"), ("paxos", "paxos"), ("register", "paxos")].into_iter().enumerate()
-    {
-        assert_eq!(told(&mut cluster, &format!("GROUP RETYPE key PROTOCOL {asked}")), AdminReply::Ok);
+    for (turn, protocol) in ["chain", "paxos"].into_iter().enumerate() {
+        assert_eq!(told(&mut cluster, &format!("GROUP RETYPE key PROTOCOL {protocol}")), AdminReply::Ok);
         cluster.pass(500, arrives);
-        assert_eq!(shown(&mut cluster, "protocol"), protocol, "{asked}");
+        let refusal = refused(&mut cluster, "GROUP RETYPE key PROTOCOL register");
+        assert!(refusal.starts_with("WRONGTYPE"), "{refusal}");
+        cluster.pass(500, arrives);
+        assert_eq!(shown(&mut cluster, "protocol"), protocol);
         let number = submit(&mut cluster, 2, None, &elements(HashOp::IncrBy { field: b"a", delta: 1 }));
         assert_eq!(wait(&mut cluster, 2, number, 100).0, Some(Answer::Outcome(Outcome::Int(turn as i64 + 2))));
         let number = submit(&mut cluster, 3, None, &elements(HashOp::Get { field: b"b" }));
@@ -269,6 +272,86 @@ fn a_hash_goes_through_the_protocols_of_state_machines_and_into_no_register() {
     assert_eq!(wait(&mut cluster, 1, number, 100).0, Some(Answer::Outcome(Outcome::Int(2))));
     cluster.pass(1_000, arrives);
     assert_eq!(cluster.nodes.iter().map(|node| node.host.own_groups().count()).sum::<usize>(), 0, "nothing is left");
+}
+
+#[test]
+fn of_many_groups_those_of_strings_become_registers() {
+    const COUNT: usize = 200;
+    let mut cluster = Cluster::new(|_| {});
+    let names: Vec<Vec<u8>> = (0..COUNT).map(|at| format!("key{at}").into_bytes()).collect();
+    let ask = |cluster: &mut Cluster, action, protocol| {
+        let number = cluster.next_number();
+        let names = names.clone();
+        let request = GroupRequest { names, protocol, is_batch: true, ..GroupRequest::of(action) };
+        cluster.node(1).host.submit_group_request(number, 0, request);
+        wait(cluster, 1, number, 6_000).0
+    };
+    let is_hash = |at: usize| at.is_multiple_of(3);
+    for (at, key) in names.iter().enumerate().filter(|(at, _)| is_hash(*at)) {
+        let op = Op::Hash(HashOp::Set { pairs: vec![(b"a", b"1")], answers_ok: false });
+        let number = submit(&mut cluster, 1 + at as u32 % 3, None, &Command::Elements { key, op });
+        wait(&mut cluster, 1 + at as u32 % 3, number, 100);
+    }
+    ask(&mut cluster, GroupAction::Create { value: b"v".to_vec() }, Protocol::Paxos);
+    ask(&mut cluster, GroupAction::Promote, Protocol::Paxos);
+    let Some(Answer::Admin(AdminReply::List(lines))) = ask(&mut cluster, GroupAction::Retype, Protocol::Register)
+    else {
+        panic!("a line for each");
+    };
+    for (at, line) in lines.iter().enumerate() {
+        let is_refused = matches!(line, AdminReply::Error(line) if line == NO_STRING);
+        assert!(is_refused == is_hash(at) && (is_refused || *line == AdminReply::Ok), "{at}: {line:?}");
+    }
+    cluster.pass(2_000, arrives);
+    let registers = cluster.nodes[0].host.groups().filter(|group| group.replica.register().is_some()).count();
+    assert_eq!(registers, COUNT - COUNT.div_ceil(3));
+}
+
+#[test]
+fn what_no_register_does_waits_for_what_the_register_becomes() {
+    for second in ["GROUP RETYPE key PROTOCOL chain", "GROUP RETYPE key PROTOCOL paxos", "GROUP DEMOTE key"] {
+        for late_us in [0, 5_000, 30_000] {
+            let mut cluster = Cluster::new(|_| {});
+            assert_eq!(told(&mut cluster, "GROUP CREATE key PROTOCOL register VALUE 0"), AdminReply::Ok);
+            cluster.pass(300, arrives);
+            let number = submit(&mut cluster, 3, None, &INCR);
+            let (answer, _) = wait(&mut cluster, 3, number, 50);
+            let is_refusal = |text: &String| text.starts_with("PROTOCOL the object is a register");
+            assert!(matches!(&answer, Some(Answer::Outcome(Outcome::Error(text))) if is_refusal(text)), "{answer:?}");
+            // It is decided, and the register goes on for a while; node 3 hears of it late as well.
+            let volume = cluster.volume();
+            let slow = |_: NodeId, to: NodeId, message: &Message<'_>| match message {
+                Message::StopGroup { .. } => Fate::IsLate { by_us: 20_000 },
+                Message::Replica { group, .. } if *group == volume && to == NodeId(3) => {
+                    Fate::IsLate { by_us: late_us }
+                }
+                _ => Fate::Arrives,
+            };
+            let changed = administer(&mut cluster, 1, second);
+            let answer = loop {
+                cluster.pass(1, slow);
+                if let Some(answer) = take_answer(&mut cluster, 1, changed) {
+                    break answer;
+                }
+            };
+            assert_eq!(answer, Answer::Admin(AdminReply::Ok));
+            let mut counted = Vec::new();
+            for now_ms in 0..1_000 {
+                for at in (1..=3).filter(|_| now_ms < 50) {
+                    submit(&mut cluster, at, None, &INCR);
+                }
+                cluster.pass(1, slow);
+                for (_, answer) in cluster.nodes.iter_mut().flat_map(|node| std::mem::take(&mut node.answers)) {
+                    let Answer::Outcome(Outcome::Int(value)) = answer else {
+                        panic!("{second}, {late_us} us late: {answer:?}");
+                    };
+                    counted.push(value);
+                }
+            }
+            counted.sort_unstable();
+            assert_eq!(counted, (1..=150).collect::<Vec<_>>(), "{second}, {late_us} us late");
+        }
+    }
 }
 
 fn is_request_of(message: &Message<'_>, asked: GroupId) -> bool {

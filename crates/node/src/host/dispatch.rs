@@ -367,7 +367,7 @@ impl Host {
     /// An operation was executed, or a read answered, at this slot.
     pub(super) fn complete_at(&mut self, number: u64, position: Position, outcome: Outcome) {
         let slot = position.slot;
-        if self.is_out_of_order(number, slot) {
+        if self.is_out_of_order(number, slot) || self.is_refused_for_now(number, &outcome) {
             return;
         }
         self.end_routed_write(number, position);
@@ -430,6 +430,7 @@ impl Host {
             Purpose::FlushedNames { flush } => self.take_flushed_names(flush, answer),
             Purpose::FlushedName { flush } => self.take_deleted(flush, answer),
             Purpose::Batch { batch, part } => self.take_part(batch, part, answer),
+            Purpose::Type { batch, at } => self.take_type(batch, at, &answer),
             Purpose::Again { operation } => {
                 self.doubt_successor(operation);
                 self.complete(operation, answer);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use hashbrown::HashMap;
-use quorate_checkpoint::{Store, StoreError};
+use quorate_checkpoint::{Store, StoreError, Walk};
 use quorate_protocol::peers::Peers;
 use quorate_protocol::wire::Malformed;
 use quorate_protocol::{GroupId, NodeId, Slot, Stamp};
@@ -423,19 +423,23 @@ fn restore_checkpoints<S: Store>(
     report: &mut OpenReport,
     faults: &mut Vec<Fault>,
 ) -> Result<Vec<Group>, OpenError> {
-    let mut metas = Vec::new();
-    store.groups(&mut |group, meta| match volume_of(GroupId(group)) {
-        Some(_) if is_rest(meta) => own.note(GroupId(group), meta),
-        _ => metas.push((GroupId(group), meta.to_vec())),
-    })?;
-    let restore = |(id, bytes): (GroupId, Vec<u8>)| match decode_meta(id, &bytes) {
-        Ok(meta) if meta.configuration.contains(settings.node) => {
-            Ok(restore_group(settings.node, id, meta, store, report, faults))
+    let mut groups = Vec::new();
+    let mut walk = store.walk_from(0);
+    while let Some((group, bytes)) = walk.next_group()? {
+        let id = GroupId(group);
+        if volume_of(id).is_some() && is_rest(&bytes) {
+            own.note(id, &bytes);
+            continue;
         }
-        Ok(_) => unreadable_group(settings, directory, id, "this node is not among its members".into(), faults),
-        Err(malformed) => unreadable_group(settings, directory, id, malformed.to_string(), faults),
-    };
-    metas.into_iter().map(restore).collect()
+        groups.push(match decode_meta(id, &bytes) {
+            Ok(meta) if meta.configuration.contains(settings.node) => {
+                restore_group(settings.node, id, meta, &mut *walk, report, faults)
+            }
+            Ok(_) => unreadable_group(settings, directory, id, "this node is not among its members".into(), faults)?,
+            Err(malformed) => unreadable_group(settings, directory, id, malformed.to_string(), faults)?,
+        });
+    }
+    Ok(groups)
 }
 
 /// A group whose meta record says nothing that this release understands; who its members are is known from elsewhere.
@@ -509,14 +513,14 @@ fn restore_group(
     me: NodeId,
     id: GroupId,
     meta: Meta,
-    store: &impl Store,
+    walk: &mut dyn Walk,
     report: &mut OpenReport,
     faults: &mut Vec<Fault>,
 ) -> Group {
     let (position, covered_below) = (meta.position.clone(), meta.covered_below);
     let mut state = meta.state;
     let mut unreadable = None;
-    let restored = isolate(|| restore_machine(id, &meta, store));
+    let restored = isolate(|| restore_machine(id, &meta, walk));
     let machine = match restored.unwrap_or_else(|words| Ok(Err(Unreadable::Panicked(words)))) {
         Ok(Ok(restored)) => restored,
         Ok(Err(reason)) => {
@@ -540,7 +544,7 @@ fn restore_group(
         && state == GroupState::Alive
         && let Some(replica) = group.replica.register_mut()
     {
-        match restore_versions(replica, id, store) {
+        match restore_versions(replica, walk) {
             Ok(Ok(())) => {}
             Ok(Err(malformed)) => unreadable = Some(Unreadable::Malformed(malformed.to_string())),
             Err(error) => {
@@ -557,26 +561,21 @@ fn restore_group(
 }
 
 /// What a register group holds, behind the head of its checkpoint.
-fn restore_versions(
-    replica: &mut RegisterReplica,
-    id: GroupId,
-    store: &impl Store,
-) -> Result<Result<(), Malformed>, StoreError> {
+fn restore_versions(replica: &mut RegisterReplica, walk: &mut dyn Walk) -> Result<Result<(), Malformed>, StoreError> {
     let mut restored = Ok(());
-    store.for_each(id.0, &mut |name, bytes| {
-        if restored.is_ok() {
-            restored = take_name(name).and_then(|name| match name {
-                Name::Object(key) => replica.restore_version(key, bytes),
-                Name::Run(_) | Name::Children(_) => Ok(()),
-            });
-        }
+    walk.objects(&mut |name, bytes| {
+        restored = take_name(name).and_then(|name| match name {
+            Name::Object(key) => replica.restore_version(key, bytes),
+            Name::Run(_) | Name::Children(_) => Ok(()),
+        });
+        restored.is_ok()
     })?;
     Ok(restored)
 }
 
 /// The store's own error says that it is damaged; otherwise there is a reason why something in it says nothing.
-fn restore_machine(id: GroupId, meta: &Meta, store: &impl Store) -> Result<Result<Machine, Unreadable>, StoreError> {
-    let restored = restore_from(id, meta, store, b"")?;
+fn restore_machine(id: GroupId, meta: &Meta, walk: &mut dyn Walk) -> Result<Result<Machine, Unreadable>, StoreError> {
+    let restored = restore_from(id, meta, |each| walk.objects(each))?;
     Ok(restored.map_err(|malformed| Unreadable::Malformed(malformed.to_string())))
 }
 
@@ -586,14 +585,14 @@ pub(super) fn restore_head(
     meta: &Meta,
     store: &impl Store,
 ) -> Result<Result<Machine, Malformed>, StoreError> {
-    restore_from(id, meta, store, BEHIND_OBJECTS)
+    restore_from(id, meta, |each| store.objects_from(id.0, BEHIND_OBJECTS, each))
 }
 
+/// `read` calls back what there is, for as long as that is wanted.
 fn restore_from(
     id: GroupId,
     meta: &Meta,
-    store: &impl Store,
-    first: &[u8],
+    read: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), StoreError>,
 ) -> Result<Result<Machine, Malformed>, StoreError> {
     let mut content = empty_content(id, meta.hash_key);
     let mut results = Results::default();
@@ -602,7 +601,7 @@ fn restore_from(
     }
     let (mut children, mut pieces) = (Vec::new(), 0);
     let mut restored = Ok(());
-    store.objects_from(id.0, first, &mut |name, bytes| {
+    read(&mut |name, bytes| {
         restored = take_name(name).and_then(|name| match name {
             Name::Object(key) => restore_object(&mut content, key, bytes),
             Name::Run(run) => results.restore_run(meta.results_base, run, bytes),

@@ -23,7 +23,7 @@ use crate::volume::VolumeCommand;
 
 /// Recalls that are not confirmed are told again after this, and whoever waits is looked at.
 const AGAIN_US: u64 = 20_000;
-/// What waits in one group.
+/// What waits in one group, or one write: the largest is larger than this.
 const HELD_BYTES_MAX: usize = 16 << 20;
 
 /// What one that waits takes beside its bytes, about.
@@ -117,6 +117,10 @@ struct Waiting {
 }
 
 impl Waiting {
+    fn has_room_for(&self, held: &Held) -> bool {
+        self.list.is_empty() || self.bytes + held.weight() <= HELD_BYTES_MAX
+    }
+
     fn push(&mut self, held: Held) {
         self.scopes.add(held.scope);
         self.bytes += held.weight();
@@ -218,7 +222,7 @@ impl Host {
         let by = session.map(|session| (from, session));
         let held = Held { ticket, deadline, scope, by, envelope: bytes.to_vec() };
         let routed = self.routed_mut(index);
-        if routed.held.bytes + held.weight() > HELD_BYTES_MAX {
+        if !routed.held.has_room_for(&held) {
             self.bounce(ticket.node, ticket.start, ticket.number, Bounce::Overloaded);
             return true;
         }

@@ -4,7 +4,7 @@
 //! that has ended sends back to the volume. Each costs one hop.
 
 use hashbrown::HashMap;
-use quorate_object::Command;
+use quorate_object::{Command, Outcome};
 use quorate_protocol::quorum::QuorumSystem;
 use quorate_protocol::{Epoch, GroupId, NodeId, Slot};
 
@@ -12,11 +12,13 @@ use super::Host;
 use super::directory::{Missing, Place};
 use super::group::Group;
 use super::own::BIRTH_EPOCH;
+use crate::answer::Answer;
 use crate::entry::{Purpose, Target};
 use crate::envelope::Envelope;
 use crate::frame::Access;
 use crate::hash::FixedState;
 use crate::own_place::OwnPlace;
+use crate::register::NOT_IN_ONE_STEP;
 use crate::replica::Protocol;
 use crate::root::Reads;
 use crate::volume::{Record, own_group, volume_of};
@@ -173,13 +175,19 @@ impl Host {
             operation.away_number = Some(record.number);
             operation.count_anew();
         }
-        let target = operation.target;
+        let (target, group) = (operation.target, own_group(volume, record.number));
+        let is_refused = operation.refused_by == Some(group);
         let is_of_volume = self.directory.resolve(target).is_ok_and(|place| place.group == volume);
-        // One that is to become another goes on until it is its turn to stop, and turns back then whoever comes.
-        if !is_of_volume || record.stopping && record.becomes.is_none() {
+        // One that is to become another goes on until it is its turn to stop, and turns back then whoever comes: but for what it has
+        // refused it does nothing.
+        let goes_on = !record.stopping || record.becomes.is_some() && !is_refused;
+        if !is_of_volume || !goes_on {
             self.go_by_volume(number);
             self.retry_later(number);
-            return self.await_end(number, own_group(volume, record.number));
+            return self.await_end(number, group);
+        }
+        if is_refused {
+            return self.complete(number, Answer::Outcome(Outcome::Error(NOT_IN_ONE_STEP.into())));
         }
         let Ok(place) = self.directory.resolve(target) else { return };
         let own = OwnPlace::new(volume, record, &place.members);
@@ -193,6 +201,24 @@ impl Host {
         operation.own = Some(Box::new(own));
         // After that it has been there before, and was not known yet, or not any more.
         if operation.attempts > 2 { self.retry_later(number) } else { self.retry_after(number, 0) }
+    }
+
+    /// Whether an operation was refused by a register that is its object's own group, and goes to the volume with that. What the
+    /// register is about to become, or has become already, may carry the command out.
+    pub(super) fn is_refused_for_now(&mut self, number: u64, outcome: &Outcome) -> bool {
+        if !matches!(outcome, Outcome::Error(text) if text == NOT_IN_ONE_STEP) {
+            return false;
+        }
+        let Some(operation) = self.operations(number).find_mut(number) else { return false };
+        let register = operation.own.as_ref().filter(|own| own.protocol.is_register()).map(|own| own.group);
+        // With more copies of it under way, nobody could tell later which of them was settled.
+        if register.is_none() || operation.was_sent_to != register || operation.copies_at_large != 1 {
+            return false;
+        }
+        (operation.copies_at_large, operation.bound_to, operation.refused_by) = (0, None, register);
+        self.go_by_volume(number);
+        self.retry_after(number, 0);
+        true
     }
 
     fn remember(&mut self, number: u64, target: Target, own: &OwnPlace) {

@@ -20,6 +20,7 @@ use signal_hook::iterator::Signals;
 
 mod plan;
 mod processes;
+mod run_log;
 mod secrets;
 mod successor;
 
@@ -32,7 +33,7 @@ use secrets::Secrets;
 use successor::Running;
 
 pub(crate) use plan::node_directory;
-pub(crate) use processes::last_line;
+pub(crate) use run_log::RunLog;
 pub(crate) use successor::{name_successor, pid, take_successor};
 
 /// How long the nodes may take to answer their first PING; recovery of a large log included.

@@ -1,7 +1,5 @@
 //! The node processes of `up`: started, waited for, watched and stopped.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -11,6 +9,7 @@ use std::time::{Duration, Instant};
 use quorate_server::directory::{Directory, DirectoryError, Whose};
 
 use super::plan::{Plan, PlannedNode};
+use super::run_log::RunLog;
 use super::successor::take_successor;
 use crate::client::{Client, Endpoint};
 use crate::failure::{Context, Failure};
@@ -25,9 +24,6 @@ const RESTART_PAUSE_MIN: Duration = Duration::from_millis(500);
 const RESTART_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// A node that has run for this long did not die soon.
 const RUN_IS_LONG: Duration = Duration::from_secs(60);
-/// How much of a log's end is searched for its last line, and how much of that line is shown.
-const LOG_TAIL_BYTES: u64 = 4096;
-const LOG_LINE_CHARS_MAX: usize = 300;
 
 #[derive(Debug)]
 pub(super) struct Processes<'a> {
@@ -40,6 +36,7 @@ pub(super) struct Processes<'a> {
 struct Process<'a> {
     node: &'a PlannedNode,
     child: Child,
+    log: RunLog,
     started_at: Instant,
     /// Once it has ended.
     ended: Option<ExitStatus>,
@@ -58,7 +55,7 @@ impl<'a> Processes<'a> {
             // What an upgrade asked for that is over.
             drop(take_successor(&node.directory));
             match start(node, None).context(format_args!("cannot start {}", node.name())) {
-                Ok(child) => processes.list.push(Process::new(node, child)),
+                Ok(run) => processes.list.push(Process::new(node, run)),
                 Err(failure) => {
                     processes.stop(super::STOPPED_WITHIN, &mut || false);
                     return Err(failure);
@@ -70,8 +67,8 @@ impl<'a> Processes<'a> {
 
     /// Starts one more.
     pub(super) fn add(&mut self, node: &'a PlannedNode) -> Result<(), Failure> {
-        let child = start(node, None).context(format_args!("cannot start {}", node.name()))?;
-        self.list.push(Process::new(node, child));
+        let run = start(node, None).context(format_args!("cannot start {}", node.name()))?;
+        self.list.push(Process::new(node, run));
         Ok(())
     }
 
@@ -99,7 +96,7 @@ impl<'a> Processes<'a> {
                 if Instant::now() > deadline {
                     let Some(process) = self.list.get(index) else { break };
                     let (name, within_s) = (process.node.name(), within.as_secs());
-                    let log = process.log_note();
+                    let log = process.log.ending();
                     return Err(Failure(format!("{name} did not answer within {within_s} s{log}")));
                 }
                 sleep(POLL_EVERY);
@@ -193,12 +190,12 @@ impl<'a> Processes<'a> {
     }
 }
 
-fn start(node: &PlannedNode, program: Option<&Path>) -> std::io::Result<Child> {
-    let log = OpenOptions::new().create(true).append(true).open(node.directory.join("log"))?;
+fn start(node: &PlannedNode, program: Option<&Path>) -> std::io::Result<(Child, RunLog)> {
+    let (output, log) = RunLog::begin(&node.directory)?;
     let program = program.map_or_else(std::env::current_exe, |program| Ok(program.to_owned()))?;
     let mut command = Command::new(program);
     command.arg("node").arg("--config").arg(node.config_path());
-    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
     // A Ctrl-C in the terminal is for `up` alone, which then tells the nodes.
     command.process_group(0);
     let parent = std::process::id();
@@ -213,13 +210,13 @@ fn start(node: &PlannedNode, program: Option<&Path>) -> std::io::Result<Child> {
     };
     // SAFETY: the closure allocates nothing and takes no lock.
     unsafe { command.pre_exec(follow_parent) };
-    command.spawn()
+    Ok((command.spawn()?, log))
 }
 
 impl<'a> Process<'a> {
-    fn new(node: &'a PlannedNode, child: Child) -> Process<'a> {
-        let pause = Duration::ZERO;
-        Process { node, child, started_at: Instant::now(), ended: None, restart_at: None, pause, program: None }
+    fn new(node: &'a PlannedNode, (child, log): (Child, RunLog)) -> Process<'a> {
+        let (started_at, pause) = (Instant::now(), Duration::ZERO);
+        Process { node, child, log, started_at, ended: None, restart_at: None, pause, program: None }
     }
 
     /// How long it will be down.
@@ -237,9 +234,9 @@ impl<'a> Process<'a> {
             return complain(format_args!("{name} was started by hand meanwhile and is left alone"));
         }
         match start(self.node, self.program.as_deref()) {
-            Ok(child) => {
+            Ok((child, log)) => {
                 complain(format_args!("{name} was started again as pid {}", child.id()));
-                self.child = child;
+                (self.child, self.log) = (child, log);
                 self.started_at = now;
                 self.ended = None;
             }
@@ -316,11 +313,7 @@ impl<'a> Process<'a> {
     fn death(&self) -> String {
         let (name, pid) = (self.node.name(), self.child.id());
         let how = self.ended.map_or_else(|| "ended".to_owned(), describe);
-        format!("{name} (pid {pid}) {how}{}", self.log_note())
-    }
-
-    fn log_note(&self) -> String {
-        last_line(&self.node.directory.join("log")).map_or_else(String::new, |line| format!(" (its log ends: {line})"))
+        format!("{name} (pid {pid}) {how}{}", self.log.ending())
     }
 
     /// A node that was started again by hand is not ours to stop.
@@ -366,17 +359,6 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-pub(crate) fn last_line(path: &Path) -> Option<String> {
-    let mut file = File::open(path).ok()?;
-    let length = file.metadata().ok()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(LOG_TAIL_BYTES))).ok()?;
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).ok()?;
-    let text = String::from_utf8_lossy(&bytes);
-    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
-    Some(line.chars().take(LOG_LINE_CHARS_MAX).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -405,16 +387,5 @@ mod tests {
             .collect();
         assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
         assert_eq!(pause_after(pause, RUN_IS_LONG), RESTART_PAUSE_MIN);
-    }
-
-    #[test]
-    fn the_last_line_of_a_log_is_found_and_cut() {
-        let path = std::env::temp_dir().join(format!("quorate-log-{}", std::process::id()));
-        let long = "x".repeat(LOG_LINE_CHARS_MAX + 1);
-        std::fs::write(&path, format!("{}first\n{long}\n\n", "padding\n".repeat(1000))).expect("writable");
-        assert_eq!(last_line(&path).as_deref(), Some(&long[1..]));
-        std::fs::write(&path, "\n").expect("writable");
-        assert_eq!(last_line(&path), None);
-        std::fs::remove_file(&path).expect("there");
     }
 }

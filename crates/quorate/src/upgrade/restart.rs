@@ -1,6 +1,5 @@
 //! Restarting a node: a process of this machine that `quorate up` has made, or whatever a command of the user's restarts.
 
-use std::fs::{File, OpenOptions};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,7 +12,7 @@ use quorate_server::config::Config;
 use super::progress::Driver;
 use crate::failure::{Context, Failure};
 use crate::output::shell_word;
-use crate::up;
+use crate::up::{self, RunLog};
 
 /// How long a node may take to end: what it promises, and as long again.
 const ENDED_WITHIN: Duration = Duration::from_secs(10);
@@ -33,7 +32,7 @@ pub(super) struct Here {
     directory: PathBuf,
     data: PathBuf,
     /// Started here, and by nobody else.
-    child: Option<Child>,
+    run: Option<(Child, RunLog)>,
 }
 
 impl Restarter {
@@ -55,7 +54,7 @@ impl Restarter {
             }
             let directory = directory.canonicalize().context(format_args!("cannot find {}", directory.display()))?;
             let data = config.node.data_dir;
-            Ok(Here { name: node.name.clone(), directory, data, child: None })
+            Ok(Here { name: node.name.clone(), directory, data, run: None })
         };
         let nodes = status.nodes.iter().map(here).collect::<Result<_, _>>()?;
         Ok(Restarter::Here { nodes, program })
@@ -95,10 +94,9 @@ impl Restarter {
     pub(super) fn ended(&mut self) -> Option<String> {
         let Restarter::Here { nodes, .. } = self else { return None };
         nodes.iter_mut().find_map(|here| {
-            let status = here.child.as_mut()?.try_wait().ok()??;
-            let log = here.directory.join("log");
-            let last = up::last_line(&log).map_or_else(String::new, |line| format!(" (its log ends: {line})"));
-            Some(format!("{} ended with {status} after its start{last}", here.name))
+            let (child, log) = here.run.as_mut()?;
+            let status = child.try_wait().ok()??;
+            Some(format!("{} ended with {status} after its start{}", here.name, log.ending()))
         })
     }
 
@@ -161,13 +159,11 @@ impl Here {
 
     /// In a session of its own: it goes on when this process, or the terminal, does not.
     fn start(&mut self, program: &Path) -> Result<(), Failure> {
-        let path = self.directory.join("log");
-        let log = OpenOptions::new().create(true).append(true).open(&path);
-        let log: File = log.context(format_args!("cannot open {}", path.display()))?;
+        let cannot_open = || format!("cannot open the log in {}", self.directory.display());
+        let (output, log) = RunLog::begin(&self.directory).context(cannot_open())?;
         let mut command = Command::new(program);
         command.arg("node").arg("--config").arg(self.directory.join("node.toml")).stdin(Stdio::null());
-        let also = log.try_clone().context(format_args!("cannot open {}", path.display()))?;
-        command.stdout(also).stderr(log);
+        command.stdout(output.try_clone().context(cannot_open())?).stderr(output);
         // SAFETY: the closure makes one plain system call, which is allowed between fork and exec.
         unsafe {
             command.pre_exec(|| match libc::setsid() {
@@ -175,7 +171,8 @@ impl Here {
                 _ => Ok(()),
             });
         }
-        self.child = Some(command.spawn().context(format_args!("cannot start {}", self.name))?);
+        let child = command.spawn().context(format_args!("cannot start {}", self.name))?;
+        self.run = Some((child, log));
         Ok(())
     }
 }

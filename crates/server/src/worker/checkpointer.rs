@@ -184,7 +184,7 @@ pub(crate) fn is_for_space(failed: &StoreError, has_room: impl Fn() -> bool) -> 
 #[cfg(test)]
 mod tests {
     use mio::{Poll, Token};
-    use quorate_checkpoint::{Key, MemoryStore};
+    use quorate_checkpoint::{Key, MemoryStore, Walk};
 
     use super::*;
 
@@ -224,8 +224,8 @@ mod tests {
             self.inner.objects_from(group, first, each)
         }
 
-        fn groups_from(&self, first: u64, each: &mut dyn FnMut(u64, &[u8]) -> bool) -> Result<(), StoreError> {
-            self.inner.groups_from(first, each)
+        fn walk_from(&self, first: u64) -> Box<dyn Walk + '_> {
+            self.inner.walk_from(first)
         }
 
         fn node_record(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {

@@ -1,4 +1,6 @@
-use quorate_object::{Condition, Expiry, Outcome, SetAnswer, slot_of_key};
+use std::cell::Cell;
+
+use quorate_object::{Condition, Expiry, OBJECT_BYTES_MAX, Outcome, SetAnswer, slot_of_key};
 use quorate_protocol::NodeId;
 
 use super::*;
@@ -88,6 +90,28 @@ fn a_write_waits_for_the_lease_of_a_router_that_does_not_hear_of_it() {
     let here = cluster.node(3).host.counters.reads_routed_here;
     read(&mut cluster, 3);
     assert_eq!(cluster.node(3).host.counters.reads_routed_here, here, "its lease has ended before");
+}
+
+/// One at a time, where a router that is not heard makes them wait.
+#[test]
+fn the_largest_values_are_written() {
+    let mut cluster = routed();
+    share_with_3(&mut cluster);
+    let turned_back = Cell::new(0);
+    let lost = |from: NodeId, to: NodeId, message: &Message<'_>| {
+        turned_back
+            .update(|count| count + u32::from(matches!(message, Message::Bounced { why: Bounce::Overloaded, .. })));
+        if from == NodeId(3) || to == NodeId(3) { Fate::IsLost } else { Fate::Arrives }
+    };
+    let value = vec![b'v'; OBJECT_BYTES_MAX];
+    let first = set(&mut cluster, 2, &value, Expiry::Unset);
+    cluster.pass(50, lost);
+    assert_eq!((cluster.is_done(2, first), turned_back.get()), (false, 0), "it waits");
+    let second = set(&mut cluster, 2, &value, Expiry::Unset);
+    cluster.pass(10, lost);
+    assert!(turned_back.get() > 0, "there is room for one");
+    cluster.pass(1_500, lost);
+    assert!(cluster.is_done(2, first) && cluster.is_done(2, second));
 }
 
 #[test]
