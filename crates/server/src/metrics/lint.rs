@@ -5,11 +5,12 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::{Figures, PeerFigures};
+use super::{ApplicationFigures, Figures, PeerFigures};
 
 fn exposition() -> String {
     let mut figures = Figures { node_name: "n1".into(), replicas: vec![("following", 1)], ..Figures::default() };
     figures.peers.push(PeerFigures { name: "a \"b\"\\".into(), is_suspected: true, is_absent: true, is_linked: false });
+    figures.applications.push(ApplicationFigures { name: "stock".into(), ..ApplicationFigures::default() });
     figures.certificates.push(("ca", 1_900_000_000));
     figures.front.latencies[0].add(120);
     figures.flushes.add(70_000_000);
