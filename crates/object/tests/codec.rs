@@ -143,7 +143,10 @@ fn golden_changes() -> Vec<(Change<'static>, &'static str)> {
         (Change::Expire { key, expires_ms: None }, "03010000006b00"),
         (Change::Delete { key }, "04010000006b"),
         (Change::Flush, "05"),
-        (list(ListChange::Push { side: ListSide::Left, values: vec![b"vw"] }), "07010000006b000001000000020000007677"),
+        (
+            list(ListChange::Push { side: ListSide::Left, values: vec![Cow::Borrowed(b"vw")] }),
+            "07010000006b000001000000020000007677",
+        ),
         (list(ListChange::Trim { start: 1, len: 2 }), "07010000006b010100000002000000"),
         (list(ListChange::Remove { count: -1, element: b"vw" }), "07010000006b04ffffffffffffffff020000007677"),
         (set(SetChange::Remove(vec![Cow::Borrowed(b"vw")])), "08010000006b0101000000020000007677"),
