@@ -60,8 +60,7 @@ impl MemoryBackend {
         match &request.target {
             Target::Object { slot, key, command } => {
                 assert_eq!(*slot, quorate_front::slot_of_key(key));
-                let is_transaction = matches!(command, Command::Transaction(_));
-                assert!(is_transaction || command.key() == Some(*key), "{command:?}");
+                assert!(command.keys().next() == Some(*key), "{command:?}");
                 if let Some(failure) = self.failing.get(*key) {
                     return Answer::Failed(failure.clone());
                 }
