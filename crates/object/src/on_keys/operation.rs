@@ -63,7 +63,7 @@ pub enum KeysOp<'a> {
     /// Also of sets, whose members have a score of 1.
     CombineSortedSets {
         how: Combination,
-        /// What the scores of each are multiplied by; none for 1 everywhere. No NaN.
+        /// What the scores of each are multiplied by; none for 1 everywhere, as it is in a difference. No NaN.
         weights: Vec<f64>,
         aggregate: Aggregate,
         result: Combined,
@@ -103,7 +103,7 @@ pub enum Combined {
 }
 
 impl<'a> KeysOp<'a> {
-    /// Whether it is for so many keys.
+    /// Whether it is one, and for so many keys.
     pub(super) fn takes(&self, keys: usize) -> bool {
         let combined = |result: &Combined| match result {
             Combined::Stored => keys.saturating_sub(1),
@@ -118,8 +118,9 @@ impl<'a> KeysOp<'a> {
             KeysOp::SetIfAllAbsent { values } => keys == values.len(),
             KeysOp::PopElements { .. } | KeysOp::PopMembers { .. } => keys > 0,
             KeysOp::CombineSets { result, .. } => combined(result) > 0,
-            KeysOp::CombineSortedSets { weights, result, .. } => {
-                combined(result) > 0 && (weights.is_empty() || weights.len() == combined(result))
+            KeysOp::CombineSortedSets { how, weights, result, .. } => {
+                let is_weighted = *how != Combination::Difference && weights.len() == combined(result);
+                combined(result) > 0 && (weights.is_empty() || is_weighted)
             }
         }
     }

@@ -6,6 +6,7 @@ mod commands;
 mod generate;
 mod peer;
 mod rules;
+mod several;
 mod shrink;
 mod step;
 mod words;
