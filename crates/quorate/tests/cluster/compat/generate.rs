@@ -29,6 +29,11 @@ impl Generator {
         }
     }
 
+    /// Whether the next batch begins with a look at a key that has expired: in the database that it is in, so on the same connection.
+    pub(crate) fn awaits_expiry(&self) -> bool {
+        self.touch.is_some()
+    }
+
     /// A pipeline of 1 to 24 steps. Only its last may have something to be done after it.
     pub(crate) fn batch(&mut self) -> Vec<Step> {
         if self.random.below(150) == 0 {
