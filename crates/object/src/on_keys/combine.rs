@@ -26,7 +26,7 @@ pub(super) fn sets<'a>(view: &View<'_, '_>, keys: &[&'a [u8]], how: Combination,
             check_answer(members.iter().map(|member| member.len() + PIECE_BYTES).sum())?;
             Ok((None, Outcome::Set(members.into_iter().map(bulk).collect())))
         }
-        Combined::Count { .. } => Ok((None, int(members.len()))),
+        Combined::Count { .. } => Ok((None, int(members.len().min(most(result))))),
         Combined::Stored => {
             let stored = Set::of(members, view.hash_key(keys[0]));
             view.store(keys[0], stored.len(), stored.stored_bytes(), Elements::Set(stored))
@@ -70,7 +70,7 @@ pub(super) fn sorted_sets<'a>(
             let pairs = scored.into_iter().flat_map(|(member, score)| [bulk(member), Outcome::Float(score)]);
             Ok((None, Outcome::Pairs(pairs.collect())))
         }
-        Combined::Count { .. } => Ok((None, int(scored.len()))),
+        Combined::Count { .. } => Ok((None, int(scored.len().min(most(result))))),
         Combined::Stored => {
             let stored = SortedSet::of(scored, view.hash_key(keys[0]));
             view.store(keys[0], stored.len(), stored.stored_bytes(), Elements::SortedSet(stored))
@@ -86,7 +86,7 @@ fn combined_keys<'k, 'a>(keys: &'k [&'a [u8]], result: Combined) -> &'k [&'a [u8
     }
 }
 
-/// How many members are looked for.
+/// How many members are looked for, or counted of more.
 fn most(result: Combined) -> usize {
     match result {
         Combined::Count { most: most @ 1.. } => usize::try_from(most).unwrap_or(usize::MAX),

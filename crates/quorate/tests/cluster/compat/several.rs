@@ -20,18 +20,18 @@ pub(super) fn is_comparable(words: &[Vec<u8>]) -> bool {
         }
         b"COPY" => words.get(1..3),
         b"SINTER" | b"SUNION" | b"SDIFF" | b"SINTERSTORE" | b"SUNIONSTORE" | b"SDIFFSTORE" => words.get(1..),
-        b"MSETNX" => return words.iter().skip(1).step_by(2).all(is_tagged),
+        b"MSETNX" => return words.iter().skip(1).step_by(2).all(|key| is_tagged(key)),
         // Redis counts to beyond the largest number, and then looks there.
         b"LMPOP" | b"ZMPOP" if number(1).is_some_and(|count| count > 1_000_000) => return false,
         b"SINTERCARD" | b"LMPOP" | b"ZUNION" | b"ZINTER" | b"ZDIFF" | b"ZINTERCARD" | b"ZMPOP" => Some(counted(1)),
         b"ZUNIONSTORE" | b"ZINTERSTORE" | b"ZDIFFSTORE" => {
-            return counted(2).iter().chain(words.get(1)).all(is_tagged);
+            return counted(2).iter().chain(words.get(1)).all(|key| is_tagged(key));
         }
         _ => None,
     };
-    keys.unwrap_or_default().iter().all(is_tagged)
+    keys.unwrap_or_default().iter().all(|key| is_tagged(key))
 }
 
-fn is_tagged(key: &Vec<u8>) -> bool {
+fn is_tagged(key: &[u8]) -> bool {
     key.starts_with(b"{tag}")
 }
