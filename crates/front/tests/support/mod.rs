@@ -8,7 +8,7 @@ use quorate_front::{
     Access, AdminReply, Answer, Backend, ConnectionId, Failure, Front, InfoSection, Limits, ObjectCount, OperationId,
     Progress, Request, SLOT_COUNT, ServerInfo, Target, Verdict,
 };
-use quorate_object::{Command, Objects};
+use quorate_object::Objects;
 
 /// The time at which every test happens.
 pub(crate) const NOW_MS: u64 = 1_700_000_000_123;
