@@ -61,9 +61,11 @@ fn tips(id: Id) -> &'static [&'static str] {
         Id::HScan | Id::HRandField | Id::SPop | Id::SRandMember | Id::SScan => &["nondeterministic_output"],
         Id::ZScan | Id::ZRandMember => &["nondeterministic_output"],
         Id::HGetAll | Id::HKeys | Id::HVals | Id::SMembers => &["nondeterministic_output_order"],
+        Id::SInter | Id::SUnion | Id::SDiff => &["nondeterministic_output_order"],
         Id::Command | Id::CommandDocs | Id::CommandInfo => &["nondeterministic_output_order"],
         Id::MGet => &["request_policy:multi_shard"],
         Id::MSet => &["request_policy:multi_shard", "response_policy:all_succeeded"],
+        Id::MSetNx => &["request_policy:multi_shard", "response_policy:agg_min"],
         Id::Del | Id::Unlink | Id::Exists => &["request_policy:multi_shard", "response_policy:agg_sum"],
         Id::Scan => &["nondeterministic_output", "request_policy:special"],
         Id::Keys => &["request_policy:all_shards", "nondeterministic_output_order"],
@@ -91,26 +93,36 @@ fn write_word_set(writer: &mut ReplyWriter<'_>, words: &str) {
     words.split_whitespace().for_each(|word| writer.simple(word));
 }
 
-/// Where the keys are, once more, in the form of Redis 7: from an index on, to a last one counted from there.
+/// Where the keys are, once more, in the form of Redis 7: those with which the same is done from an index on, to a last one counted
+/// from there, or as many as a number says.
 fn write_key_specifications(writer: &mut ReplyWriter<'_>, spec: &Spec) {
     let keys = spec.keys;
-    if keys.first == 0 {
-        return writer.set(0);
+    let accesses: Vec<&str> = keys.access.split('|').filter(|access| !access.is_empty()).collect();
+    let is_counted = spec.flags.split_whitespace().any(|flag| flag == "movablekeys");
+    writer.set(accesses.len());
+    for (access, index) in accesses.iter().zip(keys.first.max(1)..) {
+        let notes = key_notes(spec.id);
+        writer.map(3 + usize::from(notes.is_some()));
+        if let Some(notes) = notes {
+            writer.bulk(b"notes");
+            writer.bulk(notes.as_bytes());
+        }
+        writer.bulk(b"flags");
+        write_word_set(writer, access);
+        writer.bulk(b"begin_search");
+        write_typed(writer, "index", &[("index", index)]);
+        writer.bulk(b"find_keys");
+        if index > keys.last && is_counted {
+            write_typed(writer, "keynum", &[("keynumidx", 0), ("firstkey", 1), ("keystep", 1)]);
+        } else {
+            let last = match keys.last {
+                _ if (index as usize) < accesses.len() => 0,
+                last @ ..0 => last,
+                last => last - index,
+            };
+            write_typed(writer, "range", &[("lastkey", last), ("keystep", keys.step), ("limit", 0)]);
+        }
     }
-    let last = if keys.last < 0 { keys.last } else { keys.last - keys.first };
-    writer.set(1);
-    let notes = key_notes(spec.id);
-    writer.map(3 + usize::from(notes.is_some()));
-    if let Some(notes) = notes {
-        writer.bulk(b"notes");
-        writer.bulk(notes.as_bytes());
-    }
-    writer.bulk(b"flags");
-    write_word_set(writer, keys.access);
-    writer.bulk(b"begin_search");
-    write_typed(writer, "index", &[("index", keys.first)]);
-    writer.bulk(b"find_keys");
-    write_typed(writer, "range", &[("lastkey", last), ("keystep", keys.step), ("limit", 0)]);
 }
 
 fn write_typed(writer: &mut ReplyWriter<'_>, type_name: &str, numbers: &[(&str, i32)]) {

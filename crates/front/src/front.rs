@@ -398,13 +398,14 @@ impl Front {
             return Step::Done;
         }
         let waits_for_all =
-            matches!(spec.shape, Shape::Volumes | Shape::Admin | Shape::Transaction | Shape::Application)
+            matches!(spec.shape, Shape::Volumes | Shape::Admin | Shape::Transaction | Shape::Slot | Shape::Application)
                 || access::may_verify(spec, words);
         if waits_for_all && !connection.is_answered() {
             connection.bar();
             return Step::Waits;
         }
-        if words.len() > self.limits.word_count_max && !matches!(spec.shape, Shape::Keys | Shape::Object) {
+        if words.len() > self.limits.word_count_max && !matches!(spec.shape, Shape::Keys | Shape::Object | Shape::Slot)
+        {
             self.refuse_and_close(id, ProtocolError::MultibulkLength);
             return Step::Done;
         }

@@ -37,6 +37,7 @@ mod reply;
 mod scan;
 mod session;
 mod set_command;
+mod slot_command;
 mod slow_log;
 mod sorted_set_command;
 mod specs;

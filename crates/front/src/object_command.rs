@@ -86,10 +86,7 @@ pub(crate) fn parse<'a>(call: &Call<'a>) -> Result<Command<'a>, Refusal> {
 
 /// The operation on the elements of an object. Redis looks at most words before it looks at the object.
 fn parse_op<'a>(call: &Call<'a>) -> Result<Op<'a>, Refusal> {
-    // It is logged in one record, and what a client writes at once has to have room in it.
-    if call.words.iter().map(|word| word.len() + size_of::<u32>()).sum::<usize>() > call.object_length_max {
-        return Err(Refusal::fixed("ERR the command is longer than 16 MiB: write fewer elements at once"));
-    }
+    check_length(call)?;
     match call.spec.group {
         "hash" => hash_command::parse(call).map(Op::Hash),
         "list" => list_command::parse(call).map(Op::List),
@@ -97,6 +94,14 @@ fn parse_op<'a>(call: &Call<'a>) -> Result<Op<'a>, Refusal> {
         "sorted-set" => sorted_set_command::parse(call).map(Op::SortedSet),
         other => unreachable!("{other} is no type of object"),
     }
+}
+
+/// A command on elements is logged in one record, and what a client writes at once has to have room in it.
+pub(crate) fn check_length(call: &Call<'_>) -> Result<(), Refusal> {
+    if call.words.iter().map(|word| word.len() + size_of::<u32>()).sum::<usize>() > call.object_length_max {
+        return Err(Refusal::fixed("ERR the command is longer than 16 MiB: write fewer elements at once"));
+    }
+    Ok(())
 }
 
 /// The options of HSCAN, SSCAN and ZSCAN. What is wrong with them Redis finds once it has found an object.

@@ -23,6 +23,10 @@ impl Refusal {
     pub(crate) const NOT_A_FLOAT: Refusal = Refusal::fixed("ERR value is not a valid float");
 
     pub(crate) const KEY_TOO_LONG: Refusal = Refusal::fixed("ERR the key is longer than 64000 bytes");
+    pub(crate) const CROSS_SLOT: Refusal = Refusal::fixed(
+        "CROSSSLOT Keys in request don't hash to the same slot: give those that belong together a common hash tag, as {user:7}:name",
+    );
+
     pub(crate) const NO_NAMESPACE: Refusal = Refusal::fixed("ERR DB index is out of range");
     pub(crate) const LOADING: Refusal = Refusal::fixed(crate::backend::LOADING);
 

@@ -97,14 +97,18 @@ fn parse_condition(absent: bool, present: bool, greater: bool, less: bool) -> Re
 
 /// What the two ends of a range are.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum By {
+pub(crate) enum By {
     Rank,
     Score,
     Member,
 }
 
 /// ZRANGE, which tells by its options what the range is of and in which order, and those that tell it by their names.
-fn parse_range<'a>(call: &Call<'a>, by: Option<By>, reversed: Option<bool>) -> Result<SortedSetOp<'a>, Refusal> {
+pub(crate) fn parse_range<'a>(
+    call: &Call<'a>,
+    by: Option<By>,
+    reversed: Option<bool>,
+) -> Result<SortedSetOp<'a>, Refusal> {
     let (is_by_fixed, is_order_fixed) = (by.is_some(), reversed.is_some());
     let (mut by, mut reversed) = (by.unwrap_or(By::Rank), reversed.unwrap_or(false));
     let mut chosen = false;
@@ -112,7 +116,8 @@ fn parse_range<'a>(call: &Call<'a>, by: Option<By>, reversed: Option<bool>) -> R
     let mut place = 4;
     while let Some(option) = call.words.at(place) {
         let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
-        if is("WITHSCORES") {
+        // What is stored has its scores anyway.
+        if is("WITHSCORES") && call.spec.id != Id::ZRangeStore {
             with_scores = true;
         } else if is("LIMIT") && call.words.len() > place + 2 {
             (offset, count) = (call.integer(place + 1)?, call.integer(place + 2)?);

@@ -35,6 +35,8 @@ pub(crate) enum Shape {
     Object,
     /// One operation for each key.
     Keys,
+    /// One operation on the objects of all keys, which lie in one hash slot.
+    Slot,
     /// One operation for all that was queued since MULTI.
     Transaction,
     /// Some operations on the object that it names, around what an application does.
@@ -80,7 +82,7 @@ impl Kind {
     /// The flags of a command on objects begin with what it does to them.
     const fn of(shape: Shape, flags: &str) -> Kind {
         match shape {
-            Shape::Object | Shape::Keys => match flags.as_bytes() {
+            Shape::Object | Shape::Keys | Shape::Slot => match flags.as_bytes() {
                 [b'w', ..] => Kind::Write,
                 _ => Kind::Read,
             },
@@ -96,13 +98,15 @@ impl Kind {
     }
 }
 
-/// Where a command's keys are among its words, as `COMMAND` tells it: 0 for nowhere, a negative `last` from the end.
+/// Where a command's keys are among its words, as `COMMAND` tells it: 0 for nowhere, a negative `last` from the end. Where keys are
+/// movable, as the flags say, there is a number of them behind `last`, and so many more behind that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Keys {
     pub(crate) first: i32,
     pub(crate) last: i32,
     pub(crate) step: i32,
-    /// What is done with them, in the words of Redis's key specifications, separated by spaces.
+    /// What is done with them, in the words of Redis's key specifications, separated by spaces. Between bars, it is said of one key
+    /// after the other, and the last of all that are left.
     pub(crate) access: &'static str,
 }
 
@@ -199,6 +203,30 @@ pub(crate) enum Id {
     ZRemRangeByLex,
     ZScan,
     ZRandMember,
+    LMove,
+    RPopLPush,
+    LMPop,
+    SMove,
+    SInter,
+    SUnion,
+    SDiff,
+    SInterCard,
+    SInterStore,
+    SUnionStore,
+    SDiffStore,
+    ZInter,
+    ZUnion,
+    ZDiff,
+    ZInterCard,
+    ZInterStore,
+    ZUnionStore,
+    ZDiffStore,
+    ZRangeStore,
+    ZMPop,
+    Rename,
+    RenameNx,
+    Copy,
+    MSetNx,
     MGet,
     MSet,
     Del,
@@ -379,6 +407,7 @@ macro_rules! specs {
 
 mod applications;
 mod hashes;
+mod keys;
 mod lists;
 mod sets;
 mod sorted_sets;
@@ -387,6 +416,7 @@ mod transactions;
 /// All commands, by what they are about.
 const TABLES: &[&[Spec]] = &[
     COMMANDS,
+    keys::KEYS,
     hashes::HASHES,
     lists::LISTS,
     sets::SETS,
@@ -662,8 +692,8 @@ mod tests {
     }
 
     #[test]
-    fn commands_on_objects_have_their_key_first() {
-        for spec in all() {
+    fn commands_on_one_object_or_each_have_their_key_first() {
+        for spec in all().filter(|spec| spec.shape != Shape::Slot) {
             let has_keys = matches!(spec.shape, Shape::Object | Shape::Keys);
             assert_eq!(spec.keys.first, i32::from(has_keys), "{}", spec.name);
             assert_eq!(spec.keys.last == 1, spec.shape == Shape::Object, "{}", spec.name);

@@ -11,13 +11,14 @@ use crate::operations::{Asker, Waiter};
 use crate::refusal::Refusal;
 use crate::scan::{Cursor, SCAN_COUNT_DEFAULT, VOLUMES_MAX, parse_cursor};
 use crate::specs::{Id, Shape};
-use crate::{application, transaction};
+use crate::{application, slot_command, transaction};
 
 /// Turns the call into operations and queues its reply.
 pub(crate) fn execute<B: Backend>(front: &mut Front, index: usize, call: &Call<'_>, backend: &mut B) {
     let refused = match call.spec.shape {
         Shape::Object => submit_object(front, index, call, backend),
         Shape::Keys => submit_each_key(front, index, call, backend),
+        Shape::Slot => submit_on_keys(front, index, call, backend),
         Shape::Transaction => transaction::submit(front, index, call, backend),
         Shape::Application => application::submit(front, index, call, backend),
         Shape::Volumes => submit_volumes(front, index, call, backend),
@@ -126,6 +127,23 @@ fn submit_each_key<B: Backend>(
         let (key, command) = command_on_key(call, number);
         begin_on_object(front, index, sequence, key, command, backend);
     }
+    Ok(())
+}
+
+/// One operation on the objects of all keys.
+fn submit_on_keys<B: Backend>(
+    front: &mut Front,
+    index: usize,
+    call: &Call<'_>,
+    backend: &mut B,
+) -> Result<(), Refusal> {
+    let command = slot_command::parse(call)?;
+    let key = command.keys().next().unwrap_or_default();
+    let connection = &mut front.connections[index];
+    let namespace = connection.client.namespace;
+    let sequence = connection.await_answer(front.operations.next());
+    let target = Target::Object { slot: slot_of_key(key), key, command };
+    begin(front, index, sequence, namespace, target, backend);
     Ok(())
 }
 

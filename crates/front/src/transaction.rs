@@ -14,12 +14,10 @@ use crate::gather::{Collected, Gathering, Parts};
 use crate::object_command::{self, Call};
 use crate::refusal::Refusal;
 use crate::reply::write_outcome;
+use crate::slot_command;
 use crate::specs::{Id, Shape, Spec};
 use crate::submit::{self, command_on_key, count_keys};
 
-const CROSS_SLOT: Refusal = Refusal::fixed(
-    "CROSSSLOT Keys in request don't hash to the same slot: give those that belong together a common hash tag, as {user:7}:name",
-);
 const ABORTED: Refusal = Refusal::fixed("EXECABORT Transaction discarded because of previous errors.");
 const NESTED: Refusal = Refusal::fixed("ERR MULTI calls can not be nested");
 const TOO_LONG: Refusal = Refusal::fixed("ERR the transaction is longer than 16 MiB");
@@ -93,7 +91,7 @@ fn spoil(connection: &mut Connection) {
 /// Queues a command, or refuses it.
 pub(crate) fn queue(connection: &mut Connection, spec: &'static Spec, words: Arguments<'_>, length_max: usize) {
     let Some(queued) = &mut connection.client.transaction else { return };
-    let is_for_keys = matches!(spec.shape, Shape::Object | Shape::Keys);
+    let is_for_keys = matches!(spec.shape, Shape::Object | Shape::Keys | Shape::Slot);
     queued.length += REQUEST_BYTES + words.iter().map(|word| word.len() + WORD_BYTES).sum::<usize>();
     let refusal = match spec.id {
         _ if queued.length > length_max => TOO_LONG,
@@ -128,15 +126,18 @@ pub(crate) fn submit<B: Backend>(
     let (mut commands, mut parts) = (Vec::new(), Vec::with_capacity(queued.len()));
     for (number, (spec, request)) in queued.requests.iter().enumerate() {
         let call = Call { spec, words: request.arguments(), seed: call.seed.wrapping_add(number as u64), ..*call };
-        parts.push(Part::of(&call, &mut commands).unwrap_or_else(Part::Refused));
+        match Part::of(&call, &mut commands) {
+            Err(refusal) if refusal == Refusal::CROSS_SLOT => return Err(refusal),
+            part => parts.push(part.unwrap_or_else(Part::Refused)),
+        }
         if commands.len() > COMMANDS_MAX {
             return Err(TOO_MANY);
         }
     }
-    let key = commands.first().and_then(Command::key).unwrap_or_default();
+    let key = commands.iter().flat_map(Command::keys).next().unwrap_or_default();
     let slot = slot_of_key(key);
-    if commands.iter().filter_map(Command::key).any(|key| slot_of_key(key) != slot) {
-        return Err(CROSS_SLOT);
+    if commands.iter().flat_map(Command::keys).any(|key| slot_of_key(key) != slot) {
+        return Err(Refusal::CROSS_SLOT);
     }
     // SETRANGE makes much of few words.
     if commands.iter().filter_map(Command::growth_bytes_max).sum::<usize>() > 2 * call.object_length_max {
@@ -179,6 +180,10 @@ impl Part {
             (Id::Ping | Id::Echo, 2) => return Ok(Part::Bulk(call.word(1).to_vec())),
             (Id::Ping | Id::Echo, _) => return Err(Refusal::wrong_arity(call.spec)),
             _ => {}
+        }
+        if call.spec.shape == Shape::Slot {
+            commands.push(slot_command::parse(call)?);
+            return Ok(Part::One);
         }
         if call.spec.shape == Shape::Object {
             if call.word(1).len() > NAME_BYTES_MAX {

@@ -172,24 +172,9 @@ impl Ahead {
         seed: u64,
     ) -> (Option<Change<'a>>, Outcome) {
         let Content::Objects(objects) = &machine.content else { return (None, malformed()) };
-        match command {
-            Command::Transaction(transaction) => {
-                transaction
-                    .commands()
-                    .iter()
-                    .filter_map(Command::key)
-                    .for_each(|key| self.copy(objects, key, order.stamp));
-            }
-            command => command.key().into_iter().for_each(|key| self.copy(objects, key, order.stamp)),
-        }
-        let time = order.stamp.0;
+        command.keys().for_each(|key| self.copy(objects, key, order.stamp));
         let of = |key: &[u8]| if self.flushes > 0 || self.names.contains_key(key) { &self.objects } else { &**objects };
-        match (command, command.key()) {
-            (Command::Transaction(transaction), _) => transaction.execute(of, time, seed),
-            (_, Some(key)) => of(key).execute(command, time, seed),
-            // Only one that deletes all of them changes more than one.
-            (_, None) => objects.execute(command, time, seed),
-        }
+        command.execute_among(&of, order.stamp.0, seed)
     }
 
     /// Comes up to the updates in flight.

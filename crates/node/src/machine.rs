@@ -300,7 +300,7 @@ impl Machine {
                     if let Some(record) = command.key().and_then(|key| objects.away(key)) {
                         return Verdict::Away(record.to_vec());
                     }
-                    let is_apart = self.owns && matches!(command, Command::Transaction(_)) && command.key().is_none();
+                    let is_apart = self.owns && command.is_on_several();
                     let outcome = match is_apart {
                         true => Outcome::Error(APART.into()),
                         false => objects.run_advanced(&command, self.time.0, seed),

@@ -259,7 +259,7 @@ pub(crate) fn asked(command: &Command<'_>) -> Option<Asked> {
             Some(Asked::Write(Content::Value { bytes: Payload::from(*value), expires }))
         }
         Command::Del { .. } => Some(Asked::Write(Content::Tombstone)),
-        Command::Transaction(_) => None,
+        Command::OnKeys(_) | Command::Transaction(_) => None,
         _ if command.access() == Access::Read && command.key().is_some() => Some(Asked::Read),
         _ => None,
     }

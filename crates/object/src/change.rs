@@ -3,9 +3,9 @@
 //! # Bytes
 //!
 //! One code byte, then the fields, little-endian: 1 Put (key, value, expires), 2 Write (key, offset u32, bytes), 3 Expire (key,
-//! expires), 4 Delete (key), 5 Flush, 6 to 9 of elements (key, change: see `hash.rs`, `list.rs`, `set.rs` and `sorted_set.rs`), 16 Several
-//! (count u32, each change as bytes). Byte strings are a `u32` length and the bytes; expires is a byte 0, or 1 and a u64. A code never
-//! changes its meaning.
+//! expires), 4 Delete (key), 5 Flush, 6 to 9 of elements (key, change: see `hash.rs`, `list.rs`, `set.rs` and `sorted_set.rs`), 10 Store
+//! (key, object as it is stored), 16 Several (count u32, each change as bytes). Byte strings are a `u32` length and the bytes; expires
+//! is a byte 0, or 1 and a u64. A code never changes its meaning.
 
 use std::borrow::Cow;
 
@@ -41,6 +41,11 @@ pub enum Change<'a> {
         key: &'a [u8],
         change: OpChange<'a>,
     },
+    /// The object is this one, encoded as it is stored, whatever it was.
+    Store {
+        key: &'a [u8],
+        object: Cow<'a, [u8]>,
+    },
     /// Every object of the group is deleted.
     Flush,
     /// Changes of one object each, one after the other.
@@ -55,8 +60,27 @@ impl<'a> Change<'a> {
             | Change::Write { key, .. }
             | Change::Expire { key, .. }
             | Change::Elements { key, .. }
+            | Change::Store { key, .. }
             | Change::Delete { key } => Some(key),
             Change::Flush | Change::Several(_) => None,
+        }
+    }
+
+    /// The changes of one object each, or of all, that it consists of.
+    pub(crate) fn parts(self) -> impl Iterator<Item = Change<'a>> {
+        let (one, several) = match self {
+            Change::Several(changes) => (None, changes),
+            change => (Some(change), Vec::new()),
+        };
+        one.into_iter().chain(several)
+    }
+
+    /// What it stores of whole objects, about: far more, perhaps, than whoever asked for it has sent.
+    pub(crate) fn stored_bytes(&self) -> usize {
+        match self {
+            Change::Store { object, .. } => object.len(),
+            Change::Several(changes) => changes.iter().map(Change::stored_bytes).sum(),
+            _ => 0,
         }
     }
 
@@ -89,6 +113,11 @@ impl<'a> Change<'a> {
                 write_bytes(out, key);
                 change.encode(out);
             }
+            Change::Store { key, object } => {
+                out.push(code::STORE);
+                write_bytes(out, key);
+                write_bytes(out, object);
+            }
             Change::Flush => out.push(code::FLUSH),
             Change::Several(changes) => {
                 out.push(code::SEVERAL);
@@ -114,6 +143,7 @@ impl<'a> Change<'a> {
             code::WRITE => Change::Write { key: r.bytes()?, offset: r.u32()?, bytes: r.bytes()? },
             code::EXPIRE => Change::Expire { key: r.bytes()?, expires_ms: r.optional(Reader::u64)? },
             code::DELETE => Change::Delete { key: r.bytes()? },
+            code::STORE => Change::Store { key: r.bytes()?, object: Cow::Borrowed(r.bytes()?) },
             code::FLUSH => Change::Flush,
             code::SEVERAL => Change::Several(decode_several(r)?),
             code => Change::Elements { key: r.bytes()?, change: OpChange::decode(code, r)? },
@@ -128,6 +158,8 @@ impl<'a> Change<'a> {
             Change::Write { offset, bytes, .. } => (*offset as usize).saturating_add(bytes.len()),
             // Whoever computed it has looked at what the object is with it.
             Change::Elements { .. } => 0,
+            // Whoever stores it looks at what it has.
+            Change::Store { .. } => 0,
             Change::Expire { .. } | Change::Delete { .. } | Change::Flush | Change::Several(_) => 0,
         };
         value_len <= OBJECT_BYTES_MAX && self.key().is_none_or(|key| key.len() <= NAME_BYTES_MAX)
@@ -149,5 +181,6 @@ mod code {
     pub(super) const EXPIRE: u8 = 3;
     pub(super) const DELETE: u8 = 4;
     pub(super) const FLUSH: u8 = 5;
+    pub(super) const STORE: u8 = 10;
     pub(super) const SEVERAL: u8 = 16;
 }

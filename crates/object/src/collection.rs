@@ -287,6 +287,8 @@ pub struct ElementScan<'a> {
 pub enum Wrong {
     Syntax,
     NotAnInteger,
+    WeightNotAFloat,
+    NegativeLimit,
 }
 
 impl Wrong {
@@ -294,6 +296,8 @@ impl Wrong {
         error(match self {
             Wrong::Syntax => SYNTAX,
             Wrong::NotAnInteger => NOT_AN_INTEGER,
+            Wrong::WeightNotAFloat => "ERR weight value is not a float",
+            Wrong::NegativeLimit => "ERR LIMIT can't be negative",
         })
     }
 
@@ -302,6 +306,8 @@ impl Wrong {
             None => 0,
             Some(Wrong::Syntax) => 1,
             Some(Wrong::NotAnInteger) => 2,
+            Some(Wrong::WeightNotAFloat) => 3,
+            Some(Wrong::NegativeLimit) => 4,
         }
     }
 
@@ -310,6 +316,8 @@ impl Wrong {
             0 => Ok(None),
             1 => Ok(Some(Wrong::Syntax)),
             2 => Ok(Some(Wrong::NotAnInteger)),
+            3 => Ok(Some(Wrong::WeightNotAFloat)),
+            4 => Ok(Some(Wrong::NegativeLimit)),
             _ => malformed("unknown mistake"),
         }
     }

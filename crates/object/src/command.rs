@@ -28,6 +28,7 @@
 //! | 0x1a | Persist | key |
 //! | 0x20 to 0x23 | on elements | key, operation: see `hash.rs`, `list.rs`, `set.rs` and `sorted_set.rs` |
 //! | 0x28 | Transaction | whether all are on one object u8, key of the first, count u32, each command as bytes |
+//! | 0x29 | OnKeys | whether all keys are the same u8, first key, list of the others, operation: see `on_keys/operation.rs` |
 //! | 0x30 | Count | |
 //! | 0x31 | Scan | from u64, count u32, pattern?, type name? |
 //! | 0x32 | Keys | pattern |
@@ -36,8 +37,12 @@
 //! Set's options are `condition | expiry << 2 | answer << 4`: condition 0 always, 1 absent, 2 present, 3 equal; expiry 0 unset, 1
 //! keep, 2 remove, 3 at; answer 0 OK, 1 old, 2 flag.
 
+use crate::change::Change;
 use crate::codec::{Malformed, Reader, malformed, write_bytes, write_optional_bytes};
 use crate::collection::Op;
+use crate::objects::Objects;
+use crate::on_keys::OnKeys;
+use crate::outcome::Outcome;
 use crate::transaction::Transaction;
 
 /// A command on one object, or on all objects of a group.
@@ -122,7 +127,10 @@ pub enum Command<'a> {
         op: Op<'a>,
     },
 
-    /// Commands, each on one object, that nobody else's come between. One that fails keeps none of the others from being executed.
+    /// Reads or writes the objects of several keys, in one step.
+    OnKeys(OnKeys<'a>),
+
+    /// Commands on keys that nobody else's come between. One that fails keeps none of the others from being executed.
     Transaction(Transaction<'a>),
 
     // Reads and writes of all objects of the group.
@@ -208,6 +216,7 @@ impl<'a> Command<'a> {
             Command::SetRange { key, offset, value } => Some(key.len() + *offset as usize + value.len()),
             Command::IncrBy { key, .. } | Command::IncrByFloat { key, .. } => Some(key.len()),
             Command::Elements { key, op } => Some(key.len() + op.growth_bytes_max()?),
+            Command::OnKeys(on_keys) => on_keys.growth_bytes_max(),
             Command::Transaction(transaction) => transaction.growth_bytes_max(),
             _ => None,
         }
@@ -262,8 +271,44 @@ impl<'a> Command<'a> {
             | Command::ExpireAt { key, .. }
             | Command::Persist { key }
             | Command::Elements { key, .. } => Some(key),
+            Command::OnKeys(ref on_keys) => on_keys.key(),
             Command::Transaction(ref transaction) => transaction.key(),
             Command::Count | Command::Scan { .. } | Command::Keys { .. } | Command::Flush => None,
+        }
+    }
+
+    /// The names of all objects concerned; none for a command on all objects of the group.
+    pub fn keys(&self) -> impl Iterator<Item = &'a [u8]> {
+        let commands = match self {
+            Command::Transaction(transaction) => transaction.commands(),
+            command => std::slice::from_ref(command),
+        };
+        commands.iter().flat_map(|command| {
+            let (several, one) = match command {
+                Command::OnKeys(on_keys) => (on_keys.keys(), None),
+                command => (&[][..], command.key()),
+            };
+            several.iter().copied().chain(one)
+        })
+    }
+
+    /// Whether it is on keys that are not all the same.
+    pub fn is_on_several(&self) -> bool {
+        matches!(self, Command::OnKeys(_) | Command::Transaction(_)) && self.key().is_none()
+    }
+
+    /// [`Objects::execute`] where not all objects are in one place: which ones a name is among says `of`.
+    pub fn execute_among<'o>(
+        &self,
+        of: &dyn Fn(&[u8]) -> &'o Objects,
+        time_ms: u64,
+        seed: u64,
+    ) -> (Option<Change<'a>>, Outcome) {
+        match self {
+            Command::OnKeys(on_keys) => on_keys.execute(of, time_ms),
+            Command::Transaction(transaction) => transaction.execute(of, time_ms, seed),
+            // One on all objects looks at none of them, if it changes any.
+            command => of(command.key().unwrap_or_default()).execute(command, time_ms, seed),
         }
     }
 
@@ -287,6 +332,7 @@ impl<'a> Command<'a> {
             | Command::Scan { .. }
             | Command::Keys { .. } => Access::Read,
             Command::Elements { op, .. } if op.is_read() => Access::Read,
+            Command::OnKeys(on_keys) => on_keys.access(),
             Command::Transaction(transaction) => transaction.access(),
             Command::Set { .. }
             | Command::GetSet { .. }
@@ -310,6 +356,10 @@ impl<'a> Command<'a> {
             Command::Transaction(ref transaction) => {
                 out.push(op::TRANSACTION);
                 transaction.encode(out);
+            }
+            Command::OnKeys(ref on_keys) => {
+                out.push(op::ON_KEYS);
+                on_keys.encode(out);
             }
             Command::Elements { key, ref op } => {
                 write_op(out, op.opcode(), key);
@@ -415,6 +465,7 @@ impl<'a> Command<'a> {
             }
             op::PERSIST => Command::Persist { key: r.bytes()? },
             op::TRANSACTION => Command::Transaction(Transaction::decode(r)?),
+            op::ON_KEYS => Command::OnKeys(OnKeys::decode(r)?),
             op::COUNT => Command::Count,
             op::SCAN => Command::Scan {
                 from: r.u64()?,
@@ -432,7 +483,7 @@ impl<'a> Command<'a> {
 
     /// A key that lies in the hash slot of every key that an encoded command has, if it has any.
     pub fn key_in_slot_of(bytes: &'a [u8]) -> Option<&'a [u8]> {
-        if !Command::is_transaction(bytes) {
+        if !matches!(bytes.first(), Some(&op::TRANSACTION | &op::ON_KEYS)) {
             return Command::key_of(bytes);
         }
         let mut reader = Reader::new(bytes.get(2..)?);
@@ -449,8 +500,8 @@ impl<'a> Command<'a> {
         let mut reader = Reader::new(bytes);
         match reader.u8().ok()? {
             op::COUNT | op::SCAN | op::KEYS | op::FLUSH => return None,
-            op::TRANSACTION if !reader.flag().ok()? => return None,
-            op::TRANSACTION => {}
+            op::TRANSACTION | op::ON_KEYS if !reader.flag().ok()? => return None,
+            op::TRANSACTION | op::ON_KEYS => {}
             op::SET | op::GET_EX => {
                 reader.u8().ok()?;
             }
@@ -479,6 +530,7 @@ mod op {
     pub(super) const EXPIRE_AT: u8 = 0x19;
     pub(super) const PERSIST: u8 = 0x1a;
     pub(super) const TRANSACTION: u8 = 0x28;
+    pub(super) const ON_KEYS: u8 = 0x29;
     pub(super) const COUNT: u8 = 0x30;
     pub(super) const SCAN: u8 = 0x31;
     pub(super) const KEYS: u8 = 0x32;

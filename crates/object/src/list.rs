@@ -9,6 +9,7 @@
 //! most compared u64). A change: 0 Push (side u8, values), 1 Trim (start u32, len u32), 2 Write (index u32, value), 3 Insert
 //! (index u32, value), 4 Remove (count i64, element). A code never changes its meaning.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -22,7 +23,7 @@ use crate::number;
 use crate::outcome::Outcome;
 
 /// What an element costs besides its bytes, about: its place with room to grow, and an allocation.
-const ELEMENT_BYTES: usize = 40;
+pub(crate) const ELEMENT_BYTES: usize = 40;
 
 #[derive(Debug)]
 pub(crate) struct List {
@@ -94,7 +95,7 @@ pub enum ListChange<'a> {
     /// One after the other, so that those on the left end up in the opposite order.
     Push {
         side: ListSide,
-        values: Vec<&'a [u8]>,
+        values: Vec<Cow<'a, [u8]>>,
     },
     /// Only `len` elements stay, from `start` on.
     Trim {
@@ -126,6 +127,10 @@ impl List {
         self.elements.is_empty()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.elements.len()
+    }
+
     pub(crate) fn heap_bytes(&self) -> usize {
         self.bytes + self.elements.len() * ELEMENT_BYTES
     }
@@ -133,7 +138,7 @@ impl List {
     /// An index beyond the end changes nothing.
     pub(crate) fn apply(&mut self, change: ListChange<'_>) {
         match change {
-            ListChange::Push { side, values } => values.into_iter().for_each(|value| self.push(side, value)),
+            ListChange::Push { side, values } => values.iter().for_each(|value| self.push(side, value)),
             ListChange::Trim { start, len } => self.trim(start as usize, len as usize),
             ListChange::Write { index, value } => {
                 if let Some(old) = self.elements.get_mut(index as usize) {
@@ -275,7 +280,9 @@ impl<'a> ListOp<'a> {
         let len = list.map_or(0, |list| list.elements.len());
         match self {
             ListOp::Push { if_there: true, .. } if list.is_none() => (None, Outcome::Int(0)),
-            ListOp::Push { side, values, .. } => push(list, *side, values),
+            ListOp::Push { side, values, .. } => {
+                push(list, *side, values.iter().map(|value| Cow::Borrowed(*value)).collect())
+            }
             ListOp::Pop { side, count } => pop(list, *side, *count),
             ListOp::Len => (None, int(len)),
             ListOp::Range { start, stop } => {
@@ -376,13 +383,14 @@ fn write_integers(out: &mut Vec<u8>, code: u8, first: i64, second: i64) {
     out.extend_from_slice(&second.to_le_bytes());
 }
 
-fn push<'a>(list: Option<&List>, side: ListSide, values: &[&'a [u8]]) -> Effect<'a> {
+/// Adds these, unless the list would be too large then.
+pub(crate) fn push<'a>(list: Option<&List>, side: ListSide, values: Vec<Cow<'a, [u8]>>) -> Effect<'a> {
     let new: usize = values.iter().map(|value| value.len() + PIECE_BYTES).sum();
     if list.map_or(HEAD_BYTES, List::stored_bytes) + new > OBJECT_BYTES_MAX {
         return (None, error(TOO_LARGE));
     }
     let len = list.map_or(0, |list| list.elements.len()) + values.len();
-    (Some(ListChange::Push { side, values: values.to_vec() }), int(len))
+    (Some(ListChange::Push { side, values }), int(len))
 }
 
 fn pop<'a>(list: Option<&List>, side: ListSide, count: Option<u64>) -> Effect<'a> {
@@ -460,14 +468,14 @@ fn positions(list: Option<&List>, element: &[u8], rank: i64, count: Option<u64>,
 }
 
 impl ListSide {
-    fn code(self) -> u8 {
+    pub(crate) fn code(self) -> u8 {
         match self {
             ListSide::Left => 0,
             ListSide::Right => 1,
         }
     }
 
-    fn decode(r: &mut Reader<'_>) -> Result<ListSide, Malformed> {
+    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<ListSide, Malformed> {
         Ok(if r.flag()? { ListSide::Right } else { ListSide::Left })
     }
 }
@@ -477,7 +485,7 @@ impl<'a> ListChange<'a> {
         match self {
             ListChange::Push { side, values } => {
                 out.extend_from_slice(&[0, side.code()]);
-                write_list(out, values.iter().copied());
+                write_list(out, values.iter().map(|value| &**value));
             }
             ListChange::Trim { start, len } => {
                 out.push(1);
@@ -496,7 +504,10 @@ impl<'a> ListChange<'a> {
 
     pub(crate) fn decode(r: &mut Reader<'a>) -> Result<ListChange<'a>, Malformed> {
         Ok(match r.u8()? {
-            0 => ListChange::Push { side: ListSide::decode(r)?, values: read_list(r)? },
+            0 => ListChange::Push {
+                side: ListSide::decode(r)?,
+                values: read_list(r)?.into_iter().map(Cow::Borrowed).collect(),
+            },
             1 => ListChange::Trim { start: r.u32()?, len: r.u32()? },
             2 => ListChange::Write { index: r.u32()?, value: r.bytes()? },
             3 => ListChange::Insert { index: r.u32()?, value: r.bytes()? },

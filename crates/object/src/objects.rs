@@ -128,12 +128,18 @@ impl Objects {
         }
         let place = command.key().map(|key| self.place_of_live(key, time_ms));
         let (change, outcome) = self.execute_at(command, place, time_ms, seed);
-        match (change, place) {
-            (None, _) => {}
-            (Some(change), Some(place)) => self.apply_at(change, place),
-            (Some(change), None) => self.apply(change, time_ms),
+        if let Some(change) = change {
+            self.apply_found(change, place, time_ms);
         }
         outcome
+    }
+
+    /// Applies what was computed for the object at that place, if it is of that one.
+    pub(crate) fn apply_found(&mut self, change: Change<'_>, place: Option<Place>, time_ms: u64) {
+        match (place, change.key()) {
+            (Some(place), Some(_)) => self.apply_at(change, place),
+            _ => self.apply(change, time_ms),
+        }
     }
 
     /// What a command would change at group time `time_ms`, and what it answers. Objects that are due by then are taken for gone.
@@ -145,11 +151,14 @@ impl Objects {
     /// Answers a command that only reads. Panics on one that may write: see [`Command::access`].
     pub fn read(&self, command: &Command<'_>, time_ms: u64) -> Outcome {
         assert_eq!(command.access(), Access::Read, "{command:?} is no read");
-        if let Command::Transaction(transaction) = command {
-            return self.read_transaction(transaction, time_ms);
+        match command {
+            Command::Transaction(transaction) => self.read_transaction(transaction, time_ms),
+            Command::OnKeys(on_keys) => on_keys.execute(&|_| self, time_ms).1,
+            command => {
+                let place = command.key().map(|key| self.place(key));
+                self.read_at(command, self.live(place, time_ms), time_ms)
+            }
         }
-        let place = command.key().map(|key| self.place(key));
-        self.read_at(command, self.live(place, time_ms), time_ms)
     }
 
     /// Changes the objects: with [`Objects::advance`], the only way to.
@@ -211,7 +220,7 @@ impl Objects {
 
     /// Whether there is an object of this name here that has not expired.
     pub fn has_live(&self, key: &[u8], time_ms: u64) -> bool {
-        self.live(Some(self.place(key)), time_ms).is_some_and(|object| !matches!(object, Object::Away(_)))
+        self.live_of(key, time_ms).is_some_and(|object| !matches!(object, Object::Away(_)))
     }
 
     /// Whether an object of this name is here that will expire, or has.
@@ -244,6 +253,11 @@ impl Objects {
         place.and_then(|place| self.object(place)).filter(|object| !object.is_due(time_ms))
     }
 
+    /// The object of this name, if it has not expired.
+    pub(crate) fn live_of(&self, key: &[u8], time_ms: u64) -> Option<&Object> {
+        self.live(Some(self.place(key)), time_ms)
+    }
+
     pub(crate) fn execute_at<'a>(
         &self,
         command: &Command<'a>,
@@ -251,8 +265,8 @@ impl Objects {
         time_ms: u64,
         seed: u64,
     ) -> (Option<Change<'a>>, Outcome) {
-        if let Command::Transaction(transaction) = command {
-            return self.execute_transaction(transaction, time_ms, seed);
+        if let Command::Transaction(_) | Command::OnKeys(_) = command {
+            return command.execute_among(&|_| self, time_ms, seed);
         }
         let object = self.live(place, time_ms);
         let is_away = match (object, command.key()) {
@@ -305,6 +319,10 @@ impl Objects {
             }
             (Change::Expire { expires_ms, .. }, Some(slot)) => {
                 self.update(hash, slot, |object| object.set_expires_ms(expires_ms));
+            }
+            (Change::Store { key, object }, _) => {
+                // What cannot be read changes nothing, at no replica.
+                let _ = self.put_encoded(key, &object);
             }
             (Change::Delete { .. }, Some(slot)) => self.remove(hash, slot),
             (Change::Expire { .. } | Change::Delete { .. }, None) => {}

@@ -171,8 +171,8 @@ mod code {
     pub(super) const PAIRS: u8 = 13;
 }
 
-/// Lists in lists: nothing answers deeper ones.
-const DEPTH_MAX: usize = 3;
+/// Lists in lists: nothing answers deeper ones than ZMPOP in a transaction.
+const DEPTH_MAX: usize = 4;
 
 fn write_outcomes(out: &mut Vec<u8>, code: u8, items: &[Outcome]) {
     out.push(code);

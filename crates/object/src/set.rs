@@ -68,6 +68,13 @@ impl Set {
         Set { members: IndexSet::with_hasher(key), bytes: 0 }
     }
 
+    /// Of these members.
+    pub(crate) fn of(members: Vec<&[u8]>, key: HashKey) -> Set {
+        let mut set = Set::new(key);
+        set.apply(SetChange::Add(members));
+        set
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
@@ -133,8 +140,20 @@ impl Set {
         Ok(set)
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    pub(crate) fn has(&self, member: &[u8]) -> bool {
+        self.members.contains(member)
+    }
+
+    pub(crate) fn members(&self) -> impl Iterator<Item = &[u8]> {
+        self.members.iter().map(|member| &**member)
+    }
+
     /// What it takes in answers and where it is stored.
-    fn stored_bytes(&self) -> usize {
+    pub(crate) fn stored_bytes(&self) -> usize {
         HEAD_BYTES + self.bytes + self.members.len() * PIECE_BYTES
     }
 
@@ -167,8 +186,8 @@ impl<'a> SetOp<'a> {
 
     /// What it changes of the set, if there is one, and what it answers. `seed` chooses what SPOP takes.
     pub(crate) fn execute(&self, set: Option<&Set>, seed: u64) -> Effect<'a> {
-        let has = |member: &[u8]| set.is_some_and(|set| set.members.contains(member));
-        let len = set.map_or(0, |set| set.members.len());
+        let has = |member: &[u8]| set.is_some_and(|set| set.has(member));
+        let len = set.map_or(0, Set::len);
         match self {
             SetOp::Add { members } => add(set, distinct(members.iter().copied(), |member| !has(member))),
             SetOp::Remove { members } => {
@@ -183,8 +202,8 @@ impl<'a> SetOp<'a> {
                 (None, Outcome::List(answers.collect()))
             }
             SetOp::Members => {
-                let members = set.into_iter().flat_map(|set| &set.members);
-                (None, Outcome::Set(members.map(|member| bulk(member)).collect()))
+                let members = set.into_iter().flat_map(Set::members);
+                (None, Outcome::Set(members.map(bulk).collect()))
             }
             SetOp::Len => (None, int(len)),
             SetOp::Pop { count } => pop(set, *count, seed),

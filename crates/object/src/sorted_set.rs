@@ -24,7 +24,8 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 pub use self::operation::{MemberBound, ScoreBound, ScoreCondition, SortedSetOp, Span};
-use self::operation::{Scored, read_score, read_scored, write_scored};
+pub(crate) use self::operation::{Scored, read_score};
+use self::operation::{read_scored, write_scored};
 use self::order::{Entry, Order};
 use crate::codec::{Malformed, Reader, malformed, write_bytes, write_len};
 use crate::collection::{HEAD_BYTES, HashKey, PIECE_BYTES, keeps_order, read_list, room_to_keep, write_list};
@@ -34,7 +35,7 @@ use crate::collection::{HEAD_BYTES, HashKey, PIECE_BYTES, keeps_order, read_list
 const MEMBER_BYTES: usize = 120;
 
 /// What a score takes in answers and where it is stored.
-const SCORE_BYTES: usize = 9;
+pub(crate) const SCORE_BYTES: usize = 9;
 
 #[derive(Debug)]
 pub(crate) struct SortedSet {
@@ -54,6 +55,13 @@ pub enum SortedSetChange<'a> {
 impl SortedSet {
     pub(crate) fn new(key: HashKey) -> SortedSet {
         SortedSet { scores: IndexMap::with_hasher(key), order: Order::default(), bytes: 0 }
+    }
+
+    /// Of these members with their scores.
+    pub(crate) fn of(scored: Vec<Scored<'_>>, key: HashKey) -> SortedSet {
+        let mut set = SortedSet::new(key);
+        set.apply(SortedSetChange::Put(scored));
+        set
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -125,16 +133,21 @@ impl SortedSet {
         Ok(set)
     }
 
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.scores.len()
     }
 
-    fn score(&self, member: &[u8]) -> Option<f64> {
+    /// All members with their scores, in the order in which they came.
+    pub(crate) fn scored(&self) -> impl Iterator<Item = (&[u8], f64)> {
+        self.scores.iter().map(|(member, score)| (&**member, *score))
+    }
+
+    pub(crate) fn score(&self, member: &[u8]) -> Option<f64> {
         self.scores.get(member).copied()
     }
 
     /// What it takes in answers and where it is stored.
-    fn stored_bytes(&self) -> usize {
+    pub(crate) fn stored_bytes(&self) -> usize {
         HEAD_BYTES + self.bytes + self.len() * (PIECE_BYTES + SCORE_BYTES)
     }
 }

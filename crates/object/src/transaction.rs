@@ -13,69 +13,78 @@ use crate::slot::slot_of_key;
 pub const APART: &str = "CROSSSLOT Keys in request don't hash to the same slot: an object that has a group of its own can be in a \
                          transaction on itself alone (QUORATE GROUP DEMOTE puts it back)";
 const TOO_LONG: &str = "ERR not executed: the answers of the transaction would be longer than 16 MiB together";
+const TOO_LARGE: &str =
+    "ERR not executed: the objects that the transaction stores would be larger than 32 MiB together";
 
-/// Commands on one object each, whose names lie in one hash slot.
+/// What a transaction stores of whole objects, where few words make much.
+const STORED_BYTES_MAX: usize = 2 * OBJECT_BYTES_MAX;
+
+/// Commands on objects whose names lie in one hash slot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transaction<'a> {
-    /// That of the first command.
+    /// The first of all names.
     key: &'a [u8],
-    /// It is that of all others as well.
+    /// It is every name that there is.
     is_on_one: bool,
     commands: Vec<Command<'a>>,
 }
 
 impl<'a> Transaction<'a> {
-    /// `None` if one of them does not concern one object, if they lie apart, or if there are none.
+    /// `None` if one of them is not on keys, if they lie apart, or if there are none.
     pub fn new(commands: Vec<Command<'a>>) -> Option<Transaction<'a>> {
-        let key = commands.first()?.key()?;
+        let key = commands.first()?.keys().next()?;
         let slot = slot_of_key(key);
         let mut is_on_one = true;
         for command in &commands {
-            let other = command.key().filter(|_| !matches!(command, Command::Transaction(_)))?;
-            is_on_one &= other == key;
-            if other != key && slot_of_key(other) != slot {
+            if matches!(command, Command::Transaction(_)) || command.keys().next().is_none() {
                 return None;
+            }
+            for other in command.keys().filter(|other| *other != key) {
+                is_on_one = false;
+                if slot_of_key(other) != slot {
+                    return None;
+                }
             }
         }
         Some(Transaction { key, is_on_one, commands })
     }
 
-    /// What it would change, and what it answers, as [`Objects::execute`]. Which objects a name is among says `of`.
-    pub fn execute<'o>(
+    /// What it would change, and what it answers, as [`Command::execute_among`].
+    pub(crate) fn execute<'o>(
         &self,
-        of: impl Fn(&[u8]) -> &'o Objects,
+        of: &dyn Fn(&[u8]) -> &'o Objects,
         time_ms: u64,
         seed: u64,
     ) -> (Option<Change<'a>>, Outcome) {
-        let (mut ahead, mut changed, mut changes) = (None, BTreeSet::new(), Vec::new());
+        if self.keys().any(|key| of(key).away(key).is_some()) {
+            return (None, Outcome::Error(APART.into()));
+        }
+        // What the commands so far have made of their objects.
+        let mut ahead = Objects::new(of(self.key).hash_key.0);
+        let (mut changed, mut changes) = (BTreeSet::new(), Vec::new());
         let (mut seen, mut again) = (BTreeSet::new(), BTreeSet::new());
-        self.commands.iter().filter_map(Command::key).filter(|name| !seen.insert(*name)).for_each(|name| {
+        self.keys().filter(|name| !seen.insert(*name)).for_each(|name| {
             again.insert(name);
         });
         let outcome = self.answer(seed, |command, seed, room| {
-            let name = command.key().unwrap_or_default();
-            let objects = of(name);
-            // What the commands before this one have made of its object.
-            let ahead = ahead.get_or_insert_with(|| Objects::new(objects.hash_key.0));
-            let (change, outcome) = match changed.contains(name) {
-                true => ahead.execute(command, time_ms, seed),
-                false => objects.execute(command, time_ms, seed),
-            };
-            room.without(&outcome)?;
-            let Some(change) = change else { return Some(outcome) };
-            // Only for those that are looked at once more.
-            if again.contains(name) {
-                if changed.insert(name)
-                    && let Some(object) = objects.encoded(name)
-                {
-                    // What cannot be read is taken for gone, as where it is stored.
-                    let _ = ahead.put_encoded(name, &object);
-                    ahead.advance(time_ms);
+            let among = |name: &[u8]| if changed.contains(name) { &ahead } else { of(name) };
+            let (change, outcome) = command.execute_among(&among, time_ms, seed);
+            let room = room.without(&outcome, change.as_ref())?;
+            for change in change.into_iter().flat_map(Change::parts) {
+                // Only for those that are looked at once more.
+                if let Some(name) = change.key().filter(|name| again.contains(name)) {
+                    if changed.insert(name)
+                        && let Some(object) = of(name).encoded(name)
+                    {
+                        // What cannot be read is taken for gone, as where it is stored.
+                        let _ = ahead.put_encoded(name, &object);
+                        ahead.advance(time_ms);
+                    }
+                    ahead.apply(change.clone(), time_ms);
                 }
-                ahead.apply(change.clone(), time_ms);
+                changes.push(change);
             }
-            changes.push(change);
-            Some(outcome)
+            Ok((outcome, room))
         });
         ((!changes.is_empty()).then_some(Change::Several(changes)), outcome)
     }
@@ -84,8 +93,12 @@ impl<'a> Transaction<'a> {
         self.is_on_one.then_some(self.key)
     }
 
-    pub fn commands(&self) -> &[Command<'a>] {
+    pub(crate) fn commands(&self) -> &[Command<'a>] {
         &self.commands
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &'a [u8]> {
+        self.commands.iter().flat_map(Command::keys)
     }
 
     pub(crate) fn access(&self) -> Access {
@@ -115,9 +128,9 @@ impl<'a> Transaction<'a> {
         let commands = (0..count).map(|_| {
             let encoded = r.bytes()?;
             // Not a transaction in a transaction, however deep somebody has nested them.
-            match Command::key_of(encoded) {
-                Some(_) if !Command::is_transaction(encoded) => Command::decode(encoded),
-                _ => malformed("a command of a transaction is on no object"),
+            match Command::is_transaction(encoded) {
+                false => Command::decode(encoded),
+                true => malformed("a transaction in a transaction"),
             }
         });
         match Transaction::new(commands.collect::<Result<_, _>>()?) {
@@ -126,27 +139,42 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// What its commands answer as `run` executes them, one after the other. From the first on whose answer has no room any more none
-    /// is executed: `run` is told how much there is, and changes nothing then.
-    fn answer(&self, seed: u64, mut run: impl FnMut(&Command<'a>, u64, Room) -> Option<Outcome>) -> Outcome {
-        let mut room = Some(Room(OBJECT_BYTES_MAX));
+    /// What its commands answer as `run` executes them, one after the other. From the first on that has no room any more none is
+    /// executed: `run` is told how much there is, and changes nothing then.
+    fn answer(
+        &self,
+        seed: u64,
+        mut run: impl FnMut(&Command<'a>, u64, Room) -> Result<(Outcome, Room), NoRoom>,
+    ) -> Outcome {
+        let mut room = Ok(Room { answers: OBJECT_BYTES_MAX, stored: STORED_BYTES_MAX });
         let outcomes = self.commands.iter().zip(seeds(seed)).map(|(command, seed)| {
-            let outcome = room.and_then(|room| run(command, seed, room));
-            room = room.zip(outcome.as_ref()).and_then(|(room, outcome)| room.without(outcome));
-            outcome.unwrap_or_else(|| Outcome::Error(TOO_LONG.into()))
+            let run = room.and_then(|left| run(command, seed, left));
+            room = run.as_ref().map(|(_, left)| *left).map_err(|none| *none);
+            run.map_or_else(|NoRoom(why)| Outcome::Error(why.into()), |(outcome, _)| outcome)
         });
         Outcome::List(outcomes.collect())
     }
 }
 
-/// Bytes that are left for answers.
+/// Bytes that are left for answers, and for whole objects that are stored.
 #[derive(Clone, Copy)]
-struct Room(usize);
+struct Room {
+    answers: usize,
+    stored: usize,
+}
+
+/// What is told from then on.
+#[derive(Clone, Copy)]
+struct NoRoom(&'static str);
 
 impl Room {
-    /// What is left beside this answer, if it has room.
-    fn without(self, outcome: &Outcome) -> Option<Room> {
-        self.0.checked_sub(outcome.encoded_bytes()).map(Room)
+    /// What is left beside this answer and change.
+    fn without(self, outcome: &Outcome, change: Option<&Change<'_>>) -> Result<Room, NoRoom> {
+        let stored = change.map_or(0, Change::stored_bytes);
+        Ok(Room {
+            answers: self.answers.checked_sub(outcome.encoded_bytes()).ok_or(NoRoom(TOO_LONG))?,
+            stored: self.stored.checked_sub(stored).ok_or(NoRoom(TOO_LARGE))?,
+        })
     }
 }
 
@@ -159,22 +187,9 @@ fn seeds(seed: u64) -> impl Iterator<Item = u64> {
 }
 
 impl Objects {
-    pub(crate) fn execute_transaction<'a>(
-        &self,
-        transaction: &Transaction<'a>,
-        time_ms: u64,
-        seed: u64,
-    ) -> (Option<Change<'a>>, Outcome) {
-        if self.is_apart(transaction) {
-            return (None, Outcome::Error(APART.into()));
-        }
-        transaction.execute(|_| self, time_ms, seed)
-    }
-
     /// Whether an object that a transaction concerns is held elsewhere.
     fn is_apart(&self, transaction: &Transaction<'_>) -> bool {
-        let mut keys = transaction.commands.iter().filter_map(Command::key);
-        self.away_count > 0 && keys.any(|key| self.away(key).is_some())
+        self.away_count > 0 && transaction.keys().any(|key| self.away(key).is_some())
     }
 
     pub(crate) fn run_transaction(&mut self, transaction: &Transaction<'_>, time_ms: u64, seed: u64) -> Outcome {
@@ -184,11 +199,11 @@ impl Objects {
         transaction.answer(seed, |command, seed, room| {
             let place = command.key().map(|key| self.place_of_live(key, time_ms));
             let (change, outcome) = self.execute_at(command, place, time_ms, seed);
-            room.without(&outcome)?;
-            if let Some((change, place)) = change.zip(place) {
-                self.apply_at(change, place);
+            let room = room.without(&outcome, change.as_ref())?;
+            if let Some(change) = change {
+                self.apply_found(change, place, time_ms);
             }
-            Some(outcome)
+            Ok((outcome, room))
         })
     }
 
@@ -199,7 +214,8 @@ impl Objects {
         }
         transaction.answer(0, |command, _, room| {
             let outcome = self.read(command, time_ms);
-            room.without(&outcome).map(|_| outcome)
+            let room = room.without(&outcome, None)?;
+            Ok((outcome, room))
         })
     }
 }

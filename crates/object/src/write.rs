@@ -17,7 +17,7 @@ const WOULD_OVERFLOW: &str = "ERR increment or decrement would overflow";
 const NOT_A_FLOAT: &str = "ERR value is not a valid float";
 const NAN_OR_INFINITY: &str = "ERR increment would produce NaN or Infinity";
 const NAME_TOO_LONG: &str = "ERR the key is longer than 64000 bytes";
-const TOO_LARGE: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+pub(crate) const TOO_LARGE: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
 /// A change, if there is any, and the answer.
 type Effect<'a> = (Option<Change<'a>>, Outcome);

@@ -6,9 +6,9 @@ use std::borrow::Cow;
 
 use common::{Random, any_command};
 use quorate_object::{
-    Change, Command, Condition, ExpireCondition, Expiry, ListChange, ListOp, ListSide, MemberBound, OBJECT_BYTES_MAX,
-    Objects, Op, OpChange, Outcome, ScoreBound, ScoreCondition, SetAnswer, SetChange, SetOp, SortedSetChange,
-    SortedSetOp, Span, TtlUnit, WORDS,
+    Aggregate, Change, Combination, Combined, Command, Condition, ExpireCondition, Expiry, KeysOp, ListChange, ListOp,
+    ListSide, MemberBound, OBJECT_BYTES_MAX, Objects, OnKeys, Op, OpChange, Outcome, ScoreBound, ScoreCondition,
+    SetAnswer, SetChange, SetOp, SortedSetChange, SortedSetOp, Span, TtlUnit, WORDS, Wrong,
 };
 
 fn command_bytes(command: &Command<'_>) -> Vec<u8> {
@@ -97,7 +97,57 @@ fn golden_commands() -> Vec<(Command<'static>, &'static str)> {
     ]
     .into_iter()
     .chain(golden_sorted_set_commands())
+    .chain(golden_commands_on_keys())
     .collect()
+}
+
+fn golden_commands_on_keys() -> Vec<(Command<'static>, &'static str)> {
+    let on = |keys: &[&'static [u8]], op| Command::OnKeys(OnKeys::new(keys.to_vec(), op).expect("of one slot"));
+    let (how, result) = (Combination::Difference, Combined::Count { most: 5 });
+    let (both, same): ([&[u8]; 2], [&[u8]; 2]) = ([b"a", b"{a}"], [b"a", b"a"]);
+    let span = Span::Ranks { start: 1, end: -1 };
+    vec![
+        (
+            on(&both, KeysOp::MoveElement { from: ListSide::Left, to: ListSide::Right }),
+            "2900010000006101000000030000007b617d000001",
+        ),
+        (on(&same, KeysOp::MoveMember { member: b"m" }), "2901010000006101000000010000006101010000006d"),
+        (on(&both, KeysOp::Rename { if_absent: true }), "2900010000006101000000030000007b617d0201"),
+        (on(&both, KeysOp::Copy { replace: true }), "2900010000006101000000030000007b617d0301"),
+        (
+            on(&both, KeysOp::SetIfAllAbsent { values: vec![b"v", b""] }),
+            "2900010000006101000000030000007b617d0402000000010000007600000000",
+        ),
+        (
+            on(&both, KeysOp::PopElements { side: ListSide::Right, count: 2 }),
+            "2900010000006101000000030000007b617d05010200000000000000",
+        ),
+        (
+            on(&both, KeysOp::PopMembers { highest: true, count: 3 }),
+            "2900010000006101000000030000007b617d06010300000000000000",
+        ),
+        (
+            on(&both, KeysOp::StoreRange { span, offset: 1, count: 2, reversed: true }),
+            "2900010000006101000000030000007b617d07000100000000000000ffffffffffffffff0100000000000000020000000000000001",
+        ),
+        (
+            on(&both, KeysOp::CombineSets { how, result: Combined::Stored }),
+            "2900010000006101000000030000007b617d080203",
+        ),
+        (
+            on(
+                &both,
+                KeysOp::CombineSortedSets {
+                    how: Combination::Intersection,
+                    weights: vec![1.5, 0.0],
+                    aggregate: Aggregate::Greatest,
+                    result,
+                    wrong: Some(Wrong::NegativeLimit),
+                },
+            ),
+            "2900010000006101000000030000007b617d090102000000000000000000f83f00000000000000000202050000000000000004",
+        ),
+    ]
 }
 
 fn golden_sorted_set_commands() -> Vec<(Command<'static>, &'static str)> {
@@ -143,7 +193,11 @@ fn golden_changes() -> Vec<(Change<'static>, &'static str)> {
         (Change::Expire { key, expires_ms: None }, "03010000006b00"),
         (Change::Delete { key }, "04010000006b"),
         (Change::Flush, "05"),
-        (list(ListChange::Push { side: ListSide::Left, values: vec![b"vw"] }), "07010000006b000001000000020000007677"),
+        (Change::Store { key, object: Cow::Borrowed(b"\x01\x01\0vw") }, "0a010000006b050000000101007677"),
+        (
+            list(ListChange::Push { side: ListSide::Left, values: vec![Cow::Borrowed(b"vw")] }),
+            "07010000006b000001000000020000007677",
+        ),
         (list(ListChange::Trim { start: 1, len: 2 }), "07010000006b010100000002000000"),
         (list(ListChange::Remove { count: -1, element: b"vw" }), "07010000006b04ffffffffffffffff020000007677"),
         (set(SetChange::Remove(vec![Cow::Borrowed(b"vw")])), "08010000006b0101000000020000007677"),

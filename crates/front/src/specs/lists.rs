@@ -45,4 +45,13 @@ pub(super) const LISTS: &[Spec] = specs! {
     LPos "lpos" -3 Object (1 1 1 "RO access") "readonly" "@read @list @slow"
         "list" "6.0.6" "key element [RANK rank] [COUNT num-matches] [MAXLEN len]"
         "Find the indexes of elements that are equal to this one",
+    LMove "lmove" 5 Slot (1 2 1 "RW access delete|RW insert") "write denyoom" "@write @list @slow"
+        "list" "6.2.0" "source destination LEFT|RIGHT LEFT|RIGHT"
+        "Take an element from one list and put it into another",
+    RPopLPush "rpoplpush" 3 Slot (1 2 1 "RW access delete|RW insert") "write denyoom" "@write @list @slow"
+        "list" "1.2.0" "source destination"
+        "Take the last element of one list and put it before the first of another",
+    LMPop "lmpop" -4 Slot (0 0 0 "RW access delete") "write movablekeys" "@write @list @slow"
+        "list" "7.0.0" "numkeys key [key ...] LEFT|RIGHT [COUNT count]"
+        "Take elements from the first list that there is",
 };

@@ -30,4 +30,28 @@ pub(super) const SETS: &[Spec] = specs! {
     SScan "sscan" -3 Object (1 1 1 "RO access") "readonly" "@read @set @slow"
         "set" "2.8.0" "key cursor [MATCH pattern] [COUNT count]"
         "Walk the members of a set, some at a time",
+    SMove "smove" 4 Slot (1 2 1 "RW access delete|RW insert") "write fast" "@write @set @fast"
+        "set" "1.0.0" "source destination member"
+        "Move a member from one set to another",
+    SInterCard "sintercard" -3 Slot (0 0 0 "RO access") "readonly movablekeys" "@read @set @slow"
+        "set" "7.0.0" "numkeys key [key ...] [LIMIT limit]"
+        "Count the members that all of these sets have",
+    SInter "sinter" -2 Slot (1 -1 1 "RO access") "readonly" "@read @set @slow"
+        "set" "1.0.0" "key [key ...]"
+        "Get the members that all of these sets have",
+    SInterStore "sinterstore" -3 Slot (1 -1 1 "RW update|RO access") "write denyoom" "@write @set @slow"
+        "set" "1.0.0" "destination key [key ...]"
+        "Store the members that all of these sets have",
+    SUnion "sunion" -2 Slot (1 -1 1 "RO access") "readonly" "@read @set @slow"
+        "set" "1.0.0" "key [key ...]"
+        "Get the members that any of these sets has",
+    SUnionStore "sunionstore" -3 Slot (1 -1 1 "OW update|RO access") "write denyoom" "@write @set @slow"
+        "set" "1.0.0" "destination key [key ...]"
+        "Store the members that any of these sets has",
+    SDiff "sdiff" -2 Slot (1 -1 1 "RO access") "readonly" "@read @set @slow"
+        "set" "1.0.0" "key [key ...]"
+        "Get the members of the first set that none of the others has",
+    SDiffStore "sdiffstore" -3 Slot (1 -1 1 "OW update|RO access") "write denyoom" "@write @set @slow"
+        "set" "1.0.0" "destination key [key ...]"
+        "Store the members of the first set that none of the others has",
 };

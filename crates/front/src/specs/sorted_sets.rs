@@ -72,4 +72,31 @@ pub(super) const SORTED_SETS: &[Spec] = specs! {
     ZRandMember "zrandmember" -2 Object (1 1 1 "RO access") "readonly" "@read @sortedset @slow"
         "sorted-set" "6.2.0" "key [count [WITHSCORES]]"
         "Get members of a sorted set by chance",
+    ZMPop "zmpop" -4 Slot (0 0 0 "RW access delete") "write movablekeys" "@write @sortedset @slow"
+        "sorted-set" "7.0.0" "numkeys key [key ...] MIN|MAX [COUNT count]"
+        "Take members from the first sorted set that there is",
+    ZRangeStore "zrangestore" -5 Slot (1 2 1 "OW update|RO access") "write denyoom" "@write @sortedset @slow"
+        "sorted-set" "6.2.0" "dst src min max [BYSCORE|BYLEX] [REV] [LIMIT offset count]"
+        "Store the members that ZRANGE would get",
+    ZInterCard "zintercard" -3 Slot (0 0 0 "RO access") "readonly movablekeys" "@read @sortedset @slow"
+        "sorted-set" "7.0.0" "numkeys key [key ...] [LIMIT limit]"
+        "Count the members that all of these sorted sets have",
+    ZInter "zinter" -3 Slot (0 0 0 "RO access") "readonly movablekeys" "@read @sortedset @slow"
+        "sorted-set" "6.2.0" "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM|MIN|MAX] [WITHSCORES]"
+        "Get the members that all of these sorted sets have",
+    ZInterStore "zinterstore" -4 Slot (1 1 1 "OW update|RO access") "write denyoom movablekeys" "@write @sortedset @slow"
+        "sorted-set" "2.0.0" "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM|MIN|MAX]"
+        "Store the members that all of these sorted sets have",
+    ZUnion "zunion" -3 Slot (0 0 0 "RO access") "readonly movablekeys" "@read @sortedset @slow"
+        "sorted-set" "6.2.0" "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM|MIN|MAX] [WITHSCORES]"
+        "Get the members that any of these sorted sets has",
+    ZUnionStore "zunionstore" -4 Slot (1 1 1 "OW update|RO access") "write denyoom movablekeys" "@write @sortedset @slow"
+        "sorted-set" "2.0.0" "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM|MIN|MAX]"
+        "Store the members that any of these sorted sets has",
+    ZDiff "zdiff" -3 Slot (0 0 0 "RO access") "readonly movablekeys" "@read @sortedset @slow"
+        "sorted-set" "6.2.0" "numkeys key [key ...] [WITHSCORES]"
+        "Get the members of the first sorted set that none of the others has",
+    ZDiffStore "zdiffstore" -4 Slot (1 1 1 "OW update|RO access") "write denyoom movablekeys" "@write @sortedset @slow"
+        "sorted-set" "6.2.0" "destination numkeys key [key ...]"
+        "Store the members of the first sorted set that none of the others has",
 };

@@ -8,7 +8,7 @@ use quorate_front::{
     Access, Answer, Backend, ConnectionId, Failure, Front, InfoSection, Limits, ObjectCount, OperationId, Progress,
     ReplyTree, Request, SLOT_COUNT, ServerInfo, Target, Verdict,
 };
-use quorate_object::{Command, Objects};
+use quorate_object::Objects;
 
 /// The time at which every test happens.
 pub(crate) const NOW_MS: u64 = 1_700_000_000_123;
@@ -60,8 +60,7 @@ impl MemoryBackend {
         match &request.target {
             Target::Object { slot, key, command } => {
                 assert_eq!(*slot, quorate_front::slot_of_key(key));
-                let is_transaction = matches!(command, Command::Transaction(_));
-                assert!(is_transaction || command.key() == Some(*key), "{command:?}");
+                assert!(command.keys().next() == Some(*key), "{command:?}");
                 if let Some(failure) = self.failing.get(*key) {
                     return Answer::Failed(failure.clone());
                 }

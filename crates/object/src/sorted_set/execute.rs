@@ -37,8 +37,7 @@ impl<'a> SortedSetOp<'a> {
             SortedSetOp::Len => (None, int(set.len())),
             SortedSetOp::Count { span } => (None, int(set.places(span, 0, false).len())),
             SortedSetOp::Range { span, offset, count, reversed, with_scores } => {
-                let shown = set.ordered(set.page(span, *offset, *count, *reversed), *reversed);
-                (None, answer(shown, *with_scores))
+                (None, answer(set.range(span, *offset, *count, *reversed), *with_scores))
             }
             SortedSetOp::Rank { member, reversed } => {
                 let rank = set.score(member).and_then(|score| set.order.rank(score, member));
@@ -143,6 +142,16 @@ impl SortedSet {
             None => Outcome::List(popped.iter().flat_map(|entry| scored(&entry.member, entry.score)).collect()),
         };
         (change, outcome)
+    }
+
+    /// The members of a span that are shown, with their scores.
+    pub(crate) fn scored_in(&self, span: &Span<'_>, offset: i64, count: i64, reversed: bool) -> Vec<Scored<'_>> {
+        let shown = self.range(span, offset, count, reversed).into_iter();
+        shown.map(|entry| (&*entry.member, entry.score)).collect()
+    }
+
+    fn range(&self, span: &Span<'_>, offset: i64, count: i64, reversed: bool) -> Vec<&Entry> {
+        self.ordered(self.page(span, offset, count, reversed), reversed)
     }
 
     fn ordered(&self, ranks: Range<usize>, reversed: bool) -> Vec<&Entry> {

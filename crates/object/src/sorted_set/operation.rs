@@ -256,7 +256,7 @@ impl ScoreCondition {
 }
 
 impl<'a> Span<'a> {
-    fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Span::Ranks { start, end } => {
                 out.push(0);
@@ -278,7 +278,7 @@ impl<'a> Span<'a> {
         }
     }
 
-    fn decode(r: &mut Reader<'a>) -> Result<Span<'a>, Malformed> {
+    pub(crate) fn decode(r: &mut Reader<'a>) -> Result<Span<'a>, Malformed> {
         Ok(match r.u8()? {
             0 => Span::Ranks { start: r.i64()?, end: r.i64()? },
             1 => Span::Scores { min: ScoreBound::decode(r)?, max: ScoreBound::decode(r)? },
@@ -321,7 +321,7 @@ impl<'a> MemberBound<'a> {
     }
 }
 
-pub(super) fn read_score(r: &mut Reader<'_>) -> Result<f64, Malformed> {
+pub(crate) fn read_score(r: &mut Reader<'_>) -> Result<f64, Malformed> {
     let score = r.f64()?;
     if score.is_nan() { malformed("a score is not a number") } else { Ok(score) }
 }

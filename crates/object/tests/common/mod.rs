@@ -3,8 +3,9 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use quorate_object::{
-    Chance, Command, Condition, ElementScan, ExpireCondition, Expiry, HashOp, HashPart, ListOp, ListSide, MemberBound,
-    Objects, Op, Outcome, ScoreBound, ScoreCondition, SetAnswer, SetOp, SortedSetOp, Span, Transaction, TtlUnit,
+    Aggregate, Chance, Combination, Combined, Command, Condition, ElementScan, ExpireCondition, Expiry, HashOp,
+    HashPart, KeysOp, ListOp, ListSide, MemberBound, Objects, OnKeys, Op, Outcome, ScoreBound, ScoreCondition,
+    SetAnswer, SetOp, SortedSetOp, Span, Transaction, TtlUnit, Wrong,
 };
 
 pub(crate) const HASH_KEY: [u8; 16] = *b"sixteen bytes !!";
@@ -87,7 +88,10 @@ fn any_transaction(random: &mut Random, time_ms: u64) -> Transaction<'static> {
     let mut commands: Vec<Command<'static>> = Vec::new();
     let mut found = None;
     for _ in 0..30 {
-        commands.push(any_plain_command(random, time_ms));
+        commands.push(match random.below(6) {
+            0 => Command::OnKeys(any_on_keys(random)),
+            _ => any_plain_command(random, time_ms),
+        });
         match Transaction::new(commands.clone()) {
             Some(transaction) => found = Some(transaction),
             None => drop(commands.pop()),
@@ -247,16 +251,67 @@ fn any_sorted_set_op(random: &mut Random) -> SortedSetOp<'static> {
     }
 }
 
+/// On keys that lie in one hash slot, where other commands put objects of all types.
+fn any_on_keys(random: &mut Random) -> OnKeys<'static> {
+    const KEYS: [&[u8]; 4] = [b"e", b"{e}1", b"{e}2", b"{e}"];
+    let keys = (0..=random.below(4)).map(|_| random.pick(&KEYS)).collect::<Vec<_>>();
+    let count = keys.len();
+    loop {
+        // Some are for another number of keys.
+        if let Some(on_keys) = OnKeys::new(keys.clone(), any_keys_op(random, count)) {
+            return on_keys;
+        }
+    }
+}
+
+fn any_keys_op(random: &mut Random, keys: usize) -> KeysOp<'static> {
+    let side = |random: &mut Random| *random.pick(&[&ListSide::Left, &ListSide::Right]);
+    let member = random.pick(&ELEMENTS);
+    let how = *random.pick(&[&Combination::Union, &Combination::Intersection, &Combination::Difference]);
+    let result = match random.below(5) {
+        0 => Combined::Members,
+        1 => Combined::Scores,
+        2 => Combined::Count { most: random.below(3) },
+        _ => Combined::Stored,
+    };
+    let weights = random.below(keys as u64 + 1);
+    match random.below(13) {
+        0 | 1 => KeysOp::MoveElement { from: side(random), to: side(random) },
+        2 | 3 => KeysOp::MoveMember { member },
+        4 => KeysOp::Rename { if_absent: random.below(2) == 0 },
+        5 => KeysOp::Copy { replace: random.below(2) == 0 },
+        6 => KeysOp::SetIfAllAbsent { values: (0..keys).map(|_| random.pick(&ELEMENTS)).collect() },
+        7 => KeysOp::PopElements { side: side(random), count: 1 + random.below(3) },
+        8 => KeysOp::PopMembers { highest: random.below(2) == 0, count: 1 + random.below(3) },
+        9 => KeysOp::StoreRange {
+            span: any_span(random),
+            offset: random.below(3) as i64,
+            count: random.below(4) as i64 - 1,
+            reversed: random.below(2) == 0,
+        },
+        10 => KeysOp::CombineSets { how, result },
+        _ => KeysOp::CombineSortedSets {
+            how,
+            weights: (0..weights).map(|_| any_score(random)).collect(),
+            aggregate: *random.pick(&[&Aggregate::Sum, &Aggregate::Least, &Aggregate::Greatest]),
+            result,
+            wrong: (random.below(9) == 0).then_some(Wrong::WeightNotAFloat),
+        },
+    }
+}
+
 /// A random command of any kind on a few keys, with times around `time_ms`.
 pub(crate) fn any_command(random: &mut Random, time_ms: u64) -> Command<'static> {
     match random.below(12) {
         0 => Command::Transaction(any_transaction(random, time_ms)),
+        1 => Command::OnKeys(any_on_keys(random)),
         _ => any_plain_command(random, time_ms),
     }
 }
 
 fn any_plain_command(random: &mut Random, time_ms: u64) -> Command<'static> {
-    const KEYS: [&[u8]; 12] = [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h", b"", b"{e}1", b"key:2", b"\xff\x00"];
+    const KEYS: [&[u8]; 13] =
+        [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h", b"", b"{e}1", b"{e}2", b"key:2", b"\xff\x00"];
     const VALUES: [&[u8]; 8] =
         [b"", b"0", b"17", b"-9223372036854775808", b"1.5", b"text", b"1e300", b"a longer value, really"];
     const PATTERNS: [&[u8]; 4] = [b"*", b"key:?", b"[a-d]", b"nothing"];

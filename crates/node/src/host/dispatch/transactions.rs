@@ -1,6 +1,9 @@
-//! Tests of transactions: where they are executed, and where they are refused.
+//! Tests of transactions and of commands on several keys: where they are executed, and where they are refused.
 
-use quorate_object::{Command, Condition, Expiry, Outcome, SetAnswer, Transaction, slot_of_key};
+use quorate_object::{
+    Combination, Combined, Command, Condition, Expiry, KeysOp, ListOp, ListSide, OnKeys, Op, Outcome, SetAnswer, SetOp,
+    Transaction, slot_of_key,
+};
 
 use crate::Target;
 use crate::answer::{AdminReply, Answer};
@@ -155,4 +158,115 @@ fn chains_execute_them_and_registers_say_that_they_cannot() {
         let expected = [2 * (done + 10), 7].map(|number| Outcome::Bulk(number.to_string().into_bytes()));
         assert_eq!(exec(&mut cluster, at, 1, &reads), Outcome::List(expected.into()));
     }
+}
+
+fn on_keys(keys: &[&'static [u8]], op: KeysOp<'static>) -> Command<'static> {
+    Command::OnKeys(OnKeys::new(keys.to_vec(), op).expect("they are in one slot"))
+}
+
+fn rename(from: &'static [u8], to: &'static [u8]) -> Command<'static> {
+    on_keys(&[from, to], KeysOp::Rename { if_absent: false })
+}
+
+fn push(key: &'static [u8], values: Vec<&'static [u8]>) -> Command<'static> {
+    Command::Elements { key, op: Op::List(ListOp::Push { side: ListSide::Right, values, if_there: false }) }
+}
+
+fn range(key: &'static [u8]) -> Command<'static> {
+    Command::Elements { key, op: Op::List(ListOp::Range { start: 0, stop: -1 }) }
+}
+
+fn bulks(values: &[&[u8]]) -> Outcome {
+    Outcome::List(values.iter().map(|value| Outcome::Bulk(value.to_vec())).collect())
+}
+
+#[test]
+fn a_chain_moves_elements_that_are_still_on_their_way() {
+    let mut cluster = Cluster::new(|_| {});
+    administer(&mut cluster, 0, "NAMESPACE CREATE 1 PROTOCOL chain");
+    let turn = on_keys(&[A, A], KeysOp::MoveElement { from: ListSide::Left, to: ListSide::Right });
+    let there = on_keys(&[A, B], KeysOp::MoveElement { from: ListSide::Left, to: ListSide::Right });
+    for at in 1..=3 {
+        // None of them waits for the one before it to be decided.
+        let commands = [
+            push(A, vec![b"1", b"2", b"3"]),
+            there.clone(),
+            turn.clone(),
+            there.clone(),
+            rename(B, A),
+            turn.clone(),
+            on_keys(&[A, B], KeysOp::Copy { replace: true }),
+            there.clone(),
+        ];
+        let numbers = commands.each_ref().map(|command| {
+            let number = cluster.next_number();
+            let target = Target::Slot { namespace: 1, slot: slot_of_key(A) };
+            cluster.node(at).host.submit(Submission { number, predecessor: None, target, command });
+            number
+        });
+        let told = numbers.map(|number| match wait(&mut cluster, at, number) {
+            Answer::Outcome(outcome) => outcome,
+            answer => panic!("{answer:?}"),
+        });
+        let bulk = |value: &[u8]| Outcome::Bulk(value.to_vec());
+        let expected =
+            [Outcome::Int(3), bulk(b"1"), bulk(b"2"), bulk(b"3"), Outcome::Ok, bulk(b"1"), Outcome::Int(1), bulk(b"3")];
+        assert_eq!(told, expected, "{at}");
+        for reader in 1..=3 {
+            assert_eq!(ask(&mut cluster, reader, 1, &range(A)), bulks(&[b"1"]), "{at}");
+            assert_eq!(ask(&mut cluster, reader, 1, &range(B)), bulks(&[b"3", b"1", b"3"]), "{at}");
+        }
+        assert_eq!(exec(&mut cluster, at, 1, &[Command::Del { key: A }, Command::Del { key: B }]), counts(&[1, 1]));
+    }
+}
+
+#[test]
+fn a_volume_reads_several_objects_at_one_moment() {
+    let mut cluster = Cluster::new(|_| {});
+    administer(&mut cluster, 0, "NAMESPACE CREATE 1 READS routed");
+    let add = |key| Command::Elements { key, op: Op::Set(SetOp::Add { members: vec![b"m"] }) };
+    let has = Command::Elements { key: A, op: Op::Set(SetOp::Has { member: b"m" }) };
+    let move_back = on_keys(&[B, A], KeysOp::MoveMember { member: b"m" });
+    let count_both = KeysOp::CombineSets { how: Combination::Union, result: Combined::Count { most: 0 } };
+    for namespace in [0, 1] {
+        assert_eq!(ask(&mut cluster, 1, namespace, &add(A)), Outcome::Int(1));
+        for at in 1..=3 {
+            // Routed reads share the kgroup with every node, and it has to be called back.
+            (1..=3).for_each(|reader| assert_eq!(ask(&mut cluster, reader, namespace, &has), Outcome::Int(1)));
+            let moved = on_keys(&[A, B], KeysOp::MoveMember { member: b"m" });
+            assert_eq!(ask(&mut cluster, at, namespace, &moved), Outcome::Int(1));
+            for reader in 1..=3 {
+                assert_eq!(ask(&mut cluster, reader, namespace, &has), Outcome::Int(0));
+                let both = on_keys(&[A, B], count_both.clone());
+                assert_eq!(ask(&mut cluster, reader, namespace, &both), Outcome::Int(1));
+            }
+            assert_eq!(ask(&mut cluster, at, namespace, &move_back), Outcome::Int(1));
+        }
+    }
+}
+
+#[test]
+fn several_objects_of_which_one_has_its_own_group_are_refused_and_so_are_registers() {
+    let mut cluster = Cluster::new(|_| {});
+    administer(&mut cluster, 0, "GROUP CREATE {t}a VALUE 1");
+    administer(&mut cluster, 0, "NAMESPACE CREATE 1 GROUPS own");
+    administer(&mut cluster, 0, "NAMESPACE CREATE 2 PROTOCOL register");
+    let to_itself = rename(A, A);
+    for at in 1..=3 {
+        for command in [rename(A, B), rename(B, A)] {
+            let apart = refusal(ask(&mut cluster, at, 0, &command));
+            assert!(apart.starts_with("CROSSSLOT"), "{apart}");
+            let apart = refusal(ask(&mut cluster, at, 1, &command));
+            assert!(apart.starts_with("CROSSSLOT"), "{apart}");
+            let line = refusal(ask(&mut cluster, at, 2, &command));
+            assert!(line.starts_with("PROTOCOL "), "{line}");
+        }
+        let line = refusal(ask(&mut cluster, at, 2, &to_itself));
+        assert!(line.starts_with("PROTOCOL "), "{line}");
+        assert_eq!(ask(&mut cluster, at, 0, &to_itself), Outcome::Ok, "its group executes it");
+    }
+    let all_absent = KeysOp::SetIfAllAbsent { values: vec![b"v", b"w"] };
+    assert_eq!(ask(&mut cluster, 1, 1, &on_keys(&[A, A], all_absent.clone())), Outcome::Int(1));
+    assert_eq!(ask(&mut cluster, 2, 1, &Command::Get { key: A }), Outcome::Bulk(b"w".to_vec()));
+    assert_eq!(ask(&mut cluster, 3, 1, &on_keys(&[A, A], all_absent)), Outcome::Int(0));
 }

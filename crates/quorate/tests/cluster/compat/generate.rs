@@ -3,7 +3,8 @@
 //! What two correct servers may answer differently is not asked: a deadline that passes between two commands, where a
 //! SCAN is half way, commands that only one of them has.
 
-use super::commands::{COMMANDS, IN_TRANSACTIONS, RARE};
+use super::commands::{COMMANDS, IN_TRANSACTIONS, ON_SEVERAL, RARE};
+use super::several;
 use super::step::{After, Form, Step};
 use super::words;
 use crate::random::Random;
@@ -28,6 +29,11 @@ impl Generator {
         }
     }
 
+    /// Whether the next batch begins with a look at a key that has expired: in the database that it is in, so on the same connection.
+    pub(crate) fn awaits_expiry(&self) -> bool {
+        self.touch.is_some()
+    }
+
     /// A pipeline of 1 to 24 steps. Only its last may have something to be done after it.
     pub(crate) fn batch(&mut self) -> Vec<Step> {
         if self.random.below(150) == 0 {
@@ -39,6 +45,9 @@ impl Generator {
         }
         if self.touch.is_none() && self.random.below(12) == 0 {
             return vec![self.transaction()];
+        }
+        if self.touch.is_none() && self.random.below(6) == 0 {
+            return self.on_several();
         }
         let length = match self.random.below(4) {
             0 => 1,
@@ -57,6 +66,20 @@ impl Generator {
             batch.extend(leaves_expired);
             if batch.last().is_some_and(|step| step.after != After::Nothing) {
                 break;
+            }
+        }
+        batch
+    }
+
+    /// Commands on several keys, and on what they are about, in the namespaces that take them.
+    fn on_several(&mut self) -> Vec<Step> {
+        let database = if self.random.below(3) == 0 { "1" } else { "0" };
+        let mut batch = vec![Step::of(&["SELECT", database])];
+        for _ in 0..=self.random.below(12) {
+            let template = ON_SEVERAL[self.random.below(ON_SEVERAL.len() as u64) as usize];
+            let command = self.command_of(template);
+            if is_comparable(&command) {
+                batch.push(Step::request(command));
             }
         }
         batch
@@ -138,6 +161,11 @@ impl Generator {
             0 => RARE[self.random.below(RARE.len() as u64) as usize],
             _ => self.usual_template(),
         };
+        self.command_of(template)
+    }
+
+    /// Of this form, or spoiled.
+    fn command_of(&mut self, template: &'static str) -> Vec<Vec<u8>> {
         let mut words = Vec::new();
         template.split(' ').for_each(|kind| self.fill(kind, &mut words));
         if self.random.below(7) == 0 {
@@ -198,6 +226,32 @@ impl Generator {
                 _ => words.push(self.pick(words::KEYS).to_vec()),
             },
             "tagged" => words.push(self.pick(&[b"{tag}1", b"{tag}2", b"{tag}"]).to_vec()),
+            "any-tagged" => words.push(self.pick(words::TAGGED).to_vec()),
+            "tagged-list" => self.tagged_key(words::TAGGED_LISTS, words),
+            "tagged-set" => self.tagged_key(words::TAGGED_SETS, words),
+            "tagged-zset" => self.tagged_key(words::TAGGED_SORTED_SETS, words),
+            "tagged-sets" => (0..=self.random.below(3)).for_each(|_| self.fill("tagged-set", words)),
+            "counted-lists" => drop(self.counted_keys("tagged-list", words)),
+            "counted-sets" => drop(self.counted_keys("tagged-set", words)),
+            "counted-zsets" => drop(self.counted_keys("any-zset", words)),
+            "weighted-zsets" => {
+                let count = self.counted_keys("any-zset", words);
+                words.push(b"WEIGHTS".to_vec());
+                (0..count).for_each(|_| words.push(self.pick(words::WEIGHTS).to_vec()));
+            }
+            // Sets are taken, too.
+            "any-zset" if self.random.below(5) == 0 => self.fill("tagged-set", words),
+            "any-zset" => self.fill("tagged-zset", words),
+            "aggregate" => words.extend([b"AGGREGATE".to_vec(), self.pick(words::AGGREGATES).to_vec()]),
+            "combine-options" => self.options(&[&["WITHSCORES", "WEIGHTS", "AGGREGATE", "MIN", "LIMIT", "1"]], words),
+            "limit-option" if self.random.below(2) == 0 => {}
+            "limit-option" => words.extend([b"LIMIT".to_vec(), self.pick(words::CHANCES).to_vec()]),
+            "pop-options" if self.random.below(2) == 0 => {}
+            "pop-options" => words.extend([b"COUNT".to_vec(), self.pick(words::CHANCES).to_vec()]),
+            "copy-options" => self.several(&[b"REPLACE", b"replace", b"REPLACE", b"DB", b"NX"], words),
+            "side" => words.push(self.pick(words::SIDES).to_vec()),
+            "end" => words.push(self.pick(&[b"MIN", b"MAX", b"min", b"LEFT"]).to_vec()),
+            "several-keys-names" => self.several(words::SEVERAL_KEYS, words),
             "hash" => self.typed_key(words::HASHES, words),
             "list" => self.typed_key(words::LISTS, words),
             "set" => self.typed_key(words::SETS, words),
@@ -271,6 +325,23 @@ impl Generator {
             _ => of_type,
         };
         words.push(self.pick(keys).to_vec());
+    }
+
+    /// Mostly of this type, and always in the same hash slot.
+    fn tagged_key(&mut self, of_type: &[&'static [u8]], words: &mut Vec<Vec<u8>>) {
+        let keys = if self.random.below(12) == 0 { words::TAGGED } else { of_type };
+        words.push(self.pick(keys).to_vec());
+    }
+
+    /// Some keys behind their number, which is mostly right.
+    fn counted_keys(&mut self, kind: &'static str, words: &mut Vec<Vec<u8>>) -> u64 {
+        let count = 1 + self.random.below(3);
+        words.push(match self.random.below(15) {
+            0 => self.pick(words::COUNTS_OF_KEYS).to_vec(),
+            _ => count.to_string().into_bytes(),
+        });
+        (0..count).for_each(|_| self.fill(kind, words));
+        count
     }
 
     fn value(&mut self) -> Vec<u8> {
@@ -476,6 +547,9 @@ fn sets_past_deadline(words: &[Vec<u8>]) -> bool {
 
 /// Whether two correct servers must answer alike.
 fn is_comparable(words: &[Vec<u8>]) -> bool {
+    if !several::is_comparable(words) {
+        return false;
+    }
     let name = words[0].to_ascii_uppercase();
     let number = |index: usize| -> Option<i64> { str::from_utf8(words.get(index)?).ok()?.parse().ok() };
     let passes_soon = |index| number(index).is_some_and(|time| (1..1_000_000).contains(&time));
@@ -494,7 +568,7 @@ fn is_comparable(words: &[Vec<u8>]) -> bool {
         }
         b"HSCAN" | b"SSCAN" | b"ZSCAN" => words.get(2).is_none_or(|cursor| is_start(cursor)),
         // Redis takes a set with such a member into another form.
-        b"ZADD" | b"ZINCRBY" => words.iter().all(|word| word.len() <= 64),
+        b"ZADD" | b"ZINCRBY" | b"SADD" | b"SMOVE" => words.iter().all(|word| word.len() <= 64),
         // Not those that there are, nor what silences the connection.
         b"CLIENT" if words.get(1).is_some_and(|word| is_any(word, &["KILL"])) => {
             (2..words.len()).all(|index| number(index).is_none_or(|id| !(1..1_000_000).contains(&id)))

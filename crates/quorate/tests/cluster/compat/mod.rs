@@ -6,6 +6,7 @@ mod commands;
 mod generate;
 mod peer;
 mod rules;
+mod several;
 mod shrink;
 mod step;
 mod words;
@@ -97,7 +98,7 @@ impl Pair {
         let mut on_connection = usize::MAX;
         let mut total = 0;
         while total < count && told.len() < MISMATCHES_MAX {
-            let batch = if on_connection >= CONNECTION_STEPS {
+            let batch = if on_connection >= CONNECTION_STEPS && !generator.awaits_expiry() {
                 session.reconnect(self, &mut excused);
                 on_connection = 0;
                 generator.opening()

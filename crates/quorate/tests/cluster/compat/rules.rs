@@ -142,7 +142,7 @@ pub(crate) const RULES: &[Rule] = &[
         },
     },
     Rule {
-        commands: "HGETALL HKEYS HVALS SMEMBERS",
+        commands: "HGETALL HKEYS HVALS SMEMBERS SINTER SUNION SDIFF",
         text: "the same fields or members in any order: Redis keeps the order of small hashes only",
         holds: |exchange| {
             let width = if exchange.command[0] == "HGETALL" { 2 } else { 1 };

@@ -1,8 +1,12 @@
 //! What the random commands choose their words from.
 
 mod sorted_sets;
+mod tagged;
 
 pub(crate) use sorted_sets::{LIMITS, MEMBER_BOUNDS, SCORE_BOUNDS, SCORES, SORTED_SETS};
+pub(crate) use tagged::{
+    AGGREGATES, COUNTS_OF_KEYS, SEVERAL_KEYS, SIDES, TAGGED, TAGGED_LISTS, TAGGED_SETS, TAGGED_SORTED_SETS, WEIGHTS,
+};
 
 type Words = &'static [&'static [u8]];
 
