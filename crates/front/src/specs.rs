@@ -86,11 +86,8 @@ impl Kind {
                 [b'w', ..] => Kind::Write,
                 _ => Kind::Read,
             },
-            Shape::Application => match flags.as_bytes() {
-                [b'r', ..] => Kind::Read,
-                _ => Kind::Write,
-            },
-            Shape::Transaction => Kind::Write,
+            Shape::Application if flags.as_bytes()[0] == b'r' => Kind::Read,
+            Shape::Application | Shape::Transaction => Kind::Write,
             Shape::Volumes => Kind::Volumes,
             Shape::Admin => Kind::Admin,
             Shape::Connection => Kind::Connection,
