@@ -4,11 +4,11 @@
 //! server at once, turns everything else into [`Request`]s for a [`Backend`], and puts the [`Answer`]s, which come in any
 //! order, into each connection's output in the order of its requests, worded as Redis 7.0 words them.
 //!
-//! It knows no sockets, no clocks (time is an argument) and nothing of where objects live. What it refuses to promise:
-//! a command on several keys is atomic for each key, not for all of them together.
+//! It knows no sockets, no clocks (time is an argument) and nothing of where objects live. What it refuses to promise: a command
+//! on each of several keys, such as MGET, is atomic for each key, not for all of them together.
 //!
 //! Read `front` first, then `specs` (the table of commands), `submit` and `object_command` (words to operations), `gather`
-//! and `connection` (answers to replies).
+//! and `connection` (answers to replies), `application` (operations around what a program makes of an object).
 
 #![forbid(unsafe_code)]
 

@@ -360,11 +360,11 @@ impl Worker {
             self.clients.offer(&mut self.front, &mut entry, now, now_ms);
             self.clients.set_count_max(entry.clients_max);
         }
-        self.tell_front();
+        self.serve_front();
     }
 
     /// Does what the front asks for besides its operations.
-    fn tell_front(&mut self) {
+    fn serve_front(&mut self) {
         self.applications.give(self.front.take_jobs());
         for connection in self.front.take_touched() {
             self.clients.touch(connection);
@@ -559,7 +559,7 @@ impl Worker {
                 self.clients.touch(connection);
             }
         }
-        self.tell_front();
+        self.serve_front();
         self.clients.write(&mut self.front, now);
     }
 
