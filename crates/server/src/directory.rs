@@ -128,6 +128,14 @@ pub enum DirectoryError {
     Io { action: &'static str, path: PathBuf, source: io::Error },
 }
 
+impl DirectoryError {
+    /// Whether the disk is full, which is no damage.
+    pub(crate) fn is_for_space(&self) -> bool {
+        let DirectoryError::Io { source, .. } = self else { return false };
+        matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
+}
+
 fn pid_note(pid: &Option<u32>) -> String {
     pid.map_or_else(String::new, |pid| format!(" (pid {pid})"))
 }

@@ -115,7 +115,7 @@ fn members_decide_while_nodes_are_killed_or_stand_still() {
         thread::sleep(Duration::from_millis(random.below(60)));
         let stops = random.below(2) == 0;
         match stops {
-            true => cluster.signal(victim, libc::SIGSTOP),
+            true => cluster.freeze(victim),
             false => cluster.kill(victim),
         }
         let shown = settled(&cluster, &others(NODES, &[victim]), now + 1);

@@ -75,7 +75,7 @@ fn a_member_of_chains_that_stood_still_answers_nothing_old() {
     for index in 0..NODES {
         load.wait_for_in_flight(IN_FLIGHT_MIN);
         let mut asker = cluster.client(index);
-        cluster.signal(index, libc::SIGSTOP);
+        cluster.freeze(index);
         load.ledger().watch();
         until("the shorter chains take increments of every counter", || load.ledger().resumed_after().is_some());
         let told = load.ledger().told();

@@ -153,6 +153,14 @@ fn a_full_disk_ends_no_node_while_checkpoints_are_merged() {
     until("there is space again", || log().contains("there is space for checkpoints again"));
     until("writes go on", || set(&mut second, "b", "after").is_ok());
     assert_eq!(pid_of(&cluster), pid, "{}", log());
+    // One that has no space to say that it stopped stops all the same.
+    disk.fill();
+    cluster.down();
+    assert!(log().contains("stopped; the next start takes"), "{}", log());
+    disk.make_space();
+    cluster.up();
+    let mut second = cluster.client(1);
+    until("it is back", || get(&mut second, "b").is_ok_and(|value| value.as_deref() == Some("after")));
     cluster.stop_all();
 }
 

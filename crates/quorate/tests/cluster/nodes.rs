@@ -142,6 +142,16 @@ impl Cluster {
         assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "node {} takes signal {signal}", index + 1);
     }
 
+    /// Makes the node stand still. Until its first thread has taken the signal, the others may run on.
+    pub(crate) fn freeze(&self, index: usize) {
+        let pid = self.pid(index).expect("the node runs");
+        self.signal(index, libc::SIGSTOP);
+        until("the node stands still", || {
+            let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the node runs");
+            threads.flatten().all(|thread| stands_still(&thread.path()))
+        });
+    }
+
     /// `quorate node --config DIR/node-i/node.toml`, until it answers.
     pub(crate) fn start_by_hand(&mut self, index: usize) {
         self.start_by_hand_under(index, &[]);
@@ -379,6 +389,12 @@ pub(crate) fn until(what: &str, mut happened: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "waited for {} s until {what}", PATIENCE.as_secs());
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Whether a thread, given by its directory in /proc, is stopped; one that has ended is, too.
+fn stands_still(thread: &Path) -> bool {
+    let stat = std::fs::read_to_string(thread.join("stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with('T'))
 }
 
 /// A process that gets SIGTERM should this one die, and whose output goes to the end of a file.

@@ -23,7 +23,7 @@ fn a_node_that_stood_still_answers_nothing_old_and_loses_nothing() {
         until("the node coordinates its share", || coordinates(&cluster, index));
         let mut askers: Vec<Connection> = (0..ASKERS).map(|_| cluster.client(index)).collect();
         load.wait_for_in_flight(IN_FLIGHT_MIN);
-        cluster.signal(index, libc::SIGSTOP);
+        cluster.freeze(index);
         load.ledger().watch();
         // Then its leases are over, and all that it coordinated is coordinated by others.
         until("the other nodes take increments of every counter", || load.ledger().resumed_after().is_some());

@@ -46,7 +46,7 @@ fn without_a_quorum_every_command_is_answered_and_none_that_was_refused_is_execu
     assert_eq!(ask(&mut cluster.client(0), "SET kept x"), Value::Okay);
     cluster.kill(1);
     // Standing still is as good as gone.
-    cluster.signal(2, libc::SIGSTOP);
+    cluster.freeze(2);
     let mut refused = Vec::new();
     let sent_at = Instant::now();
     // At first the node hopes for the others, and refuses nothing at once; but it may have seen that they are gone.

@@ -124,7 +124,7 @@ fn a_member_of_a_grid_that_stood_still_is_not_missed_and_answers_nothing_old() {
     let quiet = watched(&load);
     let mut askers: Vec<_> = (0..ASKERS).map(|_| load.asker(&cluster, victim, &mut random)).collect();
     load.watch();
-    cluster.signal(victim, libc::SIGSTOP);
+    cluster.freeze(victim);
     thread::sleep(WATCHED);
     load.assert_unharmed();
     let without = load.longest_gap();
@@ -355,7 +355,7 @@ fn quorums_and_members_change_while_a_node_is_killed_or_stands_still() {
         };
         thread::sleep(Duration::from_millis(random.below(60)));
         if stops {
-            cluster.signal(victim, libc::SIGSTOP);
+            cluster.freeze(victim);
         } else {
             cluster.kill(victim);
         }

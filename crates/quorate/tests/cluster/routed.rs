@@ -113,7 +113,7 @@ fn nobody_reads_what_is_old_whichever_node_stands_still_or_dies() {
     };
     goes_on(None);
     for index in 0..NODES {
-        cluster.signal(index, libc::SIGSTOP);
+        cluster.freeze(index);
         goes_on(Some(index));
         cluster.signal(index, libc::SIGCONT);
         goes_on(None);

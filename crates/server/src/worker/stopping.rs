@@ -8,10 +8,12 @@ use std::collections::HashSet;
 
 use quorate_node::host::Group;
 use quorate_protocol::{GroupId, Instant, NodeId};
+use quorate_wal::Lsn;
 use tracing::{info, warn};
 
 use super::{Order, Worker, tell_fault};
 use crate::ServerError;
+use crate::directory::{Directory, DirectoryError};
 use crate::links::Links;
 
 /// While stopping, how often it is looked whether all is done.
@@ -111,13 +113,25 @@ impl Worker {
         self.checkpointer.hand_over(self.host.take_batches());
         self.lookups.end();
         let is_stored = self.checkpointer.end()?;
-        if !self.disk.has_space() || !is_stored {
+        let is_marked = self.disk.has_space() && is_stored && mark_stopped(self.directory, log_end)?;
+        if is_marked {
+            info!("stopped");
+        } else {
             info!("stopped; the next start takes what was not stored for forgotten");
-            return Ok(());
         }
-        self.directory.stop_cleanly(log_end.0)?;
-        info!("stopped");
         Ok(())
+    }
+}
+
+/// Says in the directory that the run ends cleanly. False if there is no space to say so.
+fn mark_stopped(directory: Directory, log_end: Lsn) -> Result<bool, DirectoryError> {
+    match directory.stop_cleanly(log_end.0) {
+        Ok(()) => Ok(true),
+        Err(error) if error.is_for_space() => {
+            warn!("{error}: to the next start this stop is a crash");
+            Ok(false)
+        }
+        Err(error) => Err(error),
     }
 }
 
