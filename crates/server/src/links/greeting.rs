@@ -6,9 +6,7 @@ use quorate_node::root::RootState;
 use quorate_protocol::NodeId;
 use rustls::pki_types::CertificateDer;
 
-use super::hello::{
-    HELLO_BYTES, Hello, Key, ProofOf, Refusal, first_message, founders_of, is_same, kind, write_message,
-};
+use super::hello::{HELLO_BYTES, Hello, Key, ProofOf, Refusal, first_message, is_same, kind, write_message};
 use super::pins::{IsUnheard, Pins};
 use crate::config::{ClusterId, Config};
 use crate::directory::Directory;
@@ -23,6 +21,8 @@ pub(crate) struct Terms {
     founders: u64,
     /// It knows of no cluster, and is to make one.
     is_founding: bool,
+    /// Nodes have come to the cluster or gone from it since it was made.
+    has_changed_nodes: bool,
     start: u32,
     incarnation: u64,
     run: u64,
@@ -82,6 +82,7 @@ impl Terms {
             agreement: super::hello::agreement(config),
             founders: if config.node.joins { 0 } else { super::hello::founders(&config.node_records()) },
             is_founding: !config.node.joins,
+            has_changed_nodes: false,
             start: identity.start_number,
             incarnation: identity.incarnation,
             run: directory.run(),
@@ -101,7 +102,8 @@ impl Terms {
     /// What the cluster is known to be, from now on.
     pub(crate) fn follow(&mut self, state: &RootState) {
         self.members = state.nodes.iter().map(|node| (NodeId(node.id), node.name.clone())).collect();
-        self.founders = founders_of(state);
+        self.founders = super::hello::founders(state.founders());
+        self.has_changed_nodes = state.has_changed_nodes();
         self.is_founding = false;
         self.is_joining = false;
         self.removed_below = state.placement.node_next;
@@ -164,13 +166,23 @@ impl Terms {
         if hello.agreement != self.agreement {
             return Err(Refusal::Disagreement { peer, me });
         }
-        if ![0, self.founders].contains(&hello.founders) && self.founders != 0 {
+        if !self.may_make_a_cluster_with(hello, pins) {
             return Err(Refusal::OtherFounders { peer, me });
         }
         if hello.level_known < self.level {
             return Err(Refusal::Level { peer, known: hello.level_known, me, level: self.level });
         }
         pins.check(hello.seen(), me, is_unheard)
+    }
+}
+
+impl Terms {
+    /// Whether the other node, if it goes by its file, goes by the one that this cluster was made with. Once nodes have come or gone a file
+    /// says no more whom a new data directory has to meet; one that was met before needs to meet nobody.
+    fn may_make_a_cluster_with(&self, hello: &Hello, pins: &Pins) -> bool {
+        let goes_by_its_file = hello.founders != 0 && self.founders != 0;
+        let is_late = self.has_changed_nodes && !pins.knows(hello.seen());
+        !goes_by_its_file || (hello.founders == self.founders && !is_late)
     }
 }
 
@@ -332,6 +344,7 @@ mod tests {
             agreement: 1,
             founders: 1,
             is_founding: true,
+            has_changed_nodes: false,
             start: 1,
             incarnation: 100 + u64::from(me),
             run: 7,
@@ -486,6 +499,25 @@ mod tests {
             let (left, right) = greet(&one, &two, &Scratch::new("joins"));
             assert!(left.is_ok() && right.is_ok(), "{left:?} {right:?}");
         }
+    }
+
+    /// It was killed before it had heard that there is a cluster, which has got other nodes by now.
+    #[test]
+    fn who_was_met_goes_by_its_file_still_when_nodes_have_come_and_who_was_not_does_not() {
+        let one = terms(1, "secret");
+        let changed = Terms { has_changed_nodes: true, ..terms(2, "secret") };
+        let refusal = Refusal::OtherFounders { peer: NodeId(1), me: NodeId(2) };
+        assert_refused_by_acceptor(&one, &changed, "unmet", refusal.clone());
+        let scratch = Scratch::new("met");
+        let (left, right) = greet(&one, &terms(2, "secret"), &scratch);
+        assert!(left.is_ok() && right.is_ok(), "{left:?} {right:?}");
+        let later = Terms { start: one.start + 1, ..one };
+        let (left, right) = greet(&later, &changed, &scratch);
+        assert!(matches!((&left, &right), (Ok(Some(_)), Ok(Some(_)))), "{left:?} {right:?}");
+        // In another directory than the one that was met.
+        let other = Terms { incarnation: later.incarnation + 1, ..later };
+        let hello = Hello::decode(&other.hello([1; 16]), NodeId(2)).unwrap();
+        assert!(!changed.may_make_a_cluster_with(&hello, &scratch.pins("acceptor")));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::hash::Hasher;
 
 use quorate_node::frame::FRAME_VERSION;
 use quorate_node::level::FeatureLevel;
-use quorate_node::root::{NodeRecord, RootState};
+use quorate_node::root::NodeRecord;
 use quorate_protocol::NodeId;
 use siphasher::sip128::{Hasher128, SipHasher24};
 use subtle::ConstantTimeEq;
@@ -225,13 +225,6 @@ pub(crate) fn founders(nodes: &[NodeRecord]) -> u64 {
     let text: String = nodes.into_iter().map(line).collect();
     // 0 is for who does not know.
     xxhash_rust::xxh3::xxh3_64(text.as_bytes()).max(1)
-}
-
-/// Whom nodes of a cluster that is there take for one of those that are to make it. Once nodes have come or gone nobody is any more: the list of its file
-/// says neither whom it has to meet nor what the root was born with.
-pub(crate) fn founders_of(state: &RootState) -> u64 {
-    const CHANGED: u64 = u64::MAX;
-    if state.has_changed_nodes() { CHANGED } else { founders(&state.nodes) }
 }
 
 pub(crate) fn write_message(kind: u8, body: &[u8], out: &mut Vec<u8>) {

@@ -97,6 +97,11 @@ impl Pins {
         }
     }
 
+    /// Whether the node was met before with this very directory.
+    pub(crate) fn knows(&self, seen: Seen) -> bool {
+        self.known.get(&seen.node.0).is_some_and(|pin| pin.incarnation == seen.incarnation)
+    }
+
     /// Remembers the node, durably. `me` is for the refusal, if that fails.
     pub(crate) fn note(&mut self, seen: Seen, me: NodeId) -> Result<(), Refusal> {
         let Seen { node: peer, incarnation, start, run } = seen;
