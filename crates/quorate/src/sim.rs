@@ -59,6 +59,9 @@ pub struct Options {
     /// With `--protocol chain` or `--protocol register` volumes of these two.
     #[arg(long, conflicts_with_all = ["authority", "outside", "forgetful", "hasty", "routed"])]
     moves: bool,
+    /// Objects are pairs of strings, which commands on both of them and transactions change and read in one step
+    #[arg(long, conflicts_with_all = ["protocol", "authority", "outside", "forgetful", "hasty", "routed", "moves"])]
+    pairs: bool,
     /// Run each seed twice and compare the traces
     #[arg(long)]
     twice: bool,
@@ -152,6 +155,7 @@ fn world(options: &Options, seed: u64) -> Settings {
         Authority::Parent if options.forgetful => Settings::of_forgetful(seed),
         Authority::Parent if options.hasty => Settings::of_hasty(seed),
         Authority::Parent if options.routed => Settings::of_routed(seed),
+        Authority::Parent if options.pairs => Settings::of_pairs(seed),
         Authority::Parent if options.moves && options.protocol == Protocol::Paxos => Settings::of_moves(seed),
         Authority::Parent if options.moves => Settings::of_led_moves(seed),
         Authority::Parent => Settings::of(options.protocol, seed),
@@ -165,6 +169,7 @@ fn words_of(options: &Options) -> String {
         Authority::Parent if options.forgetful => format!("--forgetful --protocol {}", options.protocol.word()),
         Authority::Parent if options.hasty => "--hasty".into(),
         Authority::Parent if options.routed => "--routed".into(),
+        Authority::Parent if options.pairs => "--pairs".into(),
         Authority::Parent if options.moves => format!("--moves --protocol {}", options.protocol.word()),
         Authority::Parent => format!("--protocol {}", options.protocol.word()),
         Authority::Members => "--authority members".into(),

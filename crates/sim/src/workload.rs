@@ -4,7 +4,7 @@
 //! them, the register and counter judges those that are only used as such. Values are unique in a run.
 
 use quorate_object::{
-    Command, Condition, ExpireCondition, Expiry, HashOp, Op, Outcome, SetAnswer, Transaction, TtlUnit,
+    Command, Condition, ExpireCondition, Expiry, HashOp, KeysOp, OnKeys, Op, Outcome, SetAnswer, Transaction, TtlUnit,
 };
 
 use crate::history::{Action, Answer, Bytes, Call, Fate, Object};
@@ -41,6 +41,8 @@ pub struct Shape {
     pub may_be_registers: bool,
     /// Objects that are only read, overwritten and counted are fields of hashes in place of strings.
     pub hashes: bool,
+    /// The same are two strings each, which are written and read in one step and so never differ.
+    pub pairs: bool,
 }
 
 impl Default for Shape {
@@ -53,6 +55,7 @@ impl Default for Shape {
             registers: false,
             may_be_registers: false,
             hashes: false,
+            pairs: false,
         }
     }
 }
@@ -224,6 +227,11 @@ impl Call {
     pub fn with_command<R>(&self, shape: &Shape, use_command: impl FnOnce(&Command<'_>) -> R) -> R {
         let name = self.object.to_string();
         let key = name.as_bytes();
+        if shape.pairs && matches!(Workload::role(self.object), Role::Register | Role::Counter) {
+            let [left, right] = ["left", "right"].map(|which| format!("{{{name}}}{which}").into_bytes());
+            let commands = self.on_pair(&left, &right).expect("a register and a counter do no more");
+            return use_command(&Command::Transaction(Transaction::new(commands).expect("both have one slot")));
+        }
         if shape.hashes
             && let Some(op) = self.on_field()
         {
@@ -242,6 +250,10 @@ impl Call {
             Action::Pttl => Command::Ttl { key, unit: TtlUnit::Milliseconds },
             Action::Set { value } => set(value, Condition::Always, Expiry::Unset, SetAnswer::Ok),
             Action::SetExpiring { value, at_ms } => set(value, Condition::Always, Expiry::AtMs(*at_ms), SetAnswer::Ok),
+            Action::SetIfAbsent { value } if shape.pairs => {
+                let op = KeysOp::SetIfAllAbsent { values: vec![value] };
+                Command::OnKeys(OnKeys::new(vec![key], op).expect("one key and its value"))
+            }
             Action::SetIfAbsent { value } => set(value, Condition::IfAbsent, Expiry::Unset, SetAnswer::Flag),
             Action::SetIfEqual { expected, value } => {
                 set(value, Condition::IfEqual(expected), Expiry::Unset, SetAnswer::Ok)
@@ -274,6 +286,39 @@ impl Call {
             Action::Del | Action::Erase => Some(HashOp::Del { fields: vec![FIELD] }),
             _ => None,
         }
+    }
+}
+
+impl Call {
+    /// The same on two strings that are to be alike, in one of several ways, if it is one of those that a register or a counter can do.
+    fn on_pair<'c>(&'c self, left: &'c [u8], right: &'c [u8]) -> Option<Vec<Command<'c>>> {
+        let set = |key, value| {
+            let (condition, expiry, answer) = (Condition::Always, Expiry::Unset, SetAnswer::Ok);
+            Command::Set { key, value, condition, expiry, answer }
+        };
+        let both = |keys: [&'c [u8]; 2], op| OnKeys::new(keys.into(), op).map(Command::OnKeys);
+        let copied = |from, to| both([from, to], KeysOp::Copy { replace: true });
+        Some(match &self.action {
+            Action::Get => vec![Command::Get { key: left }, Command::Get { key: right }],
+            Action::Set { value } => match value.iter().map(|&byte| u32::from(byte)).sum::<u32>() % 4 {
+                0 => vec![set(left, value), copied(left, right)?],
+                1 => vec![set(right, value), copied(right, left)?],
+                2 => {
+                    let renamed = both([left, right], KeysOp::Rename { if_absent: false })?;
+                    vec![set(left, value), renamed, copied(right, left)?]
+                }
+                _ => {
+                    let anew = both([left, right], KeysOp::SetIfAllAbsent { values: vec![value, value] })?;
+                    vec![Command::Del { key: left }, Command::Del { key: right }, anew]
+                }
+            },
+            Action::IncrBy { delta } => {
+                let counted = Command::IncrBy { key: left, delta: *delta };
+                vec![counted, copied(left, right)?, Command::Get { key: right }]
+            }
+            Action::Del | Action::Erase => vec![Command::Del { key: left }, Command::Del { key: right }],
+            _ => return None,
+        })
     }
 }
 
@@ -313,10 +358,19 @@ pub fn fate(outcome: &Outcome, at_us: u64) -> Fate {
     Fate::Answered { at_us, answer }
 }
 
-/// What a counter has come to, if both of its transaction's commands say the same.
+/// What a transaction that stands for one call has come to, if its commands say the same.
 fn of_transaction(outcomes: &[Outcome]) -> Answer {
     match outcomes {
-        [Outcome::Int(number), Outcome::Bulk(text)] if number.to_string().as_bytes() == text => Answer::Int(*number),
+        [Outcome::Int(number), Outcome::Bulk(text)] | [Outcome::Int(number), Outcome::Int(1), Outcome::Bulk(text)]
+            if number.to_string().as_bytes() == text =>
+        {
+            Answer::Int(*number)
+        }
+        [Outcome::Bulk(left), Outcome::Bulk(right)] if left == right => Answer::Bytes(left.as_slice().into()),
+        [Outcome::Nil, Outcome::Nil] => Answer::Nil,
+        [Outcome::Ok, Outcome::Int(1)] | [Outcome::Ok, Outcome::Ok, Outcome::Int(1)] => Answer::Ok,
+        [Outcome::Int(left), Outcome::Int(right), Outcome::Int(1)] if left == right => Answer::Ok,
+        [Outcome::Int(left), Outcome::Int(right)] if left == right => Answer::Int(*left),
         _ => Answer::Error(format!("unexpected outcomes {outcomes:?}").into()),
     }
 }

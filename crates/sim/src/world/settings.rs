@@ -175,6 +175,18 @@ impl Settings {
         }
     }
 
+    /// Volumes of paxos, chains and such as move, with objects that are changed and read in pairs.
+    pub fn of_pairs(seed: u64) -> Settings {
+        let chains = Settings::of_chains(seed);
+        let Settings { reads, .. } = Settings::of_seed(seed);
+        let world = match seed % 4 {
+            0 | 1 => Settings { protocol: Protocol::Paxos, reads, ..chains },
+            2 => Settings::of_moves(seed),
+            _ => chains,
+        };
+        Settings { shape: Shape { hashes: false, pairs: true, ..world.shape }, ..world }
+    }
+
     /// As [`Settings::of_seed`], with volumes of registers, whose quorums and members change if their parent is asked to.
     pub fn of_registers(seed: u64) -> Settings {
         let random = &mut Random::new(seed ^ 0x2E61);
