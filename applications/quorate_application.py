@@ -34,6 +34,7 @@ def serve(execute, address):
         host, _, port = address.rpartition(":")
         kind, place = socketserver.ThreadingTCPServer, (host, int(port))
     kind.allow_reuse_address = True
+    kind.request_queue_size = 512  # All nodes connect at once when the program was started again.
     kind.daemon_threads = True
     with kind(place, connection(execute)) as server:
         server.serve_forever()
@@ -81,8 +82,10 @@ def encoded(value):
             return b"$-1\r\n"
         case bool():
             return b":%d\r\n" % value
-        case int():
+        case int() if abs(value) < 2**63:
             return b":%d\r\n" % value
+        case int():
+            return b"(%d\r\n" % value
         case float():
             return encoded(repr(value))
         case str():

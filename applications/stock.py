@@ -17,12 +17,12 @@ def execute(_key, stock, words):
     match words:
         case [b"count"]:
             return count
-        case [b"add", number]:
+        case [b"add", number] if number.isdigit():
             count += int(number)
-        case [b"take", number] if int(number) <= count:
+        case [b"take", number] if number.isdigit():
+            if int(number) > count:
+                raise Refused(f"STOCK there are {count}")
             count -= int(number)
-        case [b"take", _]:
-            raise Refused(f"STOCK there are {count}")
         case _:
             raise Refused("ERR use count, add NUMBER or take NUMBER")
     return count, str(count)

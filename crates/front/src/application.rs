@@ -5,7 +5,7 @@
 //! Nobody is answered before. So each call takes place in one step, when the object is stored or, where it stays as it is,
 //! read; and an application need know nothing of replicas, may answer the same call differently, and may fail at any time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use quorate_object::{Command, Condition, Expiry, NAME_BYTES_MAX, Outcome, SetAnswer, slot_of_key};
@@ -23,10 +23,16 @@ use crate::specs::Id;
 const TOGETHER_MAX: usize = 100;
 /// How long it is tried to store an object that others change meanwhile.
 const PATIENCE_US: u64 = 5_000_000;
+/// What an object was and what it becomes are sent together, in one command.
+const TOGETHER_BYTES_MAX: usize = 19 << 20;
+const TOO_LARGE: &str =
+    "APPLICATION not executed: what the object was and what it would become are larger than 19 MiB together";
+/// Objects that one application is given or that are read for it at once; more of them would only wait in memory.
+const OBJECTS_AT_ONCE: usize = 64;
 const CONTENDED: &str = "TRYAGAIN not executed: others kept changing the object, try again";
 
 /// Numbers what an application is given; it is used again once [`Front::worked`] has been told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobId(usize);
 
 /// An object for its application.
@@ -54,7 +60,8 @@ pub struct JobCall {
 pub struct Worked {
     pub id: JobId,
     pub object: Option<Arc<Vec<u8>>>,
-    /// One for each call. Where a call has failed the object is what it was before it.
+    /// One for each call, or for the first of them: the others wait until these are stored. Where a call has failed the object is what it
+    /// was before it.
     pub replies: Vec<ReplyTree>,
 }
 
@@ -67,6 +74,35 @@ pub(crate) struct Applications {
     jobs: Vec<Job>,
     /// Works whose objects are to be read once there is a backend.
     unread: Vec<usize>,
+    /// By application.
+    busy: BTreeMap<usize, Busy>,
+}
+
+/// How many objects an application has.
+#[derive(Debug, Default)]
+struct Busy {
+    objects: usize,
+    /// Works that are not begun, for it has so many.
+    held: VecDeque<usize>,
+}
+
+impl Busy {
+    /// Whether the work is begun at once.
+    fn begins(&mut self, index: usize) -> bool {
+        if self.objects < OBJECTS_AT_ONCE {
+            self.objects += 1;
+            return true;
+        }
+        self.held.push_back(index);
+        false
+    }
+
+    /// Which work is begun in the place of one that has ended.
+    fn end_one(&mut self) -> Option<usize> {
+        let next = self.held.pop_front();
+        self.objects -= usize::from(next.is_none());
+        next
+    }
 }
 
 /// One object, from the first call to when none waits for it.
@@ -118,11 +154,21 @@ impl Applications {
         });
     }
 
+    /// Reads the object once more for the calls that are given, if there are any.
+    fn go_on(&mut self, index: usize) {
+        match self.works[index].given.is_empty() {
+            true => self.next(index, None),
+            false => self.unread.push(index),
+        }
+    }
+
     /// Goes on with calls that have come meanwhile, for which the object is what was just stored if that is known.
     fn next(&mut self, index: usize, stored: Option<Option<Arc<Vec<u8>>>>) {
         let work = &mut self.works[index];
         if work.waiting.is_empty() {
             let work = self.works.remove(index);
+            let held = self.busy.get_mut(&work.application).and_then(Busy::end_one);
+            self.unread.extend(held);
             self.by_object.remove(&(work.namespace, work.application, work.key));
             return;
         }
@@ -138,6 +184,17 @@ impl Work {
     fn take_waiting(&mut self) {
         let count = self.waiting.len().min(TOGETHER_MAX);
         self.given = self.waiting.drain(..count).collect();
+    }
+
+    /// Whether there was more than one call, of which the later half waits again.
+    fn is_given_fewer(&mut self) -> bool {
+        if self.given.len() < 2 {
+            return false;
+        }
+        self.worked = None;
+        let later = self.given.split_off(self.given.len().div_ceil(2));
+        self.waiting.splice(..0, later);
+        true
     }
 }
 
@@ -193,7 +250,9 @@ pub(crate) fn submit<B: Backend>(
         is_storing: false,
     });
     applications.by_object.insert(object, work);
-    read(front, work, backend);
+    if applications.busy.entry(application).or_default().begins(work) {
+        read(front, work, backend);
+    }
     Ok(())
 }
 
@@ -219,6 +278,8 @@ fn read<B: Backend>(front: &mut Front, index: usize, backend: &mut B) {
 pub(crate) fn worked<B: Backend>(front: &mut Front, worked: Worked, backend: &mut B) {
     let JobId(index) = worked.id;
     let work = &mut front.applications.works[index];
+    let later = work.given.split_off(worked.replies.len().min(work.given.len()));
+    work.waiting.splice(..0, later);
     let is_changed = worked.object != work.object;
     let after = worked.object.clone();
     work.worked = Some(worked);
@@ -226,14 +287,17 @@ pub(crate) fn worked<B: Backend>(front: &mut Front, worked: Worked, backend: &mu
         // What it was when something was stored for others it need not be any more.
         return if work.is_read { answer_all(front, index, None) } else { read(front, index, backend) };
     }
-    work.is_storing = true;
     let before = work.object.as_ref().map(|object| object.as_slice());
     let (value, expiry) = match &after {
         Some(after) => (after.as_slice(), Expiry::Keep),
         // It ends with its time.
-        None => (before.unwrap_or_default(), Expiry::AtMs(1)),
+        None => (&[][..], Expiry::AtMs(1)),
     };
+    if before.map_or(0, <[u8]>::len) + value.len() > TOGETHER_BYTES_MAX {
+        return too_large(front, index);
+    }
     let key = &work.key;
+    work.is_storing = true;
     let condition = before.map_or(Condition::IfAbsent, Condition::IfEqual);
     let command = Command::Set { key, value, condition, expiry, answer: SetAnswer::Ok };
     let target = Target::Object { slot: slot_of_key(key), key, command };
@@ -252,11 +316,13 @@ pub(crate) fn completed(front: &mut Front, index: usize, answer: Answer) {
         (true, Answer::Outcome(Outcome::Nil)) => begin_anew(front, index),
         (false, Answer::Outcome(Outcome::Bulk(object))) => found(front, index, Some(Arc::new(object))),
         (false, Answer::Outcome(Outcome::Nil)) => found(front, index, None),
-        (_, answer) => {
+        (was_storing, answer) => {
             work.worked = None;
-            let given = core::mem::take(&mut work.given);
-            given.iter().for_each(|waiting| front.tell(waiting.waiter, answer.clone()));
-            front.applications.next(index, None);
+            // Whoever only reads has no part in what was to be stored.
+            let fails = |waiting: &mut Waiting| !was_storing || !waiting.call.only_reads;
+            let failed: Vec<_> = work.given.extract_if(.., fails).collect();
+            front.applications.go_on(index);
+            failed.iter().for_each(|waiting| front.tell(waiting.waiter, answer.clone()));
         }
     }
 }
@@ -276,15 +342,30 @@ fn found(front: &mut Front, index: usize, object: Option<Arc<Vec<u8>>>) {
 fn begin_anew(front: &mut Front, index: usize) {
     let now_us = front.journal.now_us();
     let work = &mut front.applications.works[index];
+    // Fewer take less time, in which less can come between.
+    if work.is_given_fewer() {
+        return front.applications.go_on(index);
+    }
     work.worked = None;
     let is_late = |waiting: &mut Waiting| now_us.saturating_sub(waiting.begun_us) > PATIENCE_US;
     let late: Vec<_> = work.given.extract_if(.., is_late).collect();
-    match work.given.is_empty() {
-        true => front.applications.next(index, None),
-        false => front.applications.unread.push(index),
-    }
+    front.applications.go_on(index);
     for waiting in late {
         front.tell(waiting.waiter, Answer::Failed(Failure::Other(CONTENDED.to_owned())));
+    }
+}
+
+/// What the object has become cannot be stored; a single call is told so.
+fn too_large(front: &mut Front, index: usize) {
+    let work = &mut front.applications.works[index];
+    if work.is_given_fewer() {
+        return front.applications.go_on(index);
+    }
+    work.worked = None;
+    let given = core::mem::take(&mut work.given);
+    front.applications.go_on(index);
+    for waiting in given {
+        front.tell(waiting.waiter, Answer::Failed(Failure::Other(TOO_LARGE.to_owned())));
     }
 }
 

@@ -157,6 +157,122 @@ fn nobody_waits_for_ever_for_an_object_that_others_change() {
     assert!(talk.front.is_idle_of_applications());
 }
 
+/// Carries out all calls that an application has been given, and says how many.
+fn work_once(talk: &mut Talk) -> usize {
+    talk.front.read_due(&mut talk.backend);
+    talk.deliver_all(|_| 0);
+    let jobs = talk.front.take_jobs();
+    jobs.iter().for_each(|job| talk.front.worked(count(job), &mut talk.backend));
+    talk.deliver_all(|_| 0);
+    jobs.iter().map(|job| job.calls.len()).sum()
+}
+
+fn calls_of(talk: &mut Talk, lines: &[&str]) -> Vec<ConnectionId> {
+    let calls = lines.iter().enumerate().map(|(port, line)| {
+        let client = talk.front.connected(format!("10.0.0.2:{port}"), "127.0.0.1:7000".into(), NOW_MS);
+        talk.front.received(client, &mut format!("{line}\r\n").into_bytes(), NOW_MS, &mut talk.backend);
+        client
+    });
+    calls.collect()
+}
+
+#[test]
+fn fewer_calls_are_given_together_where_others_change_the_object() {
+    let mut talk = Talk::default();
+    calls_of(&mut talk, &["fcall counter 1 n add"; 9]);
+    let mut given = Vec::new();
+    for turn in 0..4 {
+        talk.front.read_due(&mut talk.backend);
+        talk.deliver_all(|_| 0);
+        let jobs = talk.front.take_jobs();
+        given.extend(jobs.iter().map(|job| job.calls.len()));
+        if turn > 0 {
+            let mut other = Talk::default();
+            swap(&mut other.backend.volumes, &mut talk.backend.volumes);
+            other.ask(&format!("set n {}", 100 * turn));
+            swap(&mut other.backend.volumes, &mut talk.backend.volumes);
+        }
+        jobs.iter().for_each(|job| talk.front.worked(count(job), &mut talk.backend));
+        talk.deliver_all(|_| 0);
+    }
+    assert_eq!(given, [1, 8, 4, 2]);
+    finish(&mut talk);
+    assert_eq!(ask(&mut talk, "get n"), r"$3\r\n308\r\n", "each of the eight once, on what was set last");
+    assert!(talk.front.is_idle_of_applications());
+}
+
+#[test]
+fn what_an_application_had_no_time_for_waits_until_the_rest_is_stored() {
+    let mut talk = Talk::default();
+    calls_of(&mut talk, &["fcall counter 1 n add"; 9]);
+    assert_eq!(work_once(&mut talk), 1);
+    // What was stored is known, so nothing is read in between.
+    let jobs = talk.front.take_jobs();
+    let Worked { id, mut replies, .. } = count(&jobs[0]);
+    replies.truncate(3);
+    let worked = Worked { id, object: Some(Arc::new(b"4".to_vec())), replies };
+    talk.front.worked(worked, &mut talk.backend);
+    talk.deliver_all(|_| 0);
+    assert_eq!(work_once(&mut talk), 5);
+    finish(&mut talk);
+    assert_eq!(ask(&mut talk, "get n"), r"$1\r\n9\r\n");
+    assert!(talk.front.is_idle_of_applications());
+}
+
+#[test]
+fn who_only_reads_has_no_part_in_what_cannot_be_stored() {
+    let mut talk = Talk::default();
+    let lines = ["fcall counter 1 n get", "fcall counter 1 n add", "fcall_ro counter 1 n get"];
+    let clients = calls_of(&mut talk, &lines);
+    assert_eq!(work_once(&mut talk), 1);
+    talk.front.read_due(&mut talk.backend);
+    talk.deliver_all(|_| 0);
+    let jobs = talk.front.take_jobs();
+    talk.backend.failing.insert(b"n".to_vec(), Failure::NoSpace);
+    jobs.iter().for_each(|job| talk.front.worked(count(job), &mut talk.backend));
+    talk.deliver_all(|_| 0);
+    talk.backend.failing.clear();
+    finish(&mut talk);
+    let told = clients.iter().map(|client| String::from_utf8(std::mem::take(talk.front.output(*client))).unwrap());
+    let told: Vec<_> = told.collect();
+    assert!(told[1].starts_with("-MISCONF"), "{told:?}");
+    assert_eq!((&told[0][..], &told[2][..]), (":0\r\n", ":0\r\n"));
+}
+
+#[test]
+fn an_application_is_given_so_many_objects_and_no_more() {
+    let mut talk = Talk::default();
+    let lines: Vec<String> = (0..100).map(|number| format!("fcall counter 1 n{number} add")).collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let clients = calls_of(&mut talk, &lines);
+    assert_eq!(work_once(&mut talk), 64);
+    assert_eq!(work_once(&mut talk), 36);
+    for client in clients {
+        assert_eq!(talk.front.output(client).as_slice(), b":1\r\n");
+    }
+    assert!(talk.front.is_idle_of_applications());
+}
+
+#[test]
+fn what_was_and_what_becomes_may_be_too_large_together_and_goes_all_the_same() {
+    let mut talk = Talk::default();
+    let large = |bytes: usize| Some(Arc::new(vec![b'x'; bytes]));
+    let becomes = |talk: &mut Talk, object: Option<Arc<Vec<u8>>>| {
+        talk.send("fcall counter 1 n any\r\n");
+        talk.deliver_all(|_| 0);
+        let jobs = talk.front.take_jobs();
+        let worked = Worked { id: jobs[0].id, object, replies: vec![ReplyTree::ok()] };
+        talk.front.worked(worked, &mut talk.backend);
+        finish(talk)
+    };
+    assert_eq!(becomes(&mut talk, large(16 << 20)), r"+OK\r\n");
+    let told = becomes(&mut talk, large(4 << 20));
+    assert!(told.starts_with("-APPLICATION not executed: what the object was"), "{told}");
+    assert_eq!(ask(&mut talk, "strlen n"), r":16777216\r\n");
+    assert_eq!(becomes(&mut talk, None), r"+OK\r\n");
+    assert_eq!(ask(&mut talk, "exists n"), r":0\r\n");
+}
+
 /// A node of several that share the objects, with clients that each wait for one reply.
 struct Node {
     talk: Talk,

@@ -210,6 +210,10 @@ impl<'a> Command<'a> {
     /// no memory. As in Redis, a counter is not: it may be new.
     pub fn growth_bytes_max(&self) -> Option<usize> {
         match self {
+            // It takes the place of what is as large.
+            Command::Set { value, condition: Condition::IfEqual(expected), .. } if value.len() <= expected.len() => {
+                None
+            }
             Command::Set { key, value, .. } | Command::GetSet { key, value } | Command::Append { key, value } => {
                 Some(key.len() + value.len())
             }
@@ -309,6 +313,14 @@ impl<'a> Command<'a> {
             Command::Transaction(transaction) => transaction.execute(of, time_ms, seed),
             // One on all objects looks at none of them, if it changes any.
             command => of(command.key().unwrap_or_default()).execute(command, time_ms, seed),
+        }
+    }
+
+    /// See [`OnKeys::looks`]; other commands look at the elements of one object.
+    pub(crate) fn looks_among<'o>(&self, of: &dyn Fn(&[u8]) -> &'o Objects, time_ms: u64) -> usize {
+        match self {
+            Command::OnKeys(on_keys) => on_keys.looks(of, time_ms),
+            _ => 0,
         }
     }
 

@@ -16,7 +16,9 @@ use std::borrow::Cow;
 pub use self::operation::{Aggregate, Combination, Combined, KeysOp};
 use crate::change::Change;
 use crate::codec::{Malformed, Reader, malformed, write_bytes};
-use crate::collection::{Collection, Elements, HashKey, OpChange, WRONG_TYPE, bulk, error, int, read_list, write_list};
+use crate::collection::{
+    Collection, Elements, HashKey, OpChange, PIECE_BYTES, WRONG_TYPE, bulk, error, int, read_list, write_list,
+};
 use crate::command::Access;
 use crate::list::{self, List, ListChange, ListOp, ListSide};
 use crate::object::Object;
@@ -33,6 +35,11 @@ pub struct OnKeys<'a> {
     keys: Vec<&'a [u8]>,
     op: KeysOp<'a>,
 }
+
+/// Elements that a command on several keys may look at, and so may all of a transaction together: nothing else is done meanwhile.
+pub(crate) const LOOKS_MAX: usize = 1 << 20;
+pub(crate) const TOO_MANY_LOOKS: &str =
+    "ERR not executed: more than 1048576 elements would be looked at in one step: name fewer or smaller objects";
 
 /// A change, if there is any, and the answer; or the error that is answered.
 type Effect<'a> = Result<(Option<Change<'a>>, Outcome), Outcome>;
@@ -69,7 +76,27 @@ impl<'a> OnKeys<'a> {
         if self.keys.iter().any(|key| of(key).away(key).is_some()) {
             return (None, error(APART));
         }
+        if self.looks(of, time_ms) > LOOKS_MAX {
+            return (None, error(TOO_MANY_LOOKS));
+        }
         self.effect(&View { of, time_ms }).unwrap_or_else(|refused| (None, refused))
+    }
+
+    /// How many elements it looks at, at most, where what it answers says nothing of that.
+    pub(crate) fn looks<'o>(&self, of: &dyn Fn(&[u8]) -> &'o Objects, time_ms: u64) -> usize {
+        let view = View { of, time_ms };
+        let len = |key: &&[u8]| match view.elements(key) {
+            Ok(Some(Elements::Set(set))) => set.len(),
+            Ok(Some(Elements::SortedSet(set))) => set.len(),
+            _ => 0,
+        };
+        match &self.op {
+            KeysOp::CombineSets { how, result, .. } | KeysOp::CombineSortedSets { how, result, .. } => {
+                combine::looks(*how, combine::combined_keys(&self.keys, *result).iter().map(len))
+            }
+            KeysOp::StoreRange { .. } => len(&self.keys[1]),
+            _ => 0,
+        }
     }
 
     fn effect(&self, view: &View<'_, '_>) -> Effect<'a> {
@@ -276,6 +303,7 @@ fn pop_members<'a>(view: &View<'_, '_>, keys: &[&'a [u8]], highest: bool, count:
             let (change, popped) = SortedSetOp::Pop { highest, count: Some(count) }.execute(Some(set), 0);
             let change = change.map(|change| Change::Elements { key, change: OpChange::SortedSet(change) });
             let Outcome::Pairs(popped) = popped else { return Ok((change, popped)) };
+            combine::check_answer(popped.iter().map(|word| word.encoded_bytes() + PIECE_BYTES).sum())?;
             // Each with its score, also in RESP2.
             let pairs = popped.chunks(2).map(|pair| Outcome::List(pair.to_vec()));
             return Ok((change, Outcome::List(vec![bulk(key), Outcome::List(pairs.collect())])));

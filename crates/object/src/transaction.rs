@@ -6,6 +6,7 @@ use crate::change::Change;
 use crate::codec::{Malformed, Reader, malformed, write_bytes, write_len};
 use crate::command::{Access, Command};
 use crate::objects::{OBJECT_BYTES_MAX, Objects};
+use crate::on_keys::{LOOKS_MAX, TOO_MANY_LOOKS};
 use crate::outcome::Outcome;
 use crate::slot::slot_of_key;
 
@@ -68,6 +69,7 @@ impl<'a> Transaction<'a> {
         });
         let outcome = self.answer(seed, |command, seed, room| {
             let among = |name: &[u8]| if changed.contains(name) { &ahead } else { of(name) };
+            let room = room.without_looks(command.looks_among(&among, time_ms))?;
             let (change, outcome) = command.execute_among(&among, time_ms, seed);
             let room = room.without(&outcome, change.as_ref())?;
             for change in change.into_iter().flat_map(Change::parts) {
@@ -146,7 +148,7 @@ impl<'a> Transaction<'a> {
         seed: u64,
         mut run: impl FnMut(&Command<'a>, u64, Room) -> Result<(Outcome, Room), NoRoom>,
     ) -> Outcome {
-        let mut room = Ok(Room { answers: OBJECT_BYTES_MAX, stored: STORED_BYTES_MAX });
+        let mut room = Ok(Room { answers: OBJECT_BYTES_MAX, stored: STORED_BYTES_MAX, looks: LOOKS_MAX });
         let outcomes = self.commands.iter().zip(seeds(seed)).map(|(command, seed)| {
             let run = room.and_then(|left| run(command, seed, left));
             room = run.as_ref().map(|(_, left)| *left).map_err(|none| *none);
@@ -156,11 +158,12 @@ impl<'a> Transaction<'a> {
     }
 }
 
-/// Bytes that are left for answers, and for whole objects that are stored.
+/// Bytes that are left for answers, and for whole objects that are stored, and elements that commands on several keys may look at.
 #[derive(Clone, Copy)]
 struct Room {
     answers: usize,
     stored: usize,
+    looks: usize,
 }
 
 /// What is told from then on.
@@ -174,7 +177,13 @@ impl Room {
         Ok(Room {
             answers: self.answers.checked_sub(outcome.encoded_bytes()).ok_or(NoRoom(TOO_LONG))?,
             stored: self.stored.checked_sub(stored).ok_or(NoRoom(TOO_LARGE))?,
+            ..self
         })
+    }
+
+    fn without_looks(self, looks: usize) -> Result<Room, NoRoom> {
+        let looks = self.looks.checked_sub(looks).ok_or(NoRoom(TOO_MANY_LOOKS))?;
+        Ok(Room { looks, ..self })
     }
 }
 
@@ -197,6 +206,7 @@ impl Objects {
             return Outcome::Error(APART.into());
         }
         transaction.answer(seed, |command, seed, room| {
+            let room = room.without_looks(command.looks_among(&|_| self, time_ms))?;
             let place = command.key().map(|key| self.place_of_live(key, time_ms));
             let (change, outcome) = self.execute_at(command, place, time_ms, seed);
             let room = room.without(&outcome, change.as_ref())?;
@@ -213,6 +223,7 @@ impl Objects {
             return Outcome::Error(APART.into());
         }
         transaction.answer(0, |command, _, room| {
+            let room = room.without_looks(command.looks_among(&|_| self, time_ms))?;
             let outcome = self.read(command, time_ms);
             let room = room.without(&outcome, None)?;
             Ok((outcome, room))

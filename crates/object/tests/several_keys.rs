@@ -34,6 +34,28 @@ fn len_of_set(key: &str) -> Command<'_> {
 }
 
 #[test]
+fn what_would_look_at_very_many_elements_is_not_executed() {
+    let objects = &mut Objects::new(HASH_KEY);
+    let members: Vec<String> = (0..1024).map(|number| number.to_string()).collect();
+    let members: Vec<&[u8]> = members.iter().map(String::as_bytes).collect();
+    let refused = || {
+        error(
+            "ERR not executed: more than 1048576 elements would be looked at in one step: name fewer or smaller objects",
+        )
+    };
+    let combine = |names: usize, how: Combination| {
+        on(&vec!["{t}s"; names], KeysOp::CombineSets { how, result: Combined::Count { most: 1 } })
+    };
+    let (union, others) = (Combination::Union, [Combination::Intersection, Combination::Difference]);
+    check(objects, &[(0, add("{t}s", members), Outcome::Int(1024)), (0, combine(1024, union), Outcome::Int(1))]);
+    check(objects, &[(0, combine(1025, union), refused())]);
+    others.into_iter().for_each(|how| check(objects, &[(0, combine(1025, how), refused())]));
+    let twice = Transaction::new(vec![combine(600, union), combine(600, union)]).expect("on one object");
+    let half = Outcome::List(vec![Outcome::Int(1), refused()]);
+    check(objects, &[(0, Command::Transaction(twice), half)]);
+}
+
+#[test]
 fn an_expiry_goes_with_a_name_and_a_copy_and_with_nothing_that_is_made_of_others() {
     let int = Outcome::Int;
     let objects = &mut Objects::new(HASH_KEY);

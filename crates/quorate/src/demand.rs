@@ -148,7 +148,7 @@ impl Demand {
 
     fn render(&self, count: usize) -> String {
         if self.namespaces.is_empty() {
-            return "no client has asked for anything in the last ten seconds".into();
+            return "no client has asked for anything in the latest ten seconds that are over".into();
         }
         let mut namespaces = table(&["namespace", "reads/s", "writes/s", "value"]);
         for (namespace, rates) in &self.namespaces {

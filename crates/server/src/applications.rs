@@ -13,8 +13,9 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,10 @@ use tracing::{info, warn};
 
 use crate::config::{Application, ApplicationAddress};
 
+/// Calls for one object that have not begun after so long wait until what there is is stored.
+const TOGETHER_FOR: Duration = Duration::from_millis(100);
+/// How often it is looked whether an application that was out of reach is there again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Bytes that one read takes at most.
 const READ_BYTES: usize = 64 << 10;
 const ELEMENTS_MAX: usize = 1 << 20;
@@ -69,12 +74,14 @@ impl Applications {
                 let mut connection = Connection::new(application.clone(), counters.clone());
                 let (todo, report, waker) = (todo.clone(), report.clone(), waker.clone());
                 let work = move || {
-                    while let Some(job) = next_job(&todo) {
-                        if report.send(connection.work(&job)).is_err() {
-                            return;
+                    loop {
+                        match next_job(&todo) {
+                            Ok(job) if report.send(connection.work(&job)).is_err() => return,
+                            // A poll that is gone belongs to a worker that has ended.
+                            Ok(_) => drop(waker.wake()),
+                            Err(RecvTimeoutError::Timeout) => connection.look_again(),
+                            Err(RecvTimeoutError::Disconnected) => return,
                         }
-                        // A poll that is gone belongs to a worker that has ended.
-                        let _ = waker.wake();
                     }
                 };
                 std::thread::Builder::new().name(format!("app-{}", application.name)).spawn(work)?;
@@ -102,7 +109,7 @@ impl Applications {
     /// What is wrong with them.
     pub(crate) fn alarms(&self) -> impl Iterator<Item = String> {
         let out_of_reach = self.known.iter().filter(|known| known.counters.is_out_of_reach.load(Ordering::Relaxed));
-        out_of_reach.map(|known| format!("application {} does not answer: FCALL is refused here", known.name))
+        out_of_reach.map(|known| format!("application {} does not answer this node", known.name))
     }
 
     pub(crate) fn figures(&self) -> Vec<ApplicationFigures> {
@@ -116,8 +123,8 @@ impl Applications {
     }
 }
 
-fn next_job(todo: &Mutex<Receiver<Job>>) -> Option<Job> {
-    todo.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
+fn next_job(todo: &Mutex<Receiver<Job>>) -> Result<Job, RecvTimeoutError> {
+    todo.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(LOOK_AGAIN)
 }
 
 /// One connection to an application, opened when it is needed.
@@ -153,9 +160,16 @@ struct Answer {
 /// Why a call has changed nothing, and what its client is told.
 #[derive(Debug)]
 enum Failed {
-    /// There is no answer.
+    /// Others would wait in vain as well.
     OutOfReach(ReplyTree),
     Refused(ReplyTree),
+}
+
+/// Why there is no answer.
+enum Trouble {
+    OutOfReach(io::Error),
+    /// It took the call, and then hung up or said what is no answer.
+    NoAnswer(io::Error),
 }
 
 impl Connection {
@@ -163,12 +177,16 @@ impl Connection {
         Connection { application, counters, open: None, request: Vec::new() }
     }
 
-    /// Carries out one call after the other. Those behind one that was not answered are refused as it was.
+    /// Carries out one call after the other, for a while. Those behind one that found nobody are refused as it was.
     fn work(&mut self, job: &Job) -> Worked {
         let mut object = job.object.clone();
         let mut out_of_reach: Option<ReplyTree> = None;
         let mut replies = Vec::with_capacity(job.calls.len());
+        let began = Instant::now();
         for call in &job.calls {
+            if out_of_reach.is_none() && !replies.is_empty() && began.elapsed() > TOGETHER_FOR {
+                break;
+            }
             let answer = match &out_of_reach {
                 None => self.call(&job.key, object.as_ref(), call),
                 Some(reply) => Err(Failed::Refused(reply.clone())),
@@ -185,15 +203,34 @@ impl Connection {
                 Err(Failed::OutOfReach(reply)) => out_of_reach.insert(reply).clone(),
             });
         }
-        if out_of_reach.is_none() && self.counters.is_out_of_reach.swap(false, Ordering::Relaxed) {
-            info!("application {} answers again", self.application.name);
+        if out_of_reach.is_none() {
+            self.note_in_reach();
         }
-        self.counters.calls.fetch_add(job.calls.len() as u64, Ordering::Relaxed);
+        self.counters.calls.fetch_add(replies.len() as u64, Ordering::Relaxed);
         Worked { id: job.id, object, replies }
     }
 
+    /// One that was out of reach may be there again, though nobody has called it since.
+    fn look_again(&mut self) {
+        if self.counters.is_out_of_reach.load(Ordering::Relaxed)
+            && let Ok(open) = Open::connect(&self.application)
+        {
+            self.open = Some(open);
+            self.note_in_reach();
+        }
+    }
+
+    fn note_in_reach(&self) {
+        if self.counters.is_out_of_reach.swap(false, Ordering::Relaxed) {
+            info!("application {} answers again", self.application.name);
+        }
+    }
+
     fn call(&mut self, key: &[u8], object: Option<&Arc<Vec<u8>>>, call: &JobCall) -> Result<Answer, Failed> {
-        let value = self.execute(key, object, call).map_err(|error| Failed::OutOfReach(self.out_of_reach(&error)))?;
+        let value = self.execute(key, object, call).map_err(|trouble| match trouble {
+            Trouble::OutOfReach(error) => Failed::OutOfReach(self.out_of_reach(&error)),
+            Trouble::NoAnswer(error) => Failed::Refused(self.no_answer(&error)),
+        })?;
         let name = &self.application.name;
         let answer = answer_of(value, name).map_err(Failed::Refused)?;
         let why = match &answer.object {
@@ -204,7 +241,7 @@ impl Connection {
         Err(Failed::Refused(refusal(format_args!("{name} {why}"))))
     }
 
-    fn execute(&mut self, key: &[u8], object: Option<&Arc<Vec<u8>>>, call: &JobCall) -> io::Result<Value> {
+    fn execute(&mut self, key: &[u8], object: Option<&Arc<Vec<u8>>>, call: &JobCall) -> Result<Value, Trouble> {
         let words = call.words.arguments();
         self.request.clear();
         let mut writer = ReplyWriter::new(&mut self.request, Version::Resp2);
@@ -219,7 +256,7 @@ impl Connection {
         loop {
             let mut open = match self.open.take() {
                 Some(open) => open,
-                None => Open::connect(&self.application)?,
+                None => Open::connect(&self.application).map_err(Trouble::OutOfReach)?,
             };
             let is_new = std::mem::replace(&mut open.is_new, false);
             match open.ask(&self.request) {
@@ -229,26 +266,37 @@ impl Connection {
                 }
                 // It was ended since the last call, and may have been started again.
                 Err(error) if !is_new && is_gone(&error) => {}
-                Err(error) => return Err(error),
+                Err(error) if is_late(&error) => return Err(Trouble::OutOfReach(error)),
+                Err(error) => return Err(Trouble::NoAnswer(error)),
             }
         }
     }
 
     fn out_of_reach(&self, error: &io::Error) -> ReplyTree {
-        let Application { name, address, timeout_ms, .. } = &self.application;
-        let reason = match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!("no answer within {timeout_ms} ms"),
-            _ => error.to_string(),
-        };
+        let Application { name, address, .. } = &self.application;
+        let reason = self.reason(error);
         if !self.counters.is_out_of_reach.swap(true, Ordering::Relaxed) {
             warn!("application {name} at {address} does not answer: {reason}");
         }
-        refusal(format_args!("{name} at {address} does not answer this node: {reason}"))
+        self.no_answer(error)
+    }
+
+    fn no_answer(&self, error: &io::Error) -> ReplyTree {
+        let Application { name, address, .. } = &self.application;
+        refusal(format_args!("{name} at {address} does not answer this node: {}", self.reason(error)))
+    }
+
+    fn reason(&self, error: &io::Error) -> String {
+        if is_late(error) { format!("no answer within {} ms", self.application.timeout_ms) } else { error.to_string() }
     }
 }
 
 fn refusal(why: std::fmt::Arguments<'_>) -> ReplyTree {
     ReplyTree::Error(format!("APPLICATION not executed: {why}"))
+}
+
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 fn is_gone(error: &io::Error) -> bool {
@@ -261,7 +309,7 @@ impl Open {
         let timeout = Duration::from_millis(application.timeout_ms);
         let stream = match &application.address {
             ApplicationAddress::Unix(path) => {
-                let stream = UnixStream::connect(path)?;
+                let stream = connect_unix(path)?;
                 stream.set_read_timeout(Some(timeout))?;
                 stream.set_write_timeout(Some(timeout))?;
                 Stream::Unix(stream)
@@ -289,9 +337,25 @@ impl Open {
     }
 
     fn ask(&mut self, request: &[u8]) -> io::Result<Value> {
-        self.stream.write_all(request)?;
         let began = Instant::now();
         let mut buffer = [0; READ_BYTES];
+        match self.stream.read_at_once(&mut buffer)? {
+            None => {}
+            Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Some(_) => return Err(nonsense("it says what nobody has asked for".into())),
+        }
+        let mut unsent = request;
+        while !unsent.is_empty() {
+            match self.stream.write(unsent) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(length) => unsent = &unsent[length..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+            if began.elapsed() > self.timeout {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
         loop {
             let (consumed, value) =
                 self.parser.parse(&self.input).map_err(|error| nonsense(format!("it does not speak RESP: {error}")))?;
@@ -307,10 +371,43 @@ impl Open {
             if began.elapsed() > self.timeout {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            match self.stream.read(&mut buffer)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                length => self.input.extend_from_slice(&buffer[..length]),
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(length) => self.input.extend_from_slice(&buffer[..length]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
+        }
+    }
+}
+
+/// Waits for nobody: where as many connections wait to be taken as may, this fails at once.
+fn connect_unix(path: &Path) -> io::Result<UnixStream> {
+    let stream = mio::net::UnixStream::connect(path).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::ConnectionRefused, "it takes no further connection"),
+        _ => error,
+    })?;
+    let stream = UnixStream::from(stream);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+impl Stream {
+    /// What there is to read, if there is anything: nothing at all at the end.
+    fn read_at_once(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        self.set_nonblocking(true)?;
+        let read = match self.read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            read => read.map(Some),
+        };
+        self.set_nonblocking(false)?;
+        read
+    }
+
+    fn set_nonblocking(&self, is_so: bool) -> io::Result<()> {
+        match self {
+            Stream::Unix(stream) => stream.set_nonblocking(is_so),
+            Stream::Tcp(stream) => stream.set_nonblocking(is_so),
         }
     }
 }
@@ -393,7 +490,18 @@ fn text_of(name: Value) -> String {
         Value::Simple(text) | Value::BigNumber(text) => text,
         Value::Bulk(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Value::Integer(number) => number.to_string(),
-        other => format!("{other:?}"),
+        Value::Double(number) => number.to_string(),
+        Value::Boolean(flag) => flag.to_string(),
+        Value::Verbatim { text, .. } => String::from_utf8_lossy(&text).into_owned(),
+        Value::Null => String::new(),
+        Value::Error(text) => text,
+        // A name that is made of others.
+        Value::Array(values) | Value::Set(values) | Value::Push(values) => {
+            values.into_iter().map(text_of).collect::<Vec<_>>().join(" ")
+        }
+        Value::Map(pairs) => {
+            pairs.into_iter().flat_map(|(name, value)| [name, value]).map(text_of).collect::<Vec<_>>().join(" ")
+        }
     }
 }
 

@@ -79,10 +79,20 @@ pub(super) fn sorted_sets<'a>(
 }
 
 /// Those that are combined, without the one that the result is stored in.
-fn combined_keys<'k, 'a>(keys: &'k [&'a [u8]], result: Combined) -> &'k [&'a [u8]] {
+pub(super) fn combined_keys<'k, 'a>(keys: &'k [&'a [u8]], result: Combined) -> &'k [&'a [u8]] {
     match result {
         Combined::Stored => &keys[1..],
         _ => keys,
+    }
+}
+
+/// How often a member is looked at or looked for, at most, in sets of these lengths.
+pub(super) fn looks(how: Combination, lengths: impl Iterator<Item = usize> + Clone) -> usize {
+    let (first, count) = (lengths.clone().next().unwrap_or(0), lengths.clone().count());
+    match how {
+        Combination::Union => lengths.fold(0, usize::saturating_add),
+        Combination::Intersection => lengths.min().unwrap_or(0).saturating_mul(count),
+        Combination::Difference => first.saturating_mul(count),
     }
 }
 
@@ -95,7 +105,7 @@ fn most(result: Combined) -> usize {
 }
 
 /// What members take in an answer.
-fn check_answer(bytes: usize) -> Result<(), Outcome> {
+pub(super) fn check_answer(bytes: usize) -> Result<(), Outcome> {
     if HEAD_BYTES + bytes > OBJECT_BYTES_MAX { Err(error(ANSWER_TOO_LONG)) } else { Ok(()) }
 }
 

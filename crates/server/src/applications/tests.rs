@@ -1,6 +1,7 @@
 use std::net::TcpListener;
 use std::thread::JoinHandle;
 
+use quorate_front::JobId;
 use quorate_resp::{RequestLimits, RequestParser};
 
 use super::*;
@@ -45,6 +46,29 @@ fn ask(connection: &mut Connection, only_reads: bool) -> Result<Answer, String> 
 }
 
 const HELLO: &[u8] = b"+OK\r\n";
+
+#[test]
+fn who_takes_no_connection_keeps_nobody_waiting() {
+    let path = std::env::temp_dir().join(format!("quorate-application-{}", std::process::id()));
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let full =
+        std::iter::repeat_with(|| connect_unix(&path)).take(100_000).take_while(Result::is_ok).collect::<Vec<_>>();
+    let refused = connect_unix(&path).unwrap_err();
+    assert_eq!(refused.to_string(), "it takes no further connection");
+    drop((full, listener));
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn what_nobody_has_asked_for_is_no_answer() {
+    let (client, mut application) = UnixStream::pair().unwrap();
+    let timeout = Duration::from_secs(5);
+    let (parser, input) = (ReplyParser::new(ReplyLimits::default()), Vec::new());
+    let mut open = Open { stream: Stream::Unix(client), timeout, parser, input, is_new: false };
+    application.write_all(b":2\r\n").unwrap();
+    let refused = open.ask(b"*0\r\n").unwrap_err();
+    assert_eq!(refused.to_string(), "it says what nobody has asked for");
+}
 
 #[test]
 fn an_answer_says_what_becomes_of_the_object() {
@@ -92,19 +116,37 @@ fn what_an_application_may_not_say_changes_nothing() {
 #[test]
 fn an_application_that_does_not_answer_is_told_of() {
     let because = |why: &str| Err(format!("APPLICATION not executed: app at ADDRESS does not answer this node: {why}"));
-    let of = |conversations| {
+    let of = |conversations, is_out_of_reach| {
         let (mut connection, said) = meeting(conversations);
         let answer = ask(&mut connection, false);
-        assert!(connection.counters.is_out_of_reach.load(Ordering::Relaxed));
+        assert_eq!(connection.counters.is_out_of_reach.load(Ordering::Relaxed), is_out_of_reach);
         drop(connection);
         said.join().unwrap();
         answer
     };
-    assert_eq!(of(&[&[b"-ERR too new\r\n"]]), because("it refuses this node: ERR too new"));
+    assert_eq!(of(&[&[b"-ERR too new\r\n"]], true), because("it refuses this node: ERR too new"));
+    // What it says to one call is no reason to give up the others.
+    let of = |conversations| of(conversations, false);
     let said = of(&[&[HELLO, b"HTTP/1.1 200\r\n"]]);
     assert_eq!(said, because("it does not speak RESP: the reply begins with 'H', which is no type of RESP"));
     assert_eq!(of(&[&[HELLO, b"*1\r\n:1\r\n*1\r\n:1\r\n"]]), because("it says more than one reply"));
     assert_eq!(of(&[&[HELLO, b"*1\r\n"]]), because("unexpected end of file"));
+}
+
+fn job(calls: usize) -> Job {
+    Job { id: JobId::default(), application: 0, key: b"key".to_vec(), object: None, calls: vec![call(false); calls] }
+}
+
+#[test]
+fn a_call_that_is_not_answered_concerns_no_other() {
+    // A call on a connection that has been used is tried once more: it may have been closed since.
+    let (mut connection, said) =
+        meeting(&[&[HELLO, b"*2\r\n:1\r\n$1\r\na\r\n", b"*0"], &[HELLO, b"*0"], &[HELLO, b"*2\r\n:3\r\n$1\r\nc\r\n"]]);
+    let worked = connection.work(&job(3));
+    assert_eq!((&worked.replies[0], &worked.replies[2]), (&ReplyTree::Integer(1), &ReplyTree::Integer(3)));
+    assert!(matches!(&worked.replies[1], ReplyTree::Error(text) if text.contains("unexpected end")), "{worked:?}");
+    assert_eq!(worked.object, Some(Arc::new(b"c".to_vec())));
+    said.join().unwrap();
 }
 
 #[test]

@@ -184,7 +184,8 @@ impl Settings {
             2 => Settings::of_moves(seed),
             _ => chains,
         };
-        Settings { shape: Shape { hashes: false, pairs: true, ..world.shape }, ..world }
+        let shape = Shape { hashes: false, pairs: true, ..world.shape };
+        Settings { groups: Groups::Volumes, shape, ..world }
     }
 
     /// As [`Settings::of_seed`], with volumes of registers, whose quorums and members change if their parent is asked to.
