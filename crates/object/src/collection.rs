@@ -113,6 +113,10 @@ impl Elements {
         of_each_type!(Elements, self, elements => elements.is_empty())
     }
 
+    pub(crate) fn stored_bytes(&self) -> usize {
+        of_each_type!(Elements, self, elements => elements.stored_bytes())
+    }
+
     /// A change of another kind does nothing.
     pub(crate) fn apply(&mut self, change: OpChange<'_>) {
         match (self, change) {

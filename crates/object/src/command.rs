@@ -316,6 +316,17 @@ impl<'a> Command<'a> {
         }
     }
 
+    /// How much of what objects hold it would store once more, at most, beside what was [sent](Command::growth_bytes_max).
+    pub fn copied_bytes(&self, objects: &Objects) -> usize {
+        match self {
+            Command::OnKeys(on_keys) => on_keys.copied_bytes(objects),
+            Command::Transaction(transaction) => {
+                transaction.commands().iter().map(|command| command.copied_bytes(objects)).sum()
+            }
+            _ => 0,
+        }
+    }
+
     /// See [`OnKeys::looks`]; other commands look at the elements of one object.
     pub(crate) fn looks_among<'o>(&self, of: &dyn Fn(&[u8]) -> &'o Objects, time_ms: u64) -> usize {
         match self {

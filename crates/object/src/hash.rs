@@ -166,7 +166,7 @@ impl Hash {
     }
 
     /// What it takes in answers and where it is stored.
-    fn stored_bytes(&self) -> usize {
+    pub(crate) fn stored_bytes(&self) -> usize {
         HEAD_BYTES + self.bytes + self.fields.len() * 2 * PIECE_BYTES
     }
 

@@ -214,7 +214,7 @@ impl List {
     }
 
     /// What it takes in answers and where it is stored.
-    fn stored_bytes(&self) -> usize {
+    pub(crate) fn stored_bytes(&self) -> usize {
         HEAD_BYTES + self.bytes + self.elements.len() * PIECE_BYTES
     }
 

@@ -258,6 +258,15 @@ impl Objects {
         self.live(Some(self.place(key)), time_ms)
     }
 
+    /// What an object holds, be it past its time.
+    pub(crate) fn held_bytes(&self, key: &[u8]) -> usize {
+        match self.live_of(key, 0) {
+            None => 0,
+            Some(Object::Collection(collection)) => collection.elements.stored_bytes(),
+            Some(object) => object.text().map_or(0, |text| text.value().len()),
+        }
+    }
+
     pub(crate) fn execute_at<'a>(
         &self,
         command: &Command<'a>,

@@ -99,6 +99,26 @@ impl<'a> OnKeys<'a> {
         }
     }
 
+    /// How much of what objects hold it would store once more, at most.
+    pub(crate) fn copied_bytes(&self, objects: &Objects) -> usize {
+        let held = |key: &&[u8]| objects.held_bytes(key);
+        let bytes = match &self.op {
+            KeysOp::Copy { .. } => held(&self.keys[0]),
+            KeysOp::StoreRange { .. } => held(&self.keys[1]),
+            KeysOp::CombineSets { how, result: Combined::Stored }
+            | KeysOp::CombineSortedSets { how, result: Combined::Stored, .. } => {
+                let mut combined = self.keys[1..].iter().map(held);
+                match how {
+                    Combination::Union => combined.sum(),
+                    Combination::Intersection => combined.min().unwrap_or(0),
+                    Combination::Difference => combined.next().unwrap_or(0),
+                }
+            }
+            _ => 0,
+        };
+        bytes.min(OBJECT_BYTES_MAX)
+    }
+
     fn effect(&self, view: &View<'_, '_>) -> Effect<'a> {
         let keys = &self.keys;
         match &self.op {

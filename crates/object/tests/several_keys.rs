@@ -56,6 +56,29 @@ fn what_would_look_at_very_many_elements_is_not_executed() {
 }
 
 #[test]
+fn how_much_is_copied_is_known_before() {
+    let objects = &mut Objects::new(HASH_KEY);
+    let large = "x".repeat(100_000);
+    check(
+        objects,
+        &[
+            (0, set("{t}string", &large), Outcome::Ok),
+            (0, add("{t}large", vec![large.as_bytes()]), Outcome::Int(1)),
+            (0, add("{t}small", vec![b"a", b"b"]), Outcome::Int(2)),
+        ],
+    );
+    let copy = || on(&["{t}string", "{t}to"], KeysOp::Copy { replace: false });
+    assert_eq!(copy().copied_bytes(objects), 100_000);
+    let stored = |how| on(&["{t}to", "{t}small", "{t}large"], KeysOp::CombineSets { how, result: Combined::Stored });
+    assert!((100_000..100_200).contains(&stored(Combination::Union).copied_bytes(objects)));
+    assert!(stored(Combination::Intersection).copied_bytes(objects) < 100);
+    assert!(stored(Combination::Difference).copied_bytes(objects) < 100);
+    let twice = Transaction::new(vec![copy(), copy()]).expect("of one slot");
+    assert_eq!(Command::Transaction(twice).copied_bytes(objects), 200_000);
+    assert_eq!(on(&["{t}string", "{t}to"], RENAME).copied_bytes(objects), 0);
+}
+
+#[test]
 fn an_expiry_goes_with_a_name_and_a_copy_and_with_nothing_that_is_made_of_others() {
     let int = Outcome::Int;
     let objects = &mut Objects::new(HASH_KEY);

@@ -7,6 +7,7 @@ use quorate_protocol::{Epoch, Event, GroupId, NodeId, Payload, Proposal, Stamp};
 
 use super::Host;
 use super::held::HeldAnswer;
+use crate::Target;
 use crate::clock::WALLS_APART_MAX_MS;
 use crate::envelope::{ENVELOPE_BYTES_MAX, Envelope, Ticket};
 use crate::frame::{Access, Bounce, Message, Position};
@@ -145,6 +146,18 @@ impl Host {
         buffer.clear();
         buffer.extend_from_slice(command);
         buffer
+    }
+
+    /// How much a command would make of what the replica here holds, if there is one.
+    pub fn copied_bytes(&self, target: Target, command: &Command<'_>) -> usize {
+        if !matches!(command, Command::OnKeys(_) | Command::Transaction(_)) {
+            return 0;
+        }
+        let volume = self.directory.resolve(target).ok().and_then(|place| self.find(place.group));
+        match volume.map(|index| self.groups[index as usize].machine.content()) {
+            Some(Content::Objects(objects)) => command.copied_bytes(objects),
+            _ => 0,
+        }
     }
 
     /// Whether this node has no memory for what the command would leave behind. One that was executed before is let

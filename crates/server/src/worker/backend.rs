@@ -126,7 +126,7 @@ impl Backend for Entry<'_> {
         }
         if let Some(bytes) = command.growth_bytes_max() {
             self.host.set_out_of_memory(self.memory.is_exceeded());
-            self.memory.expect(bytes);
+            self.memory.expect(bytes + self.host.copied_bytes(target, &command));
         }
         let predecessor = predecessor.map(|predecessor| predecessor.0);
         self.host.submit(Submission { number: operation.0, predecessor, target, command: &command });
