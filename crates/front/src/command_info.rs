@@ -84,6 +84,8 @@ fn key_notes(id: Id) -> Option<&'static str> {
     match id {
         Id::Set => Some("RW and ACCESS due to the optional `GET` argument"),
         Id::GetEx => Some("RW and UPDATE because it changes the TTL"),
+        Id::Fcall => Some("We cannot tell how the keys will be used so we assume the worst, RW and UPDATE"),
+        Id::FcallRo => Some("We cannot tell how the keys will be used so we assume the worst, RO and ACCESS"),
         _ => None,
     }
 }
@@ -99,8 +101,12 @@ fn write_key_specifications(writer: &mut ReplyWriter<'_>, spec: &Spec) {
     let keys = spec.keys;
     let accesses: Vec<&str> = keys.access.split('|').filter(|access| !access.is_empty()).collect();
     let is_counted = spec.flags.split_whitespace().any(|flag| flag == "movablekeys");
+    let first = match spec.id {
+        Id::Fcall | Id::FcallRo => 2,
+        _ => keys.first.max(1),
+    };
     writer.set(accesses.len());
-    for (access, index) in accesses.iter().zip(keys.first.max(1)..) {
+    for (access, index) in accesses.iter().zip(first..) {
         let notes = key_notes(spec.id);
         writer.map(3 + usize::from(notes.is_some()));
         if let Some(notes) = notes {
