@@ -12,7 +12,7 @@ use crate::slot::slot_of_key;
 
 /// The answer where one of several objects is held elsewhere, or would be.
 pub const APART: &str = "CROSSSLOT Keys in request don't hash to the same slot: an object that has a group of its own can be in a \
-                         transaction on itself alone (QUORATE GROUP DEMOTE puts it back)";
+                         command or transaction on itself alone (QUORATE GROUP DEMOTE puts it back)";
 const TOO_LONG: &str = "ERR not executed: the answers of the transaction would be longer than 16 MiB together";
 const TOO_LARGE: &str =
     "ERR not executed: the objects that the transaction stores would be larger than 32 MiB together";

@@ -19,9 +19,7 @@ const ADDRESS_LENGTH_MAX: usize = 262;
 pub fn check_name(name: &str) -> Result<(), String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.len() > NAME_LENGTH_MAX || !name.chars().all(is_plain) {
-        return Err(format!(
-            "{name:?} cannot be a node's name; use 1 to {NAME_LENGTH_MAX} letters, digits, '-', '_' and '.'"
-        ));
+        return Err(format!("{name:?} cannot be a name; use 1 to {NAME_LENGTH_MAX} letters, digits, '-', '_' and '.'"));
     }
     Ok(())
 }
@@ -310,7 +308,7 @@ mod tests {
             (NodeRecord { admin: "127.0.0.1:7003".into(), ..record(4) }, "n3 has the address 127.0.0.1:7003"),
             (NodeRecord { admin: record(4).peer, ..record(4) }, "three addresses"),
             (NodeRecord { id: 9, ..record(4) }, "the number 4, not 9"),
-            (NodeRecord { name: "n 4".into(), ..record(4) }, "cannot be a node's name"),
+            (NodeRecord { name: "n 4".into(), ..record(4) }, "cannot be a name"),
             (NodeRecord { peer: "127.0.0.1".into(), ..record(4) }, "an address is host:port"),
             (NodeRecord { peer: "a b:1".into(), ..record(4) }, "an address is host:port"),
             (NodeRecord { peer: "::1:70".into(), ..record(4) }, "an address is host:port"),

@@ -19,6 +19,8 @@ use crate::output::{complain, shell_word};
 const POLL_EVERY: Duration = Duration::from_millis(20);
 /// How long one PING may take while nodes start.
 const PING_WITHIN: Duration = Duration::from_millis(500);
+/// A signal to a process and to its group comes twice: the second time so soon it asks for nothing more.
+const SAME_SIGNAL: Duration = Duration::from_millis(500);
 /// How long a node stays down before it is started again, the first time; each time it dies soon, twice as long.
 const RESTART_PAUSE_MIN: Duration = Duration::from_millis(500);
 const RESTART_PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -173,9 +175,16 @@ impl<'a> Processes<'a> {
         for process in &running {
             process.signal(libc::SIGTERM);
         }
+        let insists_from = Instant::now() + SAME_SIGNAL;
         while running.iter_mut().any(|process| process.is_running()) {
-            if insist() || Instant::now() > deadline {
-                running.iter_mut().for_each(|process| process.kill());
+            let insists = insist() && Instant::now() > insists_from;
+            if insists || Instant::now() > deadline {
+                let why = if insists {
+                    "was killed: a second signal asked for that"
+                } else {
+                    "did not stop in time and was killed"
+                };
+                running.iter_mut().for_each(|process| process.kill(why));
             }
             sleep(POLL_EVERY);
         }
@@ -300,9 +309,9 @@ impl<'a> Process<'a> {
         self.ended.is_some_and(|status| !is_clean(status) && status.signal() != Some(libc::SIGKILL))
     }
 
-    fn kill(&mut self) {
+    fn kill(&mut self, why: &str) {
         if self.ended.is_none() {
-            complain(format_args!("{} did not stop in time and was killed", self.node.name()));
+            complain(format_args!("{} {why}", self.node.name()));
             self.signal(libc::SIGKILL);
             self.ended = self.child.wait().ok();
             self.remove_pid_file();

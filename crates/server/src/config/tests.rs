@@ -140,7 +140,7 @@ fn inconsistent_timings_are_refused() {
 fn nodes_must_be_told_apart_and_include_this_one() {
     assert!(refusal("id = 1", "id = 2").contains("does not list this node (id 2)"));
     assert!(refusal("name = \"n1\"", "name = \"first\"").contains("use one name"));
-    assert!(refusal("name = \"n1\"\nclient", "name = \"a,b\"\nclient").contains("cannot be a node's name"));
+    assert!(refusal("name = \"n1\"\nclient", "name = \"a,b\"\nclient").contains("cannot be a name"));
     let twin = "[[cluster.nodes]]\nid = 2\nname = \"n2\"\nclient = \"127.0.0.1:7000\"\npeer = \"h:1\"\nadmin = \"h:2\"\n\n[defaults]";
     assert!(refusal("[defaults]", twin).contains("the address 127.0.0.1:7000 to two nodes, n1 and n2"));
     let namesake = twin.replace("n2", "n1").replace("127.0.0.1:7000", "h:3");
