@@ -342,10 +342,6 @@ fn found(front: &mut Front, index: usize, object: Option<Arc<Vec<u8>>>) {
 fn begin_anew(front: &mut Front, index: usize) {
     let now_us = front.journal.now_us();
     let work = &mut front.applications.works[index];
-    // Fewer take less time, in which less can come between.
-    if work.is_given_fewer() {
-        return front.applications.go_on(index);
-    }
     work.worked = None;
     let is_late = |waiting: &mut Waiting| now_us.saturating_sub(waiting.begun_us) > PATIENCE_US;
     let late: Vec<_> = work.given.extract_if(.., is_late).collect();

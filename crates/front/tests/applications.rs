@@ -177,31 +177,6 @@ fn calls_of(talk: &mut Talk, lines: &[&str]) -> Vec<ConnectionId> {
 }
 
 #[test]
-fn fewer_calls_are_given_together_where_others_change_the_object() {
-    let mut talk = Talk::default();
-    calls_of(&mut talk, &["fcall counter 1 n add"; 9]);
-    let mut given = Vec::new();
-    for turn in 0..4 {
-        talk.front.read_due(&mut talk.backend);
-        talk.deliver_all(|_| 0);
-        let jobs = talk.front.take_jobs();
-        given.extend(jobs.iter().map(|job| job.calls.len()));
-        if turn > 0 {
-            let mut other = Talk::default();
-            swap(&mut other.backend.volumes, &mut talk.backend.volumes);
-            other.ask(&format!("set n {}", 100 * turn));
-            swap(&mut other.backend.volumes, &mut talk.backend.volumes);
-        }
-        jobs.iter().for_each(|job| talk.front.worked(count(job), &mut talk.backend));
-        talk.deliver_all(|_| 0);
-    }
-    assert_eq!(given, [1, 8, 4, 2]);
-    finish(&mut talk);
-    assert_eq!(ask(&mut talk, "get n"), r"$3\r\n308\r\n", "each of the eight once, on what was set last");
-    assert!(talk.front.is_idle_of_applications());
-}
-
-#[test]
 fn what_an_application_had_no_time_for_waits_until_the_rest_is_stored() {
     let mut talk = Talk::default();
     calls_of(&mut talk, &["fcall counter 1 n add"; 9]);
