@@ -5,7 +5,8 @@
     FCALL sqlite 1 shop "insert into orders values (?, ?)" apples 3
     FCALL_RO sqlite 1 shop "select * from orders"
 
-A statement has half a second, and reaches no other database and no file. SQLite knows nothing of replicas, and its databases are read from any of them that is known to be consistent. Needs Python 3.11.
+A statement has half a second, and reaches no other database and no file. SQLite knows nothing of replicas, and its
+databases are read from any of them that is known to be consistent. Needs Python 3.11.
 """
 
 import sqlite3

@@ -101,6 +101,16 @@ fn what_is_wrong_with_a_call_is_told_at_once() {
 }
 
 #[test]
+fn a_client_is_told_where_the_key_is() {
+    let mut talk = Talk::default();
+    for (name, access) in [("fcall", "RW"), ("fcall_ro", "RO")] {
+        let told = ask(&mut talk, &format!("command info {name}"));
+        assert!(told.contains(r"$5\r\nindex\r\n:2\r\n") && told.contains(r"$6\r\nkeynum\r\n"), "{told}");
+        assert!(told.contains(&format!(r"+{access}\r\n")), "{told}");
+    }
+}
+
+#[test]
 fn calls_of_a_pipeline_keep_their_places() {
     let mut talk = Talk::default();
     talk.send(
