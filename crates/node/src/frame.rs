@@ -98,6 +98,10 @@ pub enum Message<'a> {
         group: GroupId,
         epoch: Epoch,
     },
+    /// What the sender knows of the root's own group. Whoever knows less goes by it, and whoever knows more tells the sender.
+    RootGroup {
+        bytes: &'a [u8],
+    },
     /// The sender's replica, which has executed all below `next_slot`, has forgotten what it said before this start of the sender.
     Readmit {
         group: GroupId,
@@ -294,6 +298,7 @@ mod kind {
     pub(super) const READMIT: u8 = 30;
     pub(super) const TESTIMONY: u8 = 31;
     pub(super) const ROUTER: u8 = 32;
+    pub(super) const ROOT_GROUP: u8 = 33;
 }
 
 /// Why bytes are not a frame. The link they came by is of no use any more.
@@ -465,6 +470,10 @@ impl Message<'_> {
                 next_slot.encode(out);
                 out.push(*asks as u8);
                 kind::READMIT
+            }
+            Message::RootGroup { bytes } => {
+                out.extend_from_slice(bytes);
+                kind::ROOT_GROUP
             }
             Message::Testimony { group, epoch, start, testimony } => {
                 head(group, epoch, out);
@@ -646,6 +655,7 @@ fn decode_body(kind: u8, body: &[u8]) -> Result<Option<Message<'_>>, Malformed> 
             next_slot: Slot::decode(r)?,
             asks: Asks::decode(r)?,
         },
+        kind::ROOT_GROUP => Message::RootGroup { bytes: r.bytes(r.remaining())? },
         kind::TESTIMONY => Message::Testimony {
             group: GroupId(r.u64()?),
             epoch: Epoch(r.u32()?),

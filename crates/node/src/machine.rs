@@ -82,6 +82,11 @@ impl Machine {
         &self.content
     }
 
+    /// Whether it is the root's, of a newcomer that has nothing yet.
+    pub(crate) fn is_unborn_root(&self) -> bool {
+        matches!(&self.content, Content::Root(root) if root.version == 0)
+    }
+
     pub fn content_mut(&mut self) -> &mut Content {
         &mut self.content
     }

@@ -19,8 +19,8 @@ use quorate_protocol::quorum::QuorumSystem;
 #[derive(Clone)]
 struct Directory {
     configuration: Arc<Configuration>,
-    /// Who leaves, and who comes.
-    change: Option<(NodeId, NodeId)>,
+    /// Who leaves, unless there is to be a seat more, and who comes.
+    change: Option<(Option<NodeId>, NodeId)>,
     unsettled: Option<NodeId>,
     /// In which epoch a node took its seat.
     entered: BTreeMap<NodeId, Epoch>,
@@ -49,8 +49,9 @@ impl Directory {
     }
 }
 
-fn with_seat(configuration: &Configuration, leaving: NodeId, joining: NodeId) -> Arc<[NodeId]> {
-    configuration.members.iter().map(|&member| if member == leaving { joining } else { member }).collect()
+fn with_seat(configuration: &Configuration, leaving: Option<NodeId>, joining: NodeId) -> Arc<[NodeId]> {
+    let seats = configuration.members.iter().map(|&member| if Some(member) == leaving { joining } else { member });
+    seats.chain(leaving.is_none().then_some(joining)).collect()
 }
 
 /// What a node has of the parent's word, and what its replica knows of itself.
@@ -79,6 +80,8 @@ struct Run {
     /// Newcomers that were taken in, and members that had forgotten.
     entered: usize,
     readmitted: usize,
+    /// Seats that came to those that there were.
+    widened: usize,
     /// How many percent of what a node does lead it to hear of what the parent has decided.
     follows: BTreeMap<NodeId, u64>,
 }
@@ -87,7 +90,7 @@ impl Run {
     fn new(seed: u64) -> Run {
         let mut random = Random::new(seed ^ 0x5ea7);
         let (count, quorum) = match random.below(10) {
-            0 => (2, QuorumSystem::Majority),
+            0 => (1 + random.below(2) as u32, QuorumSystem::Majority),
             1 => (4, QuorumSystem::Majority),
             2 => (5, QuorumSystem::Threshold { read: 4, write: 2 }),
             3 => (7, QuorumSystem::Majority),
@@ -118,6 +121,7 @@ impl Run {
             token: 0,
             entered: 0,
             readmitted: 0,
+            widened: 0,
             cluster,
             random,
         }
@@ -268,14 +272,16 @@ impl Run {
 
 /// What the parent decides.
 impl Run {
-    /// A member, or whoever has entered and does not take part.
+    /// A member, or whoever has entered and does not take part. Or a node comes beside all members.
     fn replace(&mut self, is_urgent: bool) {
         let Directory { configuration, change, unsettled, .. } = self.newest().clone();
         let members = configuration.members.to_vec();
         let spares: Vec<NodeId> = self.cluster.ids().into_iter().filter(|id| !members.contains(id)).collect();
         let leaving = unsettled.or_else(|| self.any_of(&members));
+        let may_widen = configuration.quorum == QuorumSystem::Majority && unsettled.is_none();
+        let leaving = leaving.filter(|_| members.len() > 1 && !(may_widen && self.random.chance(30)));
         let joining = self.any_of(&spares);
-        if let (None, Some(leaving), Some(joining)) = (change, leaving, joining)
+        if let (None, Some(joining)) = (change, joining)
             && (unsettled.is_none() || is_urgent || self.random.chance(5))
         {
             self.decide(|directory| directory.change = Some((leaving, joining)));
@@ -409,12 +415,13 @@ impl Run {
         let are_heard = self.others(id).iter().all(|other| heard.contains_key(other));
         let is_close = are_heard && heard.values().all(|reached| *reached <= next_slot);
         if is_close && self.newest().is_joining(id) && self.random.chance(30) {
+            self.widened += usize::from(self.newest().change.is_some_and(|(leaving, _)| leaving.is_none()));
             self.decide(|directory| {
                 let (leaving, joining) = directory.change.take().expect("it joins");
                 let mut next = (*directory.configuration).clone();
                 next.members = with_seat(&next, leaving, joining);
                 next.epoch = Epoch(next.epoch.0 + 1);
-                directory.entered.remove(&leaving);
+                leaving.map(|leaving| directory.entered.remove(&leaving));
                 directory.entered.insert(joining, next.epoch);
                 directory.unsettled = Some(joining);
                 directory.configuration = Arc::new(next);
@@ -562,13 +569,13 @@ fn run(seed: u64) -> Run {
 
 #[test]
 fn members_are_replaced_in_any_weather_and_nothing_is_lost() {
-    let mut counts = [0; 4];
+    let mut counts = [0; 5];
     for run in runs(2000, run) {
-        let Run { entered, readmitted, .. } = run;
-        let more = [entered, readmitted, run.cluster.agreement.chosen.len(), run.cluster.reads_answered];
+        let Run { entered, readmitted, widened, .. } = run;
+        let more = [entered, readmitted, widened, run.cluster.agreement.chosen.len(), run.cluster.reads_answered];
         counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
     }
-    println!("entered, readmitted, slots, reads: {counts:?}");
+    println!("entered, readmitted, widened, slots, reads: {counts:?}");
     assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
 }
 

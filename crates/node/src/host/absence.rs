@@ -152,7 +152,12 @@ mod tests {
         assert!(told.contains("state=Text(\"absent\")") && told.contains("absent=Text(\"yes\")"), "{told}");
         assert!(told.contains("replicas=Int(0)") && told.contains("replace_after=Text(\"5s\")"), "{told}");
         let counters = cluster.node(1).host.counters();
-        assert_eq!((counters.absences, counters.replicas_replaced, counters.moves_planned), (1, 1, 0));
+        assert_eq!(
+            (counters.absences, counters.replicas_replaced, counters.moves_planned),
+            (1, 2, 0),
+            "the root's, too"
+        );
+        assert_eq!(cluster.node(2).host.root_members(), [1, 2, 4].map(NodeId));
         let written = cluster.write(2, b"value");
         cluster.pass(2_000, arrives);
         assert!(cluster.is_done(2, written));

@@ -1,17 +1,16 @@
-//! The root's replicas: born with the cluster, or of a node that has joined one of which it is a founder.
+//! The root's replicas: born with the cluster, or of a node that takes a seat there, or that has joined a cluster of which it is a founder.
 
 use quorate_checkpoint::Batch;
-use quorate_protocol::quorum::QuorumSystem;
-use quorate_protocol::{Configuration, GroupId, NodeId};
+use quorate_protocol::{Configuration, GroupId};
 
+use super::Host;
 use super::checkpoints::Stored;
-use super::directory::Directory;
-use super::dispatch::ROOT_EPOCH;
 use super::group::{Group, ROOT_NAMESPACE};
-use super::{Host, HostSettings};
+use super::seats::{seated, takes_a_seat};
+use crate::group_state::GroupState;
 use crate::machine::{Content, Machine};
 use crate::replica::Protocol;
-use crate::root::{Durability, NodeRecord, ROOT, RootState, root_members};
+use crate::root::{Durability, NodeRecord, ROOT, RootGroup, RootState};
 
 impl Host {
     /// The root's first members are born with the cluster; where there is one already, its nodes are asked.
@@ -21,49 +20,47 @@ impl Host {
         }
         let mut batch = Batch::new();
         let founders = self.settings.nodes.clone();
-        let births: Vec<GroupId> =
-            self.bear_root_among(root_members(&founders), founders, &mut batch).into_iter().collect();
-        if !births.is_empty() {
+        let configuration = seated(&self.directory.root_group().record, None, self.settings.node);
+        if configuration.contains(self.settings.node) && self.find(ROOT).is_none() {
+            let births = vec![self.bear_first_root(configuration, founders, &mut batch)];
             self.store(batch, Stored::Directory { births, dropped: Vec::new() });
         }
     }
 
-    /// Of a node that has joined with a new directory: one of the root's members had none yet, or has lost it.
+    /// Of a node that takes a seat there; or that has joined with a new directory, and was one of the root's first members.
     pub(super) fn bear_root_of(&mut self, state: &RootState, batch: &mut Batch) -> Option<GroupId> {
-        let is_due = self.settings.joins && self.settings.is_new;
-        is_due.then(|| self.bear_root_among(state.root_members(), state.founders().to_vec(), batch)).flatten()
-    }
-
-    fn bear_root_among(
-        &mut self,
-        members: Vec<NodeId>,
-        founders: Vec<NodeRecord>,
-        batch: &mut Batch,
-    ) -> Option<GroupId> {
-        let configuration = root_configuration(members);
-        if !configuration.contains(self.settings.node) || self.find(ROOT).is_some() {
+        let (me, RootGroup { version, record, seats }) = (self.settings.node, state.root_group());
+        let is_newest = self.directory.root_group().version <= version;
+        if !is_newest || !record.lives_on(me, Protocol::Paxos) || self.find(ROOT).is_some() {
             return None;
         }
-        let state = RootState::bootstrap(founders, self.settings.defaults, self.settings.cluster);
-        let machine = Machine::new(Content::Root(Box::new(state)));
-        let group = Group::new(
-            Protocol::Paxos,
-            configuration,
-            ROOT_NAMESPACE,
-            Durability::Sync,
-            [0; 16],
-            machine,
-            self.settings.node,
-        );
-        Some(self.bear(group, batch))
+        let configuration = seated(&record, Some(&seats), me);
+        if takes_a_seat(&record, Some(&seats), me) {
+            let mut group = self.root_replica(configuration, RootState::empty());
+            self.seats.born.insert(ROOT);
+            group.state = GroupState::Forgetful;
+            group.replica.restored();
+            return Some(self.bear(group, batch));
+        }
+        let is_due = self.settings.joins && self.settings.is_new;
+        is_due.then(|| self.bear_first_root(configuration, state.founders().to_vec(), batch))
     }
-}
 
-pub(super) fn root_configuration(members: Vec<NodeId>) -> Configuration {
-    Configuration { group: ROOT, epoch: ROOT_EPOCH, members: members.into(), quorum: QuorumSystem::Majority }
-}
+    /// With the state that all members began with.
+    fn bear_first_root(
+        &mut self,
+        configuration: Configuration,
+        founders: Vec<NodeRecord>,
+        batch: &mut Batch,
+    ) -> GroupId {
+        let state = RootState::bootstrap(founders, self.settings.defaults, self.settings.cluster);
+        let group = self.root_replica(configuration, state);
+        self.bear(group, batch)
+    }
 
-/// As the directory says, if there is one.
-pub(super) fn members_of_root(settings: &HostSettings, directory: &Directory) -> Vec<NodeId> {
-    directory.state().map_or_else(|| root_members(&settings.nodes), RootState::root_members)
+    fn root_replica(&self, configuration: Configuration, state: RootState) -> Group {
+        let machine = Machine::new(Content::Root(Box::new(state)));
+        let me = self.settings.node;
+        Group::new(Protocol::Paxos, configuration, ROOT_NAMESPACE, Durability::Sync, [0; 16], machine, me)
+    }
 }

@@ -192,6 +192,13 @@ impl Terms {
         since.is_none_or(|since| now < since.after_us(lease_given_us))
     }
 
+    /// This node has left the parent's group: it decides nothing about its chains any more.
+    pub(super) fn leave_parent(&mut self, parent: GroupId) {
+        self.changing.retain(|group, _| parent_of(*group) != parent);
+        self.coordinated.remove(&parent);
+        self.turning.remove(&parent);
+    }
+
     /// With its next term a node has nothing confirmed, and this chain is not confirmed to it again.
     fn release(&mut self, parent: GroupId, node: NodeId, group: GroupId) {
         if let Some(given) = self.given.get_mut(&(parent, node))
@@ -269,6 +276,8 @@ impl Host {
         if let Content::Root(root) = self.groups[index as usize].machine.content()
             && root.version > self.directory.version()
         {
+            let of_itself = root.root_group();
+            self.hear_of_root_group(of_itself);
             self.ask_for_directory();
         }
     }

@@ -9,7 +9,6 @@ use quorate_protocol::register::Stage;
 use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId};
 
 use super::checkpoints::Stored;
-use super::dispatch::ROOT_EPOCH;
 use super::group::Group;
 use super::seats::{seated, takes_a_seat};
 use super::{Host, Timer};
@@ -19,9 +18,10 @@ use crate::frame::Bounce;
 use crate::group_state::GroupState;
 use crate::machine::Content;
 use crate::planted::{self, Planted};
+use crate::quorum::Quorum;
 use crate::record::GroupRecord;
 use crate::replica::{AnyReplica, Protocol};
-use crate::root::{Namespace, ROOT, Reads, RootCommand, RootState, Settings};
+use crate::root::{Namespace, ROOT, Reads, RootCommand, RootGroup, RootState, Seats, Settings};
 
 use crate::volume::volume_of;
 
@@ -67,6 +67,8 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct Directory {
     state: Option<RootState>,
+    /// The newest that was heard of the root's own group, and its place by that.
+    root_group: RootGroup,
     root: Place,
     places: BTreeMap<u32, Vec<Place>>,
     has_routed: bool,
@@ -102,18 +104,12 @@ pub(super) enum Missing {
 
 impl Directory {
     pub(super) fn new(root_members: Vec<NodeId>) -> Directory {
-        let root = Place {
-            group: ROOT,
-            epoch: ROOT_EPOCH,
-            members: root_members,
-            hint: None,
-            protocol: Protocol::Paxos,
-            reads: Reads::Lease,
-            joining: None,
-            stages: Vec::new(),
-        };
+        let members = root_members.into_iter().map(|node| node.0).collect();
+        let record = GroupRecord::new(Protocol::Paxos, ROOT, members, Quorum::Majority);
+        let root = Place::new(&record, Protocol::Paxos, Reads::Lease);
         Directory {
             state: None,
+            root_group: RootGroup { version: 0, record, seats: Seats::default() },
             has_routed: false,
             with_part: BTreeSet::new(),
             root,
@@ -153,8 +149,27 @@ impl Directory {
         self.state.as_ref()?.namespaces.get(&number)
     }
 
-    pub(super) fn set(&mut self, state: RootState) {
-        self.root.members = state.root_members();
+    pub(super) fn root_group(&self) -> &RootGroup {
+        &self.root_group
+    }
+
+    /// Whether that is news.
+    pub(super) fn hear_of_root_group(&mut self, told: RootGroup) -> bool {
+        if told.version <= self.root_group.version {
+            return false;
+        }
+        let is_news = !told.is_same(&self.root_group);
+        if is_news {
+            let hint = self.root.hint.filter(|node| told.record.members.contains(&node.0));
+            self.root = Place { hint, ..Place::new(&told.record, Protocol::Paxos, Reads::Lease) };
+        }
+        self.root_group = told;
+        is_news
+    }
+
+    /// Whether it tells something new of the root's own group.
+    pub(super) fn set(&mut self, state: RootState) -> bool {
+        let is_news = self.hear_of_root_group(state.root_group());
         self.with_part = state.with_part();
         self.has_routed = state.namespaces.values().any(|namespace| namespace.settings.reads == Reads::Routed);
         self.places = state
@@ -167,6 +182,7 @@ impl Directory {
             })
             .collect();
         self.state = Some(state);
+        is_news
     }
 
     pub(super) fn resolve(&self, target: Target) -> Result<&Place, Missing> {
@@ -190,8 +206,11 @@ impl Directory {
         places.iter().position(|place| place.group == volume).map(|index| index as u32)
     }
 
-    /// Where commands for a volume go.
+    /// Where commands for a volume, or the root, go.
     pub(super) fn place_of(&self, namespace: u32, volume: GroupId) -> Option<&Place> {
+        if volume == ROOT {
+            return Some(&self.root);
+        }
         self.places.get(&namespace)?.iter().find(|place| place.group == volume)
     }
 
@@ -316,6 +335,7 @@ impl Host {
                 let again_at = self.clock.now().after_us(UNKNOWN_GROUP_PAUSE_US);
                 self.directory.refused_until = again_at;
                 self.timers.set(again_at, Timer::Directory);
+                self.ask_where_the_root_is();
                 return;
             }
         }
@@ -346,7 +366,7 @@ impl Host {
             let settings = &namespace.settings;
             let protocol = settings.protocol;
             let configuration = match protocol {
-                Protocol::Paxos => seated(&state, volume, me),
+                Protocol::Paxos => seated(volume, state.seats(volume.group), me),
                 Protocol::Chain | Protocol::Register => volume.configuration(),
             };
             let mut group =
@@ -357,7 +377,7 @@ impl Host {
             if protocol.is_register() {
                 group.replica = self.register_replica(volume);
             }
-            if protocol == Protocol::Paxos && takes_a_seat(&state, volume, me) {
+            if protocol == Protocol::Paxos && takes_a_seat(volume, state.seats(volume.group), me) {
                 self.seats.born.insert(GroupId(volume.group));
                 group.state = GroupState::Forgetful;
                 group.replica.restored();
@@ -381,7 +401,9 @@ impl Host {
         }
         self.store(batch, Stored::Directory { births, dropped });
         self.note_directory_storing(state.version);
-        self.directory.set(state);
+        if self.directory.set(state) {
+            self.store_root_group();
+        }
         self.follow_nodes();
         self.leave_forgotten_chains();
         self.follow_listed();

@@ -2,7 +2,7 @@
 
 use quorate_object::{Command, NAME_BYTES_MAX, Outcome};
 use quorate_protocol::router::SessionId;
-use quorate_protocol::{Epoch, NodeId, Stamp};
+use quorate_protocol::{NodeId, Stamp};
 
 use super::flush::holds_registers;
 use super::retries::RETRY_US;
@@ -438,9 +438,6 @@ impl Host {
         }
     }
 }
-
-/// The epoch that the root is born with; it changes by its own commands only.
-pub(super) const ROOT_EPOCH: Epoch = Epoch(0);
 
 #[cfg(test)]
 pub(super) mod tests {

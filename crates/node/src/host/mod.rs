@@ -70,6 +70,7 @@ mod replay;
 mod requests;
 mod resting;
 mod retries;
+mod root_group;
 mod routed;
 mod router;
 mod routes;
@@ -100,7 +101,7 @@ use std::collections::VecDeque;
 use hashbrown::HashMap;
 use quorate_checkpoint::Batch;
 use quorate_protocol::peers::{Peers, Timing};
-use quorate_protocol::{Epoch, Event, GroupId, Instant, NodeId, Stamp};
+use quorate_protocol::{GroupId, Instant, NodeId, Stamp};
 use quorate_wal::{Lsn, Storage, Wal};
 use slab::Slab;
 
@@ -123,14 +124,12 @@ use crate::answer::Answer;
 use crate::clock::{HybridClock, Moment, WallClocks};
 use crate::entry::Operations;
 use crate::frame::{Access, Bounce, FrameError, Header, Message, decode_frame};
-use crate::group_state::GroupState;
 use crate::hash::FixedState;
 use crate::level::FeatureLevel;
 use crate::outbox::{Carrier, Outbox};
 use crate::replica::{AnyEffects, AnyEvent, AnyMessage};
 use crate::root::{NodeRecord, RootState, Settings};
 use crate::timers::Timers;
-use crate::volume::volume_of;
 use crate::wakings::Wakings;
 use chains::TermAnswer;
 
@@ -594,6 +593,7 @@ impl Host {
             Message::Readmit { group, epoch, start, next_slot, asks } => {
                 self.handle_readmit(from, (group, epoch), start, next_slot, asks)
             }
+            Message::RootGroup { bytes } => self.handle_root_group(from, bytes),
             Message::Testimony { group, epoch, start, testimony } => {
                 self.handle_testimony(from, group, epoch, start, testimony)
             }
@@ -625,33 +625,6 @@ impl Host {
             Message::ViewAnswer { nonce, views } => self.handle_view_answer(from, nonce, &views),
             Message::StatusQuestion { nonce } => self.handle_status_question(from, nonce),
             Message::StatusAnswer { nonce, bytes } => self.handle_status_answer(from, nonce, bytes),
-        }
-    }
-
-    /// Also of a message that has waited here for what it refers to.
-    fn handle_replica_message(&mut self, from: NodeId, group: GroupId, epoch: Epoch, message: AnyMessage) {
-        if self.hears_nobody(group) {
-            return;
-        }
-        let is_learned = matches!(message, AnyMessage::Paxos(quorate_protocol::paxos::Message::Learn { .. }));
-        match self.rouse(group) {
-            Some(index) if self.groups[index as usize].configuration.epoch == epoch => {
-                match self.groups[index as usize].state {
-                    GroupState::Alive => self.step_next(index, Event::Received { from, message }),
-                    GroupState::Unborn => drop(self.keep_message(from, group, epoch, message)),
-                    _ if is_learned && self.is_catching_up(index) => self.learn(index, from, message),
-                    _ => self.tell_silent(index),
-                }
-            }
-            None if self.is_kept_from_birth(group) => self.tell_kept_from_birth(group, epoch),
-            None if self.point_to_members(from, group) => {}
-            None if matches!(message, AnyMessage::Register(_)) && volume_of(group).is_none() => {
-                self.ask_for_members(from, group);
-            }
-            _ if self.keep_message(from, group, epoch, message) || self.is_sought(group) => {}
-            _ => {
-                self.meet_unknown_group();
-            }
         }
     }
 

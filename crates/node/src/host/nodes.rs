@@ -137,7 +137,10 @@ impl Host {
     }
 
     pub(super) fn root_members(&self) -> Vec<NodeId> {
-        self.directory.state().map_or_else(|| root_members(&self.settings.nodes), RootState::root_members)
+        match self.directory.state() {
+            Some(_) => self.directory.root_group().record.member_ids().collect(),
+            None => root_members(&self.settings.nodes),
+        }
     }
 
     /// Whether this node is one of the cluster, as far as it knows.

@@ -11,7 +11,6 @@ use quorate_wal::{Lsn, Storage, Wal};
 use roaring::RoaringTreemap;
 use slab::Slab;
 
-use super::birth_of_root::{members_of_root, root_configuration};
 use super::checkpoints::{BEHIND_OBJECTS, Meta, Name, Stored, decode_meta, encode_meta, take_name};
 use super::directory::{Directory, RECORD};
 use super::dispatch::INTERNAL;
@@ -21,7 +20,9 @@ use super::quarantine::{self, decode_given_up, isolate};
 use super::readmission::{FROM_BEFORE, FromBefore, decode_from_before, may_be_readmitted, may_join_anew};
 use super::replay::{Replay, Rest};
 use super::resting::read_paused;
+use super::root_group;
 use super::router::Routers;
+use super::seats::seated;
 use super::succession::{MEMBERS, Successions};
 use super::transfer::{empty_content, restore_object};
 use super::{Counters, Fault, Forgotten, Host, HostSettings};
@@ -35,7 +36,7 @@ use crate::register::RegisterReplica;
 use crate::replica::Protocol;
 use crate::rest::{Glance, glance, is_rest};
 use crate::results::Results;
-use crate::root::{Durability, ROOT, RootState, root_members};
+use crate::root::{Durability, ROOT, RootGroup, RootState, root_members};
 use crate::timers::Timers;
 use crate::volume::volume_of;
 use crate::wakings::Wakings;
@@ -456,7 +457,7 @@ fn unreadable_group(
     let mut group = match listed {
         _ if id == ROOT => Group::new(
             Protocol::Paxos,
-            root_configuration(members_of_root(settings, directory)),
+            seated(&directory.root_group().record, Some(&directory.root_group().seats), me),
             ROOT_NAMESPACE,
             Durability::Sync,
             [0; 16],
@@ -662,9 +663,13 @@ fn restore_directory(
     });
     if let Some(bytes) = store.node_record(RECORD)? {
         match RootState::decode(&bytes) {
-            Some(state) => directory.set(state),
+            Some(state) => drop(directory.set(state)),
             None => report.damage.push("the stored directory cannot be read: the root is asked for it".into()),
         }
+    }
+    // Whatever is lost of it, others tell.
+    if let Some(told) = store.node_record(root_group::RECORD)?.and_then(|bytes| RootGroup::decode(&bytes)) {
+        directory.hear_of_root_group(told);
     }
     Ok(directory)
 }

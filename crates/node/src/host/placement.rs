@@ -11,7 +11,8 @@ use super::chains::STEADY_US;
 use crate::answer::{AdminReply, Answer, Failure};
 use crate::entry::Purpose;
 use crate::machine::Content;
-use crate::root::{Health, PlaceCommand, ROOT, ReplaceAfter, RootCommand, RootState, plan, stays};
+use crate::replica::Protocol;
+use crate::root::{Health, PlaceCommand, Places, ROOT, ReplaceAfter, RootCommand, RootGroup, RootState, plan, stays};
 use crate::status::Report;
 
 /// A node of which nothing is heard for so long is not waited for by whoever would give it a replica.
@@ -127,9 +128,15 @@ impl Host {
         }
     }
 
-    /// Whether volumes' replicas are on their way, as far as this node has heard, or one here is where it is not to be.
+    /// Whether replicas of volumes, or of the root, are on their way, as far as this node has heard, or one here is where it is not to be.
     pub fn sees_moves(&self) -> bool {
         let is_here = |group: u64| self.find(GroupId(group)).is_some();
+        let RootGroup { record, seats, .. } = self.directory.root_group();
+        let places = Places::of(Protocol::Paxos, record, Some(seats));
+        let is_root_out = is_here(ROOT.0) && !places.seats.contains(&self.settings.node.0);
+        if !places.are_taken() || is_root_out {
+            return true;
+        }
         self.directory.state().is_some_and(|root| {
             root.all_places().any(|(.., volume, places)| {
                 let is_out = !places.seats.contains(&self.settings.node.0) && is_here(volume.group);
@@ -288,7 +295,7 @@ fn volume_of(root: &RootState, number: u32, index: u32) -> Result<&crate::record
     })
 }
 
-/// Replicas of volumes that a node has.
+/// Replicas of volumes, and of the root, that a node has.
 struct Blocks {
     replicas: u64,
     /// Those that do not take part yet.
@@ -305,14 +312,16 @@ impl Blocks {
     fn of(root: &RootState, node: u32, health: &dyn Fn(u32) -> Health) -> Blocks {
         let mut blocks = Blocks { replicas: 0, joining: 0, leaving: 0, staying: 0, waits: Vec::new() };
         let mut staying = BTreeMap::<&'static str, u64>::new();
-        for (_, namespace, _, places) in root.all_places() {
+        let of_root = (root.root_stays(), root.places_of_root());
+        let volumes = root.all_places().map(|(_, namespace, _, places)| (stays(namespace, &places), places));
+        for (stays, places) in volumes.chain([of_root]) {
             if !places.seats.contains(&node) && !places.leaving.contains(&node) {
                 continue;
             }
             blocks.replicas += 1;
             blocks.joining += u64::from(places.coming.contains(&node));
             blocks.leaving += u64::from(places.leaving.contains(&node));
-            if let Some(why) = stays(namespace, &places) {
+            if let Some(why) = stays {
                 *staying.entry(why).or_default() += 1;
             }
         }

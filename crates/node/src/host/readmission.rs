@@ -299,6 +299,9 @@ impl Host {
 
     /// Slots have come that a silent replica lacked. If there are more, whoever sent them is asked at once.
     pub(super) fn learn(&mut self, index: u32, from: NodeId, message: AnyMessage) {
+        if self.groups[index as usize].machine.is_unborn_root() {
+            return;
+        }
         let before = self.groups[index as usize].replica.next_slot();
         self.step_next(index, Event::Received { from, message });
         let Some(found) = self.groups.get(index as usize) else { return };
@@ -335,6 +338,7 @@ impl Host {
         next_slot: Slot,
         asks: Asks,
     ) {
+        self.compare_root_groups(from, group, epoch);
         let Some(index) = self.rouse(group) else { return };
         let now = self.clock.now();
         let found = &self.groups[index as usize];

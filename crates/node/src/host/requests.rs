@@ -94,6 +94,7 @@ impl Host {
                 return self.bounce(from, start, number, Bounce::Silent);
             }
             _ => {
+                self.compare_root_groups(from, group, epoch);
                 self.meet_unknown_group();
                 return self.bounce(from, start, number, Bounce::UnknownGroup);
             }

@@ -1,8 +1,9 @@
-//! Members of volumes of `paxos` are replaced: a node copies the volume, takes a member's seat in the next epoch, and is taken in by the
-//! others as one that has forgotten what it said. See docs/decisions/0033 and [`quorate_protocol::paxos`].
+//! Members of volumes of `paxos`, and of the root, are replaced: a node copies the group, takes a member's seat in the next epoch, and is
+//! taken in by the others as one that has forgotten what it said. See docs/decisions/0033 and [`quorate_protocol::paxos`].
 //!
-//! The root decides each step, and its directory says it to everybody. Here a step is followed once the directory is stored: a start
-//! finds it there, and no replica goes back to an epoch that it has left.
+//! The root decides each step, and its directory says it to everybody, or, of the root's own group, whoever knows (see
+//! [`super::root_group`]). Here a step is followed once that is stored: a start finds it there, and no replica goes back to an epoch
+//! that it has left.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -10,13 +11,14 @@ use std::sync::Arc;
 use quorate_protocol::{Configuration, Epoch, Event, GroupId, Instant, NodeId, Proposal, Slot};
 
 use super::checkpoints::Stored;
+use super::root_group::RootWord;
 use super::{Group, Host};
 use crate::entry::Purpose;
 use crate::group_state::GroupState;
 use crate::planted::{self, Planted};
 use crate::record::GroupRecord;
 use crate::replica::Protocol;
-use crate::root::{Durability, PlaceCommand, RootCommand, RootState};
+use crate::root::{Durability, PlaceCommand, ROOT, RootCommand, RootGroup, RootState, Seats};
 use crate::volume::{Held, Record, Renewed, VolumeCommand};
 
 /// How often the root is asked once more for what it has not decided.
@@ -40,6 +42,7 @@ pub(super) struct SeatChanges {
     /// The version of the directory that the store holds, and those on their way there, with the numbers of their batches.
     stored: u64,
     storing: VecDeque<(u64, u64)>,
+    pub(super) root: RootWord,
     /// Volumes in which this node is a newcomer that was born since its start.
     pub(super) born: BTreeSet<GroupId>,
     /// When the root was last asked to decide something of a volume, or the volume was.
@@ -98,21 +101,28 @@ impl Copying {
     }
 }
 
-/// Who sits where, as the root says it of a volume of `paxos`. To a node that is to come in, as it will be.
-pub(super) fn seated(root: &RootState, volume: &GroupRecord, me: NodeId) -> Configuration {
-    let mut configuration = Configuration { epoch: Epoch(volume.epoch), ..volume.configuration() };
-    let leaving = root.seats(volume.group).and_then(|seats| seats.leaving).map(NodeId);
-    if volume.joining == Some(me.0) {
+/// Who sits where, as the root says it of a volume of `paxos`, or of itself. To a node that is to come in, as it will be.
+pub(super) fn seated(record: &GroupRecord, seats: Option<&Seats>, me: NodeId) -> Configuration {
+    let mut configuration = Configuration { epoch: Epoch(record.epoch), ..record.configuration() };
+    if record.joining == Some(me.0) {
+        let leaving = seats.and_then(|seats| seats.leaving).map(NodeId);
         let seat = |member: &NodeId| if Some(*member) == leaving { me } else { *member };
-        configuration.members = configuration.members.iter().map(seat).collect();
+        let beside = leaving.is_none().then_some(me);
+        configuration.members = configuration.members.iter().map(seat).chain(beside).collect();
     }
     configuration
 }
 
 /// Whether a replica that is born here takes a seat where others have spoken before.
-pub(super) fn takes_a_seat(root: &RootState, volume: &GroupRecord, me: NodeId) -> bool {
-    let has_entered = root.seats(volume.group).is_some_and(|seats| seats.entered.contains_key(&me.0));
-    has_entered || volume.joining == Some(me.0)
+pub(super) fn takes_a_seat(record: &GroupRecord, seats: Option<&Seats>, me: NodeId) -> bool {
+    let has_entered = seats.is_some_and(|seats| seats.entered.contains_key(&me.0));
+    has_entered || record.joining == Some(me.0)
+}
+
+/// What a node is to do with its replica of a group of which somebody sits elsewhere now.
+enum Seating {
+    Leaves(GroupId),
+    Takes { index: u32, next: Configuration, is_word: bool },
 }
 
 /// What this node has to do for a volume of which a member is replaced.
@@ -128,18 +138,23 @@ fn held_of(group: &Group) -> Option<&Held> {
     group.machine.children()?.held.as_ref()
 }
 
+/// Each volume of `paxos`, and who sits where.
+fn seated_groups(root: &RootState) -> impl Iterator<Item = (&GroupRecord, Option<&Seats>)> {
+    let of_paxos = root.volumes().filter(|(_, namespace, _)| namespace.settings.protocol == Protocol::Paxos);
+    of_paxos.map(|(.., volume)| (volume, root.seats(volume.group)))
+}
+
 /// What the volume is to hold itself to while its member is replaced.
-fn held_for(root: &RootState, volume: &GroupRecord) -> Held {
-    let seats = root.seats(volume.group).cloned().unwrap_or_default();
+fn held_for(volume: &GroupRecord, seats: &Seats) -> Held {
     let (leaving, joining) = (seats.leaving.unwrap_or_default(), volume.joining.unwrap_or_default());
     let members = volume.members.iter().map(|&member| if member == leaving { joining } else { member }).collect();
     Held { change: seats.change, leaving, joining, members, is_clear: false }
 }
 
-/// Whether nothing in the copy here goes by the volume's members, nor will.
-fn is_clear(group: &Group, root: &RootState, volume: &GroupRecord) -> bool {
+/// Whether nothing in the copy here goes by the group's members, nor will. The root has no own groups.
+fn is_clear(group: &Group, record: &GroupRecord, seats: &Seats) -> bool {
     let is_clear = |held: &Held| held.is_clear || planted::is(Planted::SeatBeforeClear);
-    held_of(group).is_some_and(|held| is_clear(held) && held.is_of(&held_for(root, volume)))
+    group.id() == ROOT || held_of(group).is_some_and(|held| is_clear(held) && held.is_of(&held_for(record, seats)))
 }
 
 /// Whether the replica takes part, and will know at the next start what it has said.
@@ -160,6 +175,7 @@ impl Host {
     }
 
     pub(super) fn note_directory_stored(&mut self, batch: u64) {
+        self.seats.root.note_stored(batch);
         while let Some(&(_, version)) = self.seats.storing.front().filter(|(number, _)| *number <= batch) {
             self.seats.storing.pop_front();
             self.seats.stored = version;
@@ -167,41 +183,47 @@ impl Host {
         self.follow_seats();
     }
 
-    /// What the stored directory says of the volumes of `paxos` here. While a later one is on its way to the store it waits for that:
-    /// what a start would not find is not followed.
+    /// What is stored says of the volumes of `paxos`, and of the root, here. While a later word is on its way to the store it waits for
+    /// that: what a start would not find is not followed.
     fn follow_seats(&mut self) {
-        let Some(root) = self.directory.state() else { return };
-        self.seats.is_waiting = root.version != self.seats.stored;
-        if self.seats.is_waiting {
-            return;
+        let is_stored = |root: &&RootState| root.version == self.seats.stored;
+        let stored = self.directory.state().filter(is_stored);
+        self.seats.is_waiting = stored.is_none() && self.directory.state().is_some() || !self.seats.root.is_stored();
+        let mut seatings: Vec<Seating> = stored
+            .iter()
+            .flat_map(|root| seated_groups(root))
+            .filter_map(|(record, seats)| self.seating(record, seats))
+            .collect();
+        if self.seats.root.is_stored() {
+            let RootGroup { record, seats, .. } = self.directory.root_group();
+            seatings.extend(self.seating(record, Some(seats)));
         }
-        let me = self.settings.node;
-        let mut left = Vec::new();
-        let mut taken = Vec::new();
-        for (.., volume) in root.volumes().filter(|(_, namespace, _)| namespace.settings.protocol == Protocol::Paxos) {
-            let Some(index) = self.find(GroupId(volume.group)) else { continue };
-            if !volume.lives_on(me, Protocol::Paxos) {
-                left.push(GroupId(volume.group));
-                continue;
+        for seating in seatings {
+            match seating {
+                Seating::Leaves(group) => self.leave_seat(group),
+                Seating::Takes { index, next, is_word } => self.take_seats(index, next, is_word),
             }
-            let next = seated(root, volume, me);
-            let here = &self.groups[index as usize].configuration;
-            if **here != next && here.epoch <= next.epoch {
-                let has_stayed = root.seats(volume.group).is_none_or(|seats| seats.is_word_of(me, here.epoch.0));
-                let is_word = has_stayed && volume.joining != Some(me.0) || planted::is(Planted::SeatTakenTwice);
-                taken.push((index, next, is_word));
-            }
-        }
-        for group in left {
-            self.leave_volume(group);
-        }
-        for (index, next, is_word) in taken {
-            self.take_seats(index, next, is_word);
         }
     }
 
+    fn seating(&self, record: &GroupRecord, seats: Option<&Seats>) -> Option<Seating> {
+        let (me, group) = (self.settings.node, GroupId(record.group));
+        let index = self.find(group)?;
+        if !record.lives_on(me, Protocol::Paxos) {
+            return Some(Seating::Leaves(group));
+        }
+        let next = seated(record, seats, me);
+        let here = &self.groups[index as usize].configuration;
+        if **here == next || here.epoch > next.epoch {
+            return None;
+        }
+        let has_stayed = seats.is_none_or(|seats| seats.is_word_of(me, here.epoch.0));
+        let is_word = has_stayed && record.joining != Some(me.0) || planted::is(Planted::SeatTakenTwice);
+        Some(Seating::Takes { index, next, is_word })
+    }
+
     /// Another node sits where this one sat. What it has of the volume's own groups stays.
-    fn leave_volume(&mut self, volume: GroupId) {
+    fn leave_seat(&mut self, volume: GroupId) {
         let Some(index) = self.find(volume) else { return };
         let group = &self.groups[index as usize];
         let last_number = group.machine.children().map_or(0, |children| children.last_number);
@@ -214,6 +236,7 @@ impl Host {
         self.seats.clearing.remove(&volume);
         self.readmissions.begin_anew(volume);
         self.forget_led_by(volume);
+        self.terms.leave_parent(volume);
         self.end_all_awaited(volume);
         self.own.late.forget_unborn(volume);
         self.own.renewals.forget(volume);
@@ -301,12 +324,19 @@ impl Host {
     pub(super) fn is_newcomer(&self, index: u32) -> bool {
         let group = &self.groups[index as usize];
         let me = self.settings.node;
-        let seats = || self.directory.state().and_then(|root| root.seats(group.id().0));
+        let seats = || self.seats_of(group.id());
         // Where births are in no log, own groups may have been born here before the node's start.
         let knows_births = group.durability != Durability::Memory || self.seats.born.contains(&group.id());
         group.state == GroupState::Forgetful
             && knows_births
             && (self.is_copying(group) || seats().is_some_and(|seats| seats.unsettled == Some(me.0)))
+    }
+
+    fn seats_of(&self, group: GroupId) -> Option<&Seats> {
+        match group {
+            ROOT => Some(&self.directory.root_group().seats),
+            volume => self.directory.state()?.seats(volume.0),
+        }
     }
 
     /// Whether a replica of the volume here bears own groups; a newcomer's does not yet.
@@ -330,30 +360,14 @@ impl Host {
         if self.seats.is_waiting {
             self.follow_seats();
         }
-        let Some(root) = self.directory.state().filter(|root| root.placement.is_moving()) else { return };
-        let (me, now) = (self.settings.node.0, self.clock.now());
         let mut steps = Vec::new();
-        for (.., volume) in root.volumes().filter(|(_, namespace, _)| namespace.settings.protocol == Protocol::Paxos) {
-            let Some(seats) = root.seats(volume.group) else { continue };
-            let Some(index) = self.find(GroupId(volume.group)) else { continue };
-            let (group, epoch, change) = (volume.group, volume.epoch, seats.change);
-            let here = &self.groups[index as usize];
-            if volume.joining == Some(me) {
-                let copying = self.readmissions.copying(here.id());
-                let others = || here.configuration.members.iter().copied().filter(|node| node.0 != me);
-                let is_close = |copying: &Copying| copying.is_close(others(), here.replica.next_slot(), now);
-                if copying.is_some_and(is_close) && is_clear(here, root, volume) {
-                    steps.push((index, SeatStep::Ask(PlaceCommand::Enter { group, change })));
+        let RootGroup { record, seats, .. } = self.directory.root_group();
+        self.seat_steps(record, seats, &mut steps);
+        if let Some(root) = self.directory.state().filter(|root| root.placement.is_moving()) {
+            for (volume, seats) in seated_groups(root) {
+                if let Some(seats) = seats {
+                    self.seat_steps(volume, seats, &mut steps);
                 }
-            } else if seats.unsettled == Some(me) && here.configuration.epoch == Epoch(epoch) && remembers(here) {
-                steps.push((index, SeatStep::Ask(PlaceCommand::Settle { group, epoch })));
-            } else if here.replica.is_coordinating() && volume.joining.is_some() {
-                steps.push((index, SeatStep::Hold(Box::new(held_for(root, volume)))));
-            } else if volume.joining.is_some() {
-                steps.push((index, SeatStep::TakeOver));
-            }
-            if seats.leaving == Some(me) && here.replica.is_coordinating() {
-                steps.push((index, SeatStep::HandOver));
             }
         }
         for (index, step) in steps {
@@ -364,6 +378,31 @@ impl Host {
                 SeatStep::HandOver if self.may_hand_over_seat(index) => self.hand_over_seat(index),
                 SeatStep::HandOver => {}
             }
+        }
+    }
+
+    fn seat_steps(&self, record: &GroupRecord, seats: &Seats, steps: &mut Vec<(u32, SeatStep)>) {
+        let (me, now) = (self.settings.node.0, self.clock.now());
+        let Some(index) = self.find(GroupId(record.group)) else { return };
+        let (group, epoch, change) = (record.group, record.epoch, seats.change);
+        let here = &self.groups[index as usize];
+        let is_changing = record.joining.is_some();
+        if record.joining == Some(me) {
+            let copying = self.readmissions.copying(here.id());
+            let others = || here.configuration.members.iter().copied().filter(|node| node.0 != me);
+            let is_close = |copying: &Copying| copying.is_close(others(), here.replica.next_slot(), now);
+            if copying.is_some_and(is_close) && is_clear(here, record, seats) {
+                steps.push((index, SeatStep::Ask(PlaceCommand::Enter { group, change })));
+            }
+        } else if seats.unsettled == Some(me) && here.configuration.epoch == Epoch(epoch) && remembers(here) {
+            steps.push((index, SeatStep::Ask(PlaceCommand::Settle { group, epoch })));
+        } else if is_changing && here.id() != ROOT && here.replica.is_coordinating() {
+            steps.push((index, SeatStep::Hold(Box::new(held_for(record, seats)))));
+        } else if is_changing {
+            steps.push((index, SeatStep::TakeOver));
+        }
+        if seats.leaving == Some(me) && here.replica.is_coordinating() {
+            steps.push((index, SeatStep::HandOver));
         }
     }
 
@@ -497,8 +536,7 @@ impl Host {
 
     /// Whether the group is to leave this node.
     pub(super) fn is_leaving_seat(&self, group: GroupId, node: NodeId) -> bool {
-        let seats = self.directory.state().and_then(|root| root.seats(group.0));
-        seats.is_some_and(|seats| seats.leaving == Some(node.0))
+        self.seats_of(group).is_some_and(|seats| seats.leaving == Some(node.0))
     }
 }
 

@@ -9,10 +9,9 @@ use crate::answer::{AdminReply, Answer};
 use crate::frame::Message;
 use crate::group_state::GroupState;
 use crate::hash::FixedState;
-use crate::quorum::Quorum;
 use crate::readiness::Readiness;
 use crate::replica::Protocol;
-use crate::root::{GroupRecord, ROOT};
+use crate::root::{GroupRecord, Places, ROOT, RootGroup};
 use crate::status::{
     GroupReport, LogStatus, MemberStatus, NamespaceStatus, NodeOwnStatus, NodeStatus, OwnGroupsStatus, Report, Status,
     VolumeStatus,
@@ -187,9 +186,12 @@ impl Host {
             nodes: node_status.collect(),
             ..Status::default()
         };
+        let RootGroup { record, seats, .. } = self.directory.root_group();
         let members = self.root_members().into_iter().map(|node| node.0).collect();
-        let root = GroupRecord::new(Protocol::Paxos, ROOT, members, Quorum::Majority);
-        status.root = volume_status(0, 0, &root, true, |node| by_group.get(&(node, ROOT.0)).copied());
+        let record = GroupRecord { members, ..record.clone() };
+        let told = volume_status(0, 0, &record, true, |node| by_group.get(&(node, ROOT.0)).copied());
+        let places = Places::of(Protocol::Paxos, &record, Some(seats));
+        status.root = VolumeStatus { joining: places.coming, leaving: places.leaving, ..told };
         let Some(state) = self.directory.state() else { return status };
         status.replace_after_s = state.placement.replace_after.0;
         for (&number, namespace) in &state.namespaces {
@@ -238,7 +240,9 @@ impl Host {
 
     /// Whether this node has a replica of the root that neither votes nor serves.
     pub fn is_root_silent(&self) -> bool {
-        self.root_state().is_some_and(GroupState::is_silent)
+        // Who has not been a member yet is no loss.
+        let is_lost = |index: u32| self.groups[index as usize].state.is_silent() && !self.is_newcomer(index);
+        self.find(ROOT).is_some_and(is_lost)
     }
 
     pub(super) fn root_state(&self) -> Option<GroupState> {

@@ -1,12 +1,13 @@
 //! Steps of replicas, one after the other: the effects of one are all performed before the next.
 
-use quorate_protocol::{Cx, Event, NodeId, Proposal, Replica, paxos};
+use quorate_protocol::{Cx, Epoch, Event, GroupId, NodeId, Proposal, Replica, paxos};
 
 use super::quarantine::{PanicIn, isolate, panic_as_planned};
 use super::{Group, Host};
 use crate::group_state::GroupState;
 use crate::planted::{self, Planted};
 use crate::replica::{AnyEffects, AnyEvent, AnyMessage};
+use crate::volume::volume_of;
 
 impl Host {
     /// Steps replicas until nothing is left that one of them told itself or another here. Called from within a step it
@@ -52,6 +53,34 @@ impl Host {
         // Before whatever else is planned: commands keep their order.
         if let Some((group, commands)) = left {
             self.todo.push_front((index, group, Event::Proposed(Proposal::Commands(commands))));
+        }
+    }
+
+    /// Also of a message that has waited here for what it refers to.
+    pub(super) fn handle_replica_message(&mut self, from: NodeId, group: GroupId, epoch: Epoch, message: AnyMessage) {
+        if self.hears_nobody(group) {
+            return;
+        }
+        let is_learned = matches!(message, AnyMessage::Paxos(paxos::Message::Learn { .. }));
+        match self.rouse(group) {
+            Some(index) if self.groups[index as usize].configuration.epoch == epoch => {
+                match self.groups[index as usize].state {
+                    GroupState::Alive => self.step_next(index, Event::Received { from, message }),
+                    GroupState::Unborn => drop(self.keep_message(from, group, epoch, message)),
+                    _ if is_learned && self.is_catching_up(index) => self.learn(index, from, message),
+                    _ => self.tell_silent(index),
+                }
+            }
+            None if self.is_kept_from_birth(group) => self.tell_kept_from_birth(group, epoch),
+            None if self.point_to_members(from, group) => {}
+            None if matches!(message, AnyMessage::Register(_)) && volume_of(group).is_none() => {
+                self.ask_for_members(from, group);
+            }
+            _ if self.keep_message(from, group, epoch, message) || self.is_sought(group) => {}
+            _ => {
+                self.compare_root_groups(from, group, epoch);
+                self.meet_unknown_group();
+            }
         }
     }
 

@@ -158,7 +158,10 @@ impl Host {
             if peer == self.settings.node || !group.is_alive() || from >= group.replica.next_slot() {
                 continue;
             }
-            match self.send_learned(index, peer, from, storage) {
+            // What the root was born with stands in no log, and a newcomer there has nothing.
+            let has_nothing = id == ROOT && from == Slot(0);
+            let learned = if has_nothing { 0 } else { self.send_learned(index, peer, from, storage) };
+            match learned {
                 0 => budget = budget.saturating_sub(self.start_snapshot(index, peer, from)),
                 bytes => {
                     self.keep_on(id, from.0);

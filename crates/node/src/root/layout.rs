@@ -3,7 +3,7 @@
 
 use quorate_object::Outcome;
 
-use super::{GroupRecord, Namespace, Reads, RootState, Seats, Settings, error};
+use super::{GroupRecord, Namespace, ROOT, Reads, RootState, Seats, Settings, error};
 use crate::record::{ReplaceError, STILL_CHANGING};
 use crate::replica::Protocol;
 
@@ -47,9 +47,10 @@ impl Places {
             Protocol::Paxos => {
                 let leaving = seats.and_then(|seats| seats.leaving).filter(|_| volume.joining.is_some());
                 let sits = |&node: &u32| volume.joining.filter(|_| leaving == Some(node)).unwrap_or(node);
+                let beside = volume.joining.filter(|_| leaving.is_none());
                 let unsettled = seats.and_then(|seats| seats.unsettled);
                 Places {
-                    seats: volume.members.iter().map(sits).collect(),
+                    seats: volume.members.iter().map(sits).chain(beside).collect(),
                     coming: volume.joining.into_iter().chain(unsettled).collect(),
                     leaving: leaving.into_iter().collect(),
                 }
@@ -143,8 +144,11 @@ impl RootState {
         Outcome::Ok
     }
 
-    /// One node in place of another in a volume that stands at this epoch.
+    /// One node in place of another in a volume, or in the root, that stands at this epoch.
     pub(super) fn replace(&mut self, group: u64, epoch: u32, from: u32, to: u32) -> Outcome {
+        if group == ROOT.0 {
+            return self.replace_in_root(epoch, Some(from), to);
+        }
         let found = self.volumes().find(|(.., volume)| volume.group == group);
         let Some((number, namespace, volume)) = found else {
             return error("no such volume: QUORATE VOLUME LIST shows those of a namespace");
@@ -162,7 +166,7 @@ impl RootState {
             return Outcome::Error(HAS_CHANGED.into());
         }
         match settings.protocol {
-            Protocol::Paxos => self.replace_seat(group, epoch, from, to),
+            Protocol::Paxos => self.replace_seat(group, epoch, Some(from), to),
             Protocol::Register => self.replace_register(group, from, to),
             Protocol::Chain => self.replace_in_chain(group, from, to),
         }

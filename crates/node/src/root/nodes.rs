@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use quorate_object::Outcome;
 use quorate_protocol::NodeId;
 
-use super::{GroupRecord, Namespace, NodeRecord, RootState, error, root_members};
+use super::{GroupRecord, Namespace, NodeRecord, ROOT, RootState, error, root_members};
+use crate::quorum::Quorum;
 use crate::replica::Protocol;
 
 /// The most nodes a cluster may have.
@@ -65,10 +66,20 @@ impl RootState {
 
     /// Who the root's members are, whatever nodes have come since.
     pub fn root_members(&self) -> Vec<NodeId> {
-        match &self.placement.root[..] {
-            [] => root_members(&self.nodes),
-            members => members.iter().copied().map(NodeId).collect(),
+        match (&self.placement.root_record, &self.placement.root[..]) {
+            (Some(record), _) => record.member_ids().collect(),
+            (None, []) => root_members(&self.nodes),
+            (None, members) => members.iter().copied().map(NodeId).collect(),
         }
+    }
+
+    /// The root's own group.
+    pub(crate) fn root_record(&self) -> GroupRecord {
+        let born = || {
+            let members = self.root_members().into_iter().map(|node| node.0).collect();
+            GroupRecord::new(Protocol::Paxos, ROOT, members, Quorum::Majority)
+        };
+        self.placement.root_record.clone().unwrap_or_else(born)
     }
 
     /// The nodes that the cluster was made with.
@@ -94,8 +105,8 @@ impl RootState {
 
     /// Nodes on which the root or a volume has a replica, or may come to have one.
     pub(crate) fn with_part(&self) -> BTreeSet<u32> {
-        let members = self.root_members().into_iter().map(|node| node.0);
-        members.chain(self.volumes().flat_map(|(_, _, volume)| volume.named())).collect()
+        let root = self.root_record();
+        root.named().chain(self.volumes().flat_map(|(_, _, volume)| volume.named())).collect()
     }
 
     /// How many volumes have a replica on a node.
@@ -158,9 +169,10 @@ impl RootState {
             return if self.has_removed(id) { Outcome::Ok } else { error(&format!("no node has the number {id}")) };
         };
         let name = node.name.clone();
-        if self.root_members().contains(&NodeId(id)) {
+        if self.root_record().names(id) {
             return error(&format!(
-                "{name} is a member of the root, which decides what nodes and volumes there are: it cannot be removed"
+                "{name} is a member of the root, or is to be one, which decides what nodes and volumes there are: QUORATE NODE DRAIN {name} \
+                 has another node take its place"
             ));
         }
         let named = self.volumes().filter(|(_, _, volume)| volume.names(id)).count();
@@ -208,7 +220,7 @@ impl RootState {
     }
 
     /// From the first change on, which nodes there are says no more what the root was born with, nor which numbers were given.
-    fn freeze(&mut self) {
+    pub(super) fn freeze(&mut self) {
         if self.placement.root.is_empty() {
             self.placement.founders = self.nodes.clone();
             self.placement.root = self.root_members().into_iter().map(|node| node.0).collect();

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use quorate_object::Outcome;
 use serde::{Deserialize, Serialize};
 
-use super::{NodeRecord, ReplaceAfter, RootState};
+use super::{GroupRecord, NodeRecord, ReplaceAfter, RootState};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
-    /// The root's members, once nodes have come or gone; before that [`super::root_members`] of all nodes.
+    /// The root's first members, once nodes have come or gone; before that [`super::root_members`] of all nodes.
     pub root: Vec<u32>,
     /// The nodes that the cluster was made with, once nodes have come or gone; before that all nodes.
     pub founders: Vec<NodeRecord>,
@@ -21,20 +21,22 @@ pub struct Placement {
     pub draining: Vec<u32>,
     /// Volumes are to move until every node has as many as any other.
     pub is_levelling: bool,
-    /// By volume, of `paxos`: those of which a member was ever replaced, or is to be; and chains of which one is being replaced.
+    /// By volume, of `paxos`: those of which a member was ever replaced, or is to be, as of the root; and chains of which one is being replaced.
     pub seats: BTreeMap<u64, Seats>,
     /// Nodes that have been away for too long, and are not back.
     pub absent: Vec<u32>,
     /// How long that is.
     pub replace_after: ReplaceAfter,
+    /// The root's own group, once a member of it was to be replaced.
+    pub root_record: Option<GroupRecord>,
 }
 
-/// Who sits where in a volume. One member is replaced at a time.
+/// Who sits where in a volume, or in the root itself. One member is replaced at a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seats {
     /// In which epoch a member has entered, of those that were not there from birth.
     pub entered: BTreeMap<u32, u32>,
-    /// The member in whose place the volume's `joining` node comes, once it has a copy.
+    /// The member in whose place the group's `joining` node comes, once it has a copy. Of the root none, if its seat is a new one.
     pub leaving: Option<u32>,
     /// The root's version with which that was decided: no two changes of a volume have the same.
     pub change: u64,
@@ -43,9 +45,10 @@ pub struct Seats {
 }
 
 impl Placement {
-    /// Whether a member of a volume is being replaced.
+    /// Whether a member of a volume, or of the root, is being replaced.
     pub(crate) fn is_moving(&self) -> bool {
-        self.seats.values().any(|seats| seats.leaving.is_some() || seats.unsettled.is_some())
+        let is_joining = self.root_record.as_ref().is_some_and(|root| root.joining.is_some());
+        is_joining || self.seats.values().any(|seats| seats.leaving.is_some() || seats.unsettled.is_some())
     }
 }
 
@@ -61,11 +64,11 @@ pub enum PlaceCommand {
     Drain { node: u32, is_draining: bool },
     /// Whether volumes are to move until every node has as many as any other.
     Level { is_levelling: bool },
-    /// One node in place of another in a volume that stands at this epoch.
+    /// One node in place of another in a volume, or in the root, that stands at this epoch.
     Replace { group: u64, epoch: u32, from: u32, to: u32 },
-    /// What was to replace a member of a volume of `paxos` does not any more.
+    /// What was to replace a member of a volume of `paxos`, or of the root, does not any more.
     Keep { group: u64, epoch: u32 },
-    /// Who is to replace a member of a volume of `paxos` has a copy, and enters.
+    /// Who is to replace a member of a volume of `paxos`, or of the root, has a copy, and enters.
     Enter { group: u64, change: u64 },
     /// Who has entered last takes part.
     Settle { group: u64, epoch: u32 },
@@ -75,6 +78,8 @@ pub enum PlaceCommand {
     Absent { node: u32, is_absent: bool },
     /// How long that is.
     ReplaceAfter { after: ReplaceAfter },
+    /// A member more for the root, which stands at this epoch.
+    WidenRoot { epoch: u32, to: u32 },
 }
 
 impl RootState {
@@ -88,6 +93,7 @@ impl RootState {
             PlaceCommand::Drain { node, is_draining } => self.drain(*node, *is_draining),
             PlaceCommand::Level { is_levelling } => self.level(*is_levelling),
             PlaceCommand::Replace { group, epoch, from, to } => self.replace(*group, *epoch, *from, *to),
+            PlaceCommand::WidenRoot { epoch, to } => self.replace_in_root(*epoch, None, *to),
             PlaceCommand::Keep { group, epoch } => self.keep_seat(*group, *epoch),
             PlaceCommand::Enter { group, change } => self.enter_seat(*group, *change),
             PlaceCommand::Settle { group, epoch } => self.settle_seat(*group, *epoch),

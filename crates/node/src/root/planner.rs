@@ -1,4 +1,4 @@
-//! Which replicas of volumes move next, and where to: away from nodes that drain or are absent, and until all nodes have as many as any other.
+//! Which replicas of volumes, and of the root, move next, and where to: away from nodes that drain or are absent, and until all nodes have as many as any other.
 //!
 //! It follows from the root's state and from which nodes are well, and from nothing else: whoever coordinates the root next goes on
 //! where the last one was. What is under way counts as if it had come to its end, so nothing is moved to and fro.
@@ -43,6 +43,9 @@ pub(crate) fn plan(root: &RootState, health: &dyn Fn(u32) -> Health) -> Plan {
     let is_given_up = |node| root.is_absent(node) && health(node) == Health::Away;
     let health = |node| if is_given_up(node) { Health::Gone } else { health(node) };
     let mut planner = Planner::new(root, &health);
+    let (of_root, waits) = root.plan_of_root(&health);
+    planner.plan.commands.extend(of_root);
+    planner.plan.waits = waits;
     planner.give_up();
     planner.drain();
     if root.placement.is_levelling {
@@ -343,7 +346,7 @@ impl Planner<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::{NodeRecord, RootCommand, Settings};
+    use crate::root::{NodeRecord, ROOT, RootCommand, Seats, Settings};
     use quorate_object::Outcome;
 
     struct Random(u64);
@@ -390,7 +393,9 @@ mod tests {
 
     /// What a command does, at once for volumes of paxos, whose seats are somebody else's.
     fn apply(root: &mut RootState, command: &PlaceCommand) {
-        if let PlaceCommand::Replace { group, epoch, from, to } = *command {
+        if let PlaceCommand::Replace { group, epoch, from, to } = *command
+            && group != ROOT.0
+        {
             let (protocol, volume) = volume_mut(root, group);
             if protocol == Protocol::Paxos {
                 assert_eq!(volume.epoch, epoch);
@@ -406,6 +411,11 @@ mod tests {
 
     /// All that is under way comes to its end.
     fn settle(root: &mut RootState) {
+        if let Some(Seats { change, .. }) = root.seats(ROOT.0).cloned() {
+            let (group, epoch) = (ROOT.0, root.root_record().epoch + 1);
+            root.execute(&RootCommand::Place(PlaceCommand::Enter { group, change }), 1);
+            root.execute(&RootCommand::Place(PlaceCommand::Settle { group, epoch }), 1);
+        }
         let groups: Vec<u64> = root.volumes().map(|(.., volume)| volume.group).collect();
         for group in groups {
             let (protocol, volume) = volume_mut(root, group);
@@ -437,7 +447,9 @@ mod tests {
             let Plan { commands, .. } = plan(root, &well);
             let mut at: BTreeMap<u32, usize> = BTreeMap::new();
             for command in &commands {
-                if let PlaceCommand::Replace { from, to, .. } = command {
+                if let PlaceCommand::Replace { group, from, to, .. } = command
+                    && *group != ROOT.0
+                {
                     moved += 1;
                     [from, to].into_iter().for_each(|node| *at.entry(*node).or_default() += 1);
                 }

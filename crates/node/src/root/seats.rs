@@ -1,15 +1,41 @@
-//! Volumes of `paxos` whose members are replaced, one at a time. See docs/decisions/0033.
+//! Volumes of `paxos` whose members are replaced, one at a time, and the root, which decides that of itself. See docs/decisions/0033 and
+//! 0042.
 //!
-//! Who is to come in copies the volume first, as the record's `joining` node. Then it takes the seat, in the next epoch, and is taken in by
+//! Who is to come in copies the group first, as the record's `joining` node. Then it takes the seat, in the next epoch, and is taken in by
 //! the others as a member that has forgotten what it said. Until it takes part nobody else is replaced: of two that know nothing each
 //! would wait for the other.
 
 use quorate_object::Outcome;
 use quorate_protocol::NodeId;
+use serde::{Deserialize, Serialize};
 
-use super::{GroupRecord, Reads, RootState, Seats, error, no_such_node};
+use super::{GroupRecord, HAS_CHANGED, ROOT, Reads, RootState, Seats, error, no_such_node};
 use crate::record::STILL_CHANGING;
 use crate::replica::Protocol;
+
+/// What the root says of its own group: nodes tell each other, since the root cannot be asked by who does not know where it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RootGroup {
+    /// Of the state that says so. Whatever stands in a later one is newer.
+    pub(crate) version: u64,
+    pub(crate) record: GroupRecord,
+    pub(crate) seats: Seats,
+}
+
+impl RootGroup {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        postcard::to_stdvec(self).expect("plain data has an encoding")
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<RootGroup> {
+        postcard::from_bytes(bytes).ok()
+    }
+
+    /// Whether it says the same, in whichever version.
+    pub(crate) fn is_same(&self, other: &RootGroup) -> bool {
+        (&self.record, &self.seats) == (&other.record, &other.seats)
+    }
+}
 
 impl Seats {
     /// Whether what this node's replica said in `epoch` is still the word of its seat: it has sat there ever since.
@@ -26,15 +52,48 @@ impl Seats {
 const ALONE: &str =
     "a volume with one replica does not move: its members could not tell what it has decided without each other";
 const ROUTED: &str = "volumes that are read through routers do not move";
+const ROOT_ALONE: &str =
+    "the root has one member, which stays: another one comes beside it once the cluster has more nodes";
+const ROOT_IS_WIDE: &str = "the root has as many members as it is to have";
+
+/// How many members the root is to have in a cluster of so many nodes.
+pub(crate) fn root_size(nodes: usize) -> usize {
+    if nodes >= 5 { 5 } else { nodes.min(3) }
+}
 
 impl RootState {
-    /// Who sits where in a volume of `paxos`, if anybody was ever replaced there.
+    /// Who sits where in a volume of `paxos`, or in the root, if anybody was ever replaced there.
     pub(crate) fn seats(&self, group: u64) -> Option<&Seats> {
         self.placement.seats.get(&group)
     }
 
-    /// `to` is to come in the place of `from`.
-    pub(super) fn replace_seat(&mut self, group: u64, epoch: u32, from: u32, to: u32) -> Outcome {
+    pub(crate) fn root_group(&self) -> RootGroup {
+        let seats = self.seats(ROOT.0).cloned().unwrap_or_default();
+        RootGroup { version: self.version, record: self.root_record(), seats }
+    }
+
+    /// `to` is to come in the place of one of the root's members, or beside them.
+    pub(super) fn replace_in_root(&mut self, epoch: u32, from: Option<u32>, to: u32) -> Outcome {
+        let record = self.root_record();
+        if record.epoch != epoch {
+            return Outcome::Error(HAS_CHANGED.into());
+        }
+        if from.is_none() && record.members.len() >= root_size(self.nodes.len()) {
+            return error(ROOT_IS_WIDE);
+        }
+        let is_new = self.placement.root_record.is_none();
+        self.placement.root_record = Some(record);
+        let outcome = self.replace_seat(ROOT.0, epoch, from, to);
+        match outcome {
+            Outcome::Ok => self.freeze(),
+            _ if is_new => self.placement.root_record = None,
+            _ => {}
+        }
+        outcome
+    }
+
+    /// `to` is to come in the place of `from`, or beside all.
+    pub(super) fn replace_seat(&mut self, group: u64, epoch: u32, from: Option<u32>, to: u32) -> Outcome {
         if !self.nodes.iter().any(|node| node.id == to) {
             return no_such_node(to);
         }
@@ -45,25 +104,26 @@ impl RootState {
         if routed {
             return error(ROUTED);
         }
-        if volume.members.len() < 2 {
-            return error(ALONE);
+        let (of_what, alone) = if group == ROOT.0 { ("the root", ROOT_ALONE) } else { ("the volume", ALONE) };
+        if volume.members.len() < 2 && from.is_some() {
+            return error(alone);
         }
         if volume.joining == Some(to) || volume.members.contains(&to) {
-            return error(&format!("node {to} has a replica of the volume, or is to have one"));
+            return error(&format!("node {to} has a replica of {of_what}, or is to have one"));
         }
-        if !volume.members.contains(&from) {
-            return error(&format!("node {from} has no replica of the volume"));
+        if let Some(from) = from.filter(|from| !volume.members.contains(from)) {
+            return error(&format!("node {from} has no replica of {of_what}"));
         }
         let unsettled = self.seats(group).and_then(|seats| seats.unsettled);
         let Some(volume) = self.volume_mut(group) else { return Outcome::Nil };
-        if volume.joining.is_some() || unsettled.is_some_and(|node| node != from) {
+        if volume.joining.is_some() || unsettled.is_some() && unsettled != from {
             return Outcome::Error(STILL_CHANGING.into());
         }
         volume.joining = Some(to);
         self.version += 1;
         let change = self.version;
         let seats = self.placement.seats.entry(group).or_default();
-        (seats.leaving, seats.change) = (Some(from), change);
+        (seats.leaving, seats.change) = (from, change);
         Outcome::Ok
     }
 
@@ -85,17 +145,24 @@ impl RootState {
 
     /// The node that was to come in has a copy, and takes the seat.
     pub(super) fn enter_seat(&mut self, group: u64, change: u64) -> Outcome {
-        let leaving = self.seats(group).filter(|seats| seats.change == change).and_then(|seats| seats.leaving);
+        let Some(seats) = self.seats(group).filter(|seats| seats.change == change) else { return Outcome::Nil };
+        let leaving = seats.leaving;
         let Some(volume) = self.volume_mut(group) else { return Outcome::Nil };
-        let (Some(joining), Some(leaving)) = (volume.joining, leaving) else { return Outcome::Nil };
-        let Some(seat) = volume.members.iter_mut().find(|member| **member == leaving) else { return Outcome::Nil };
-        *seat = joining;
+        let Some(joining) = volume.joining else { return Outcome::Nil };
+        match leaving {
+            None => volume.members.push(joining),
+            Some(leaving) => {
+                let seat = volume.members.iter_mut().find(|member| **member == leaving);
+                let Some(seat) = seat else { return Outcome::Nil };
+                *seat = joining;
+            }
+        }
         volume.home = volume.members.clone();
         volume.epoch += 1;
         volume.joining = None;
         let entered = volume.epoch;
         let seats = self.placement.seats.entry(group).or_default();
-        seats.entered.remove(&leaving);
+        leaving.map(|leaving| seats.entered.remove(&leaving));
         seats.entered.insert(joining, entered);
         (seats.leaving, seats.unsettled) = (None, Some(joining));
         self.version += 1;
@@ -116,10 +183,14 @@ impl RootState {
     /// Of namespaces that are there; the others' seats are forgotten.
     pub(super) fn forget_seats(&mut self) {
         let there: std::collections::BTreeSet<u64> = self.volumes().map(|(.., volume)| volume.group).collect();
-        self.placement.seats.retain(|group, _| there.contains(group));
+        self.placement.seats.retain(|group, _| *group == ROOT.0 || there.contains(group));
     }
 
+    /// Of a volume of `paxos`, or of the root.
     fn volume_mut(&mut self, group: u64) -> Option<&mut GroupRecord> {
+        if group == ROOT.0 {
+            return self.placement.root_record.as_mut();
+        }
         let of_paxos = self.namespaces.values_mut().filter(|namespace| namespace.settings.protocol == Protocol::Paxos);
         of_paxos.flat_map(|namespace| &mut namespace.volumes).find(|volume| volume.group == group)
     }

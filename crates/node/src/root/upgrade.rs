@@ -45,12 +45,13 @@ pub enum UpgradeCommand {
     Raise { level: FeatureLevel },
 }
 
-/// A state, also one that was written before nodes were absent, before anything was placed anew, before there were upgrades and levels, or before there
-/// were offices.
+/// A state, also one that was written before the root had a record of itself, before nodes were absent, before anything was placed
+/// anew, before there were upgrades and levels, or before there were offices.
 pub(super) fn decode(bytes: &[u8]) -> Option<RootState> {
-    const NONE: [u8; 15] = [0, 0, 0, FeatureLevel::FIRST.0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xD8, 0x04];
+    const NONE: [u8; 16] = [0, 0, 0, FeatureLevel::FIRST.0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xD8, 0x04, 0];
     let with = |end: &[u8]| postcard::from_bytes(&[bytes, end].concat()).ok();
     with(&[])
+        .or_else(|| with(&NONE[15..]))
         .or_else(|| with(&NONE[11..]))
         .or_else(|| with(&NONE[4..]))
         .or_else(|| with(&NONE[2..]))
@@ -246,7 +247,10 @@ mod tests {
     fn a_state_from_before_there_were_upgrades_is_read_and_one_with_an_upgrade_comes_back() {
         let mut root = root();
         let bytes = root.encode();
-        let (before_absence, absence) = bytes.split_at(bytes.len() - 4);
+        let (before_record, record) = bytes.split_at(bytes.len() - 1);
+        assert_eq!(record, [0], "the root stands as it was born");
+        assert_eq!(RootState::decode(before_record), Some(root.clone()));
+        let (before_absence, absence) = before_record.split_at(before_record.len() - 4);
         assert_eq!(absence, [0, 1, 0xD8, 0x04], "nobody is absent, and 600 s");
         assert_eq!(RootState::decode(before_absence), Some(root.clone()));
         let (before_moves, placement) = before_absence.split_at(before_absence.len() - 7);

@@ -134,6 +134,10 @@ impl Candidacy {
         }
     }
 
+    pub(super) fn widen(&mut self, count: usize) {
+        self.members.widen(count);
+    }
+
     fn back_off(&mut self, cx: &Cx<'_>) {
         let wait_us = (RETRY_US << self.attempts.min(8)).min(RETRY_US_MAX);
         self.attempts += 1;

@@ -195,6 +195,14 @@ impl Coordination {
         self.decide.get_or_insert(Decide { at: now.after_us(DECIDE_US), again_us: DECIDE_AGAIN_US });
     }
 
+    /// A new member is told later what is decided.
+    pub(super) fn widen(&mut self, count: usize, now: Instant) {
+        if self.members.list.len() < count {
+            self.members.widen(count);
+            self.decide.get_or_insert(Decide { at: now.after_us(DECIDE_US), again_us: DECIDE_AGAIN_US });
+        }
+    }
+
     /// Looks at both ends of it, and at what the first member has said.
     pub(super) fn look(&self) -> u64 {
         let member = self.members.list.first().map_or(0, |member| member.holds_below.0);

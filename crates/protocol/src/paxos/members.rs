@@ -50,6 +50,13 @@ impl Members {
         self.list[position] = Member::default();
     }
 
+    /// There are so many now, the new ones behind the others.
+    pub(super) fn widen(&mut self, count: usize) {
+        let mut list = core::mem::take(&mut self.list).into_vec();
+        list.resize(count, Member::default());
+        self.list = list.into_boxed_slice();
+    }
+
     pub(super) fn grant(&self, position: usize) -> GrantNumber {
         self.list[position].grant
     }

@@ -280,7 +280,8 @@ fn a_coordinator_that_was_replaced_unheard_answers_nothing_old() {
     // What it would do itself.
     let host = &mut cluster.node(3).host;
     let root = host.directory().expect("it knows the cluster");
-    let held = Held { is_clear: true, ..held_for(root, &root.namespaces[&0].volumes[1]) };
+    let seats = root.seats(volume.0).cloned().unwrap_or_default();
+    let held = Held { is_clear: true, ..held_for(&root.namespaces[&0].volumes[1], &seats) };
     let index = host.find(volume).expect("it is a member");
     host.submit_hold(index, Some(held));
     let mut number = None;
