@@ -77,6 +77,7 @@ pub(super) struct Directory {
     /// Questions to the root so far, and whether the last one is under way.
     question: u64,
     asking: bool,
+    asked_at: Instant,
     /// An answer to a question that was asked since this start has been followed.
     pub(super) is_followed: bool,
     /// The latest question that was answered.
@@ -116,6 +117,7 @@ impl Directory {
             places: BTreeMap::new(),
             question: 0,
             asking: false,
+            asked_at: Instant(0),
             is_followed: false,
             answered: 0,
             asking_anew: false,
@@ -279,13 +281,19 @@ impl Host {
 
     /// Asks the root, linearizably, for what it says now.
     pub(super) fn ask_for_directory(&mut self) {
-        if !self.directory.asking && self.directory.refused_until <= self.clock.now() {
+        let now = self.clock.now();
+        if self.directory.asking {
+            if self.directory.asked_at.after_us(ROOT_MISSED_US) <= now {
+                self.ask_where_the_root_is();
+            }
+        } else if self.directory.refused_until <= now {
             self.ask_for_directory_now();
         }
     }
 
     fn ask_for_directory_now(&mut self) {
         self.directory.asking = true;
+        self.directory.asked_at = self.clock.now();
         self.directory.question += 1;
         let command = RootCommand::Read { version: self.directory.version() };
         self.submit_to_root(&command, Purpose::Directory);
@@ -540,6 +548,8 @@ impl Host {
     }
 }
 
+/// A root that has not answered for so long may be elsewhere.
+const ROOT_MISSED_US: u64 = 200_000;
 /// How often, at most, a message for an unknown group makes the node ask for the directory.
 const UNKNOWN_GROUP_PAUSE_US: u64 = 100_000;
 

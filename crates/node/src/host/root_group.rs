@@ -17,7 +17,7 @@ use crate::root::{MEMBERS_MAX, ROOT, RootGroup};
 /// The name of the node record that keeps it over a restart.
 pub(super) const RECORD: &str = "root_group";
 /// How often one node is told, at most.
-const TOLD_AGAIN_US: u64 = 50_000;
+const TOLD_AGAIN_US: u64 = 100_000;
 
 #[derive(Default)]
 pub(super) struct RootWord {

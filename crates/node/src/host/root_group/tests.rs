@@ -120,7 +120,7 @@ fn who_was_away_finds_the_root_where_none_of_those_is_that_it_knew() {
     (1..=3).for_each(|id| cluster.node(id).is_down = true);
     cluster.node(4).is_down = false;
     restart_and_link(&mut cluster, 4);
-    cluster.pass(5_000, arrives);
+    cluster.pass(2_000, arrives);
     assert_moved(&mut cluster, &[5, 6, 7], 3);
     assert_serves(&mut cluster, 4, 1);
     (1..=3).for_each(|id| {
