@@ -34,7 +34,6 @@ pub use placement::{PlaceCommand, Placement, Seats};
 pub(crate) use planner::{Health, plan};
 pub use registers::check_quorum;
 pub(crate) use seats::RootGroup;
-use seats::root_size;
 pub(crate) use settings::NO_LEASE;
 pub use settings::{Authority, Durability, Groups, INTERVAL_US, Reads, Settings, replicas_max};
 use settings::{ROUTED_FOR_EVER, refused_reads};
@@ -384,7 +383,7 @@ fn laid_out(nodes: usize, index: usize, replicas: usize) -> impl Iterator<Item =
 /// The root is born with 3 members, 5 from five nodes on: the first nodes by number. Whoever has its state asks that, which knows
 /// them also when nodes have come or gone: [`RootState::root_members`].
 pub fn root_members(nodes: &[NodeRecord]) -> Vec<NodeId> {
-    let count = root_size(nodes.len());
+    let count = if nodes.len() >= 5 { 5 } else { nodes.len().min(3) };
     let mut ids: Vec<NodeId> = nodes.iter().map(|node| NodeId(node.id)).collect();
     ids.sort();
     ids.truncate(count);

@@ -96,6 +96,7 @@ fn seeds_pass_and_reach_the_rare_paths() {
         "a node that was away for long was back",
         "a replica followed a change of seats",
         "a node left a volume to another",
+        "a member of the root followed a change of seats there",
         "a log had lost something",
         "a node came back with a new directory",
         "an own group began anew because a member had forgotten what it said",
@@ -173,10 +174,10 @@ fn chains_pass_and_reach_the_rare_paths() {
 #[test]
 fn volumes_that_move_from_node_to_node_pass_and_come_to_rest() {
     let reached = sweep_worlds("--moves", Settings::of_moves, 1..=30);
-    let Sometimes { seats_changed, seats_left, moves_planned, snapshot_copied, .. } = reached;
+    let Sometimes { seats_changed, seats_left, root_seats_changed, moves_planned, snapshot_copied, .. } = reached;
     let Sometimes { own_changed, own_moved_off, outside_born, replicas_replaced, absences_over, .. } = reached;
     let volumes = [seats_changed, seats_left, moves_planned, snapshot_copied, replicas_replaced, absences_over];
-    let counts = [volumes.as_slice(), &[own_changed, own_moved_off, outside_born]].concat();
+    let counts = [volumes.as_slice(), &[own_changed, own_moved_off, outside_born, root_seats_changed]].concat();
     assert!(counts.iter().all(|&count| count > 0), "{reached:?}");
 }
 

@@ -47,6 +47,8 @@ pub struct Counters {
     /// Seats in volumes of `paxos` that changed hands, as replicas here have followed it, and those that were this node's.
     pub seats_changed: u64,
     pub seats_left: u64,
+    /// As the first of these, in the root.
+    pub root_seats_changed: u64,
     /// Replicas of chains here that had forgotten what they said, were left out and begin anew.
     pub chains_left: u64,
     /// Reads that panicked.

@@ -289,7 +289,10 @@ impl Host {
         group.checkpoint.changed = true;
         self.transfers.forget(id);
         self.readmissions.begin_anew(id);
-        self.counters.seats_changed += 1;
+        match id {
+            ROOT => self.counters.root_seats_changed += 1,
+            _ => self.counters.seats_changed += 1,
+        }
         self.seek_readmission(index);
         if self.groups[index as usize].is_alive() {
             for node in before.members.iter().copied().filter(|node| !next.contains(*node)) {

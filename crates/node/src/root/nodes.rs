@@ -74,7 +74,7 @@ impl RootState {
     }
 
     /// The root's own group.
-    pub(crate) fn root_record(&self) -> GroupRecord {
+    pub fn root_record(&self) -> GroupRecord {
         let born = || {
             let members = self.root_members().into_iter().map(|node| node.0).collect();
             GroupRecord::new(Protocol::Paxos, ROOT, members, Quorum::Majority)

@@ -54,12 +54,10 @@ const ALONE: &str =
 const ROUTED: &str = "volumes that are read through routers do not move";
 const ROOT_ALONE: &str =
     "the root has one member, which stays: another one comes beside it once the cluster has more nodes";
-const ROOT_IS_WIDE: &str = "the root has as many members as it is to have";
+const ROOT_IS_WIDE: &str = "the root has five members, and gets no more";
 
-/// How many members the root is to have in a cluster of so many nodes.
-pub(crate) fn root_size(nodes: usize) -> usize {
-    if nodes >= 5 { 5 } else { nodes.min(3) }
-}
+/// The root gets no more members than this, however many nodes there are.
+const ROOT_MEMBERS_MAX: usize = 5;
 
 impl RootState {
     /// Who sits where in a volume of `paxos`, or in the root, if anybody was ever replaced there.
@@ -78,7 +76,7 @@ impl RootState {
         if record.epoch != epoch {
             return Outcome::Error(HAS_CHANGED.into());
         }
-        if from.is_none() && record.members.len() >= root_size(self.nodes.len()) {
+        if from.is_none() && record.members.len() >= ROOT_MEMBERS_MAX {
             return error(ROOT_IS_WIDE);
         }
         let is_new = self.placement.root_record.is_none();

@@ -325,8 +325,13 @@ impl Figures {
                 host.seats_changed,
             ),
             (
+                "quorate_root_seats_changed_total",
+                "Seats in the root that were taken by other nodes, or were new, as this node's replica has followed it.",
+                host.root_seats_changed,
+            ),
+            (
                 "quorate_seats_left_total",
-                "Replicas of volumes of paxos that this node gave up since another node has come in its place.",
+                "Replicas of volumes of paxos, and of the root, that this node gave up since another node has come in its place.",
                 host.seats_left,
             ),
             (

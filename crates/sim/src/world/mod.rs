@@ -153,11 +153,12 @@ pub struct Sometimes {
     pub guests_dropped: u64,
     pub seats_changed: u64,
     pub seats_left: u64,
+    pub root_seats_changed: u64,
 }
 
 impl Sometimes {
     /// Every count with what it counts.
-    pub fn counts(&self) -> [(&'static str, u64); 60] {
+    pub fn counts(&self) -> [(&'static str, u64); 61] {
         [
             ("a coordinator changed with slots in flight", self.coordinator_changed_in_flight),
             ("a snapshot was installed", self.snapshot_installed),
@@ -219,6 +220,7 @@ impl Sometimes {
             ("a namespace with own groups was dropped", self.guests_dropped),
             ("a replica followed a change of seats", self.seats_changed),
             ("a node left a volume to another", self.seats_left),
+            ("a member of the root followed a change of seats there", self.root_seats_changed),
         ]
     }
 
@@ -283,6 +285,7 @@ impl Sometimes {
         self.guests_dropped += more.guests_dropped;
         self.seats_changed += more.seats_changed;
         self.seats_left += more.seats_left;
+        self.root_seats_changed += more.root_seats_changed;
     }
 }
 

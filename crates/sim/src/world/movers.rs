@@ -2,7 +2,7 @@
 
 use quorate_node::host::Group;
 use quorate_node::replica::Protocol;
-use quorate_node::root::PlaceCommand;
+use quorate_node::root::{GroupRecord, PlaceCommand, ROOT, RootState};
 use quorate_node::volume::volume_of;
 
 use super::{Event, World};
@@ -247,20 +247,22 @@ impl World {
         self.plan(next_us.max(1), Event::Guests);
     }
 
-    /// Some node of some volume is to be replaced by one that has no replica of it, or stays after all.
+    /// Some node of some volume, or of the root, is to be replaced by one that has no replica of it, or stays after all.
     pub(super) fn replace_a_member(&mut self) {
         let Some(mean_ms) = self.settings.replaces_mean_ms.filter(|_| !self.healing) else { return };
         let at = self.random.below(self.nodes.len() as u64) as usize;
         let root = self.nodes[at].host().and_then(|host| host.directory());
         let of_clients = root.and_then(|root| root.namespaces.get(&0)).map(|namespace| namespace.volumes.clone());
-        if let Some(volumes) = of_clients {
-            let volume = self.random.pick(&volumes).clone();
-            let (group, epoch) = (volume.group, volume.epoch);
-            let outside: Vec<u32> = (1..=self.settings.nodes).filter(|node| !volume.members.contains(node)).collect();
-            let (from, to) = (*self.random.pick(&volume.members), *self.random.pick(&outside));
-            let command = match self.random.chance(100) {
-                true => PlaceCommand::Keep { group, epoch },
-                false => PlaceCommand::Replace { group, epoch, from, to },
+        if let Some(mut groups) = of_clients {
+            groups.extend(root.map(RootState::root_record));
+            let GroupRecord { group, epoch, members, .. } = self.random.pick(&groups).clone();
+            let outside: Vec<u32> = (1..=self.settings.nodes).filter(|node| !members.contains(node)).collect();
+            let (from, nowhere) = (*self.random.pick(&members), outside.is_empty());
+            let to = if nowhere { from } else { *self.random.pick(&outside) };
+            let command = match self.random.below(10) {
+                0 => PlaceCommand::Keep { group, epoch },
+                1 if group == ROOT.0 => PlaceCommand::WidenRoot { epoch, to },
+                _ => PlaceCommand::Replace { group, epoch, from, to },
             };
             self.place(at, command);
         }

@@ -306,6 +306,7 @@ fn seen_by(host: &Host) -> Sometimes {
         read_through_router: counters.reads_routed,
         seats_changed: counters.seats_changed,
         seats_left: counters.seats_left,
+        root_seats_changed: counters.root_seats_changed,
         read_at_router: counters.reads_routed_here,
         routed_read_turned_back: counters.reads_turned_back,
         recalled: counters.recalls_sent,
