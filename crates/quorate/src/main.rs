@@ -25,6 +25,7 @@ mod nodes;
 mod output;
 mod quorum;
 mod replace_after;
+mod root;
 mod secrets;
 mod sim;
 mod status;
@@ -63,6 +64,7 @@ enum Command {
     Group(group::Options),
     Quorum(quorum::Options),
     Volume(volume::Options),
+    Root(root::Options),
     Tune(tune::Options),
     Upgrade(upgrade::Options),
     Password(secrets::PasswordOptions),
@@ -94,6 +96,7 @@ fn main() -> ExitCode {
         Command::Group(options) => group::run(&options),
         Command::Quorum(options) => quorum::run(&options),
         Command::Volume(options) => volume::run(&options),
+        Command::Root(options) => root::run(&options),
         Command::Tune(options) => tune::run(&options),
         Command::Upgrade(options) => upgrade::run(&options),
         Command::Password(options) => secrets::print_password_hash(&options),
@@ -173,6 +176,9 @@ mod tests {
             "quorate node replace-after",
             "quorate volume list 0 -p 7001",
             "quorate volume move 0 63 --from n1 --to n4",
+            "quorate root show -p 7001",
+            "quorate root move --from n1 --to n4",
+            "quorate root widen --to n4",
         ] {
             assert!(Arguments::try_parse_from(line.split(' ')).is_ok(), "{line}");
         }

@@ -28,7 +28,7 @@ pub(super) struct Waiting {
 
 const USAGE: &str = "ERR the commands are QUORATE NAMESPACE CREATE|SET|MOVE|LIST|DROP, \
                      QUORATE GROUP CREATE|PROMOTE|DEMOTE|MOVE|RETYPE|SHOW, QUORATE QUORUM SET|SHOW, \
-                     QUORATE VOLUME LIST|MOVE, QUORATE NODE LIST|SHOW|ADD|REMOVE|DRAIN|UNDRAIN|LEVEL|REPLACE, \
+                     QUORATE VOLUME LIST|MOVE, QUORATE ROOT SHOW|MOVE|WIDEN, QUORATE NODE LIST|SHOW|ADD|REMOVE|DRAIN|UNDRAIN|LEVEL|REPLACE, \
                      QUORATE UPGRADE SHOW|BEGIN|NOTE|LEAVE|END|RAISE, QUORATE DEMAND [COUNT n] and QUORATE STATUS [JSON]: QUORATE HELP tells what each does";
 const CREATE_USAGE: &str = "ERR QUORATE NAMESPACE CREATE number [PROTOCOL paxos|chain|register] [REPLICAS n] \
                             [VOLUMES n] [DURABILITY sync|interval|memory] [READS lease|quorum|local|apportioned|routed] \
@@ -271,6 +271,9 @@ fn parse(words: &[Vec<u8>], defaults: Settings) -> Result<Request, String> {
     }
     if is(0, "VOLUME") {
         return placement::parse_volume(&words[1..]).map(Request::Placement);
+    }
+    if is(0, "ROOT") {
+        return placement::parse_root(&words[1..]).map(Request::Placement);
     }
     if is(0, "NODE") {
         let moves = placement::parse_node(&words[1..]).map(Request::Placement);
@@ -645,6 +648,7 @@ mod tests {
         let others = [
             ("QUORUM", "SET|SHOW"),
             ("VOLUME", "LIST|MOVE"),
+            ("ROOT", "SHOW|MOVE|WIDEN"),
             ("NODE", "LIST|SHOW|ADD|REMOVE|DRAIN|UNDRAIN|LEVEL"),
             ("UPGRADE", "SHOW|BEGIN|NOTE|LEAVE|END|RAISE"),
             ("", "DEMAND"),

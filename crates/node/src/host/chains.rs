@@ -25,7 +25,6 @@ use super::dispatch::INTERNAL;
 use super::led::{own_groups_of, parent_of};
 use crate::frame::Message;
 use crate::hash::FixedState;
-use crate::machine::Content;
 use crate::office::Office;
 use crate::planted::{self, Planted};
 use crate::record::GroupRecord;
@@ -192,13 +191,6 @@ impl Terms {
         since.is_none_or(|since| now < since.after_us(lease_given_us))
     }
 
-    /// This node has left the parent's group: it decides nothing about its chains any more.
-    pub(super) fn leave_parent(&mut self, parent: GroupId) {
-        self.changing.retain(|group, _| parent_of(*group) != parent);
-        self.coordinated.remove(&parent);
-        self.turning.remove(&parent);
-    }
-
     /// With its next term a node has nothing confirmed, and this chain is not confirmed to it again.
     fn release(&mut self, parent: GroupId, node: NodeId, group: GroupId) {
         if let Some(given) = self.given.get_mut(&(parent, node))
@@ -268,18 +260,6 @@ impl Host {
     fn own_due_of(&self, volume: GroupId) -> impl Iterator<Item = &GroupRecord> {
         let own = self.terms.due.range(own_groups_of(volume)).filter_map(|group| self.own.led.get(group));
         own.filter(|led| led.protocol.is_chain()).map(|led| &led.record)
-    }
-
-    /// What a replica of the root here has executed, the directory comes to say.
-    pub(super) fn follow_root(&mut self) {
-        let Some(index) = self.find(ROOT) else { return };
-        if let Content::Root(root) = self.groups[index as usize].machine.content()
-            && root.version > self.directory.version()
-        {
-            let of_itself = root.root_group();
-            self.hear_of_root_group(of_itself);
-            self.ask_for_directory();
-        }
     }
 
     /// A parent's chains that are awake here and that this node is a member of.

@@ -3,7 +3,7 @@
 use crate::answer::AdminReply;
 
 /// The subcommands and what each does. Where options are left out here, the subcommand without any word tells them.
-const SUBCOMMANDS: [(&str, &str); 33] = [
+const SUBCOMMANDS: [(&str, &str); 36] = [
     ("STATUS [JSON]", "Nodes, namespaces and volumes, in short or with everything as JSON."),
     ("DEMAND [COUNT n]", "What this node's clients ask for, and which objects most."),
     ("NAMESPACE LIST", "The namespaces and their settings."),
@@ -22,6 +22,9 @@ const SUBCOMMANDS: [(&str, &str); 33] = [
     ("QUORUM SHOW key", "Tell of the group that an object is in, and of its quorums."),
     ("VOLUME LIST namespace", "Where a namespace's volumes are, and where they are moving to."),
     ("VOLUME MOVE namespace volume FROM node TO node", "Move one replica of a volume to another node."),
+    ("ROOT SHOW", "Who the members of the root are, which holds nodes, namespaces and where volumes are."),
+    ("ROOT MOVE FROM node TO node", "Have a node take a member's place in the root."),
+    ("ROOT WIDEN TO node", "Give the root a member more, up to five; it never gets fewer."),
     ("NODE LIST", "The nodes, where they are, and how many volumes each has a replica of."),
     (
         "NODE SHOW name",

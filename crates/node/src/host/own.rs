@@ -29,7 +29,7 @@ use crate::machine::Machine;
 use crate::planted::{self, Planted};
 use crate::record::GroupRecord;
 use crate::replica::{AnyMessage, AnyReplica, Protocol};
-use crate::root::Durability;
+use crate::root::{Durability, ROOT};
 use crate::volume::{Birth, Death, Frozen, OwnRecord, Record, Starting, VolumeCommand, own_group, volume_of};
 
 /// What an own group's replicas are born with: the epochs of those that are led travel with what they say.
@@ -276,9 +276,12 @@ impl Host {
         self.own.lost.extend(lost);
     }
 
-    /// Whether an own group will not be born here before this node starts anew: nothing is executed in its volume's
+    /// Whether an own group, or the root, will not be born here for now, or not before this node starts anew: nothing is executed in its volume's
     /// replica any more, or its birth cannot be read.
     pub fn is_kept_from_birth(&self, group: GroupId) -> bool {
+        if group == ROOT {
+            return self.has_lost_root();
+        }
         let Some((volume, _)) = volume_of(group).filter(|_| self.find(group).is_none()) else { return false };
         let is_silent = |index: u32| self.groups[index as usize].state.is_silent();
         // One that is at rest was born, whatever has become of its volume's replica since.

@@ -24,6 +24,8 @@ const LOOK_PAUSE_US: u64 = 1_000_000;
 
 const VOLUME_USAGE: &str = "ERR QUORATE VOLUME LIST namespace; QUORATE VOLUME MOVE namespace volume FROM node TO node";
 
+const ROOT_USAGE: &str = "ERR QUORATE ROOT SHOW; QUORATE ROOT MOVE FROM node TO node; QUORATE ROOT WIDEN TO node";
+
 /// What this node, where it coordinates the root, has it decide.
 #[derive(Default)]
 pub(super) struct Placing {
@@ -36,6 +38,9 @@ pub(super) struct Placing {
 /// What a line of words asks for.
 #[derive(Debug, PartialEq)]
 pub(super) enum PlacementRequest {
+    ShowRoot,
+    MoveRoot { from: String, to: String },
+    WidenRoot { to: String },
     ListVolumes { namespace: u32 },
     MoveVolume { namespace: u32, index: u32, from: String, to: String },
     ShowNode { name: String },
@@ -61,6 +66,19 @@ fn try_parse_volume(words: &[&str]) -> Option<PlacementRequest> {
             Some(PlacementRequest::MoveVolume { namespace, index, from: (*from).to_owned(), to: (*to).to_owned() })
         }
         _ => None,
+    }
+}
+
+/// The words behind `ROOT`.
+pub(super) fn parse_root(words: &[&str]) -> Result<PlacementRequest, String> {
+    let is = |at: usize, expected: &str| words.get(at).is_some_and(|word| word.eq_ignore_ascii_case(expected));
+    match *words {
+        [_] if is(0, "SHOW") => Ok(PlacementRequest::ShowRoot),
+        [_, _, from, _, to] if is(0, "MOVE") && is(1, "FROM") && is(3, "TO") => {
+            Ok(PlacementRequest::MoveRoot { from: from.to_owned(), to: to.to_owned() })
+        }
+        [_, _, to] if is(0, "WIDEN") && is(1, "TO") => Ok(PlacementRequest::WidenRoot { to: to.to_owned() }),
+        _ => Err(ROOT_USAGE.to_owned()),
     }
 }
 
@@ -173,7 +191,16 @@ impl Host {
             return self.answers.push((operation, Answer::Failed(Failure::Loading)));
         };
         let node = |name: &String| self.node_numbers(std::slice::from_ref(name)).map(|numbers| numbers[0]);
+        let epoch_of_root = self.directory.root_group().record.epoch;
         let command = match &request {
+            PlacementRequest::ShowRoot => Err(Ok(self.show_root(root))),
+            PlacementRequest::MoveRoot { from, to } => node(from)
+                .and_then(|from| Ok((from, node(to)?)))
+                .map(|(from, to)| PlaceCommand::Replace { group: ROOT.0, epoch: epoch_of_root, from, to })
+                .map_err(Err),
+            PlacementRequest::WidenRoot { to } => {
+                node(to).map(|to| PlaceCommand::WidenRoot { epoch: epoch_of_root, to }).map_err(Err)
+            }
             PlacementRequest::ListVolumes { namespace } => Err(self.list_volumes(root, *namespace)),
             PlacementRequest::ShowNode { name } => match node(name) {
                 Ok(node) => return self.ask_for_node(operation, NodeId(node)),
@@ -204,20 +231,36 @@ impl Host {
         }
     }
 
-    /// A volume that is to be moved has changed since this node has heard of it: the next time it is asked for as it is now.
+    /// What is to be moved has changed since this node has heard of it: the next time it is asked for as it is now.
     pub(super) fn refresh_move(&self, command: &mut RootCommand) {
-        if let RootCommand::Place(PlaceCommand::Replace { group, epoch, .. }) = command
-            && let Some(known) = self.record_of_led(GroupId(*group))
-        {
-            *epoch = known.epoch;
-        }
+        let RootCommand::Place(command) = command else { return };
+        let (group, epoch) = match command {
+            PlaceCommand::Replace { group, epoch, .. } => (GroupId(*group), epoch),
+            PlaceCommand::WidenRoot { epoch, .. } => (ROOT, epoch),
+            _ => return,
+        };
+        let known = match group {
+            ROOT => Some(&self.directory.root_group().record),
+            volume => self.record_of_led(volume),
+        };
+        *epoch = known.map_or(*epoch, |known| known.epoch);
+    }
+
+    fn show_root(&self, root: &RootState) -> AdminReply {
+        let RootGroup { record, seats, .. } = self.directory.root_group();
+        let places = Places::of(Protocol::Paxos, record, Some(seats));
+        let names = |nodes: &[u32]| named(root, nodes);
+        AdminReply::Map(vec![
+            ("epoch".into(), AdminReply::Int(record.epoch.into())),
+            ("members".into(), names(&record.members)),
+            ("joining".into(), names(&places.coming)),
+            ("leaving".into(), names(&places.leaving)),
+        ])
     }
 
     fn list_volumes(&self, root: &RootState, number: u32) -> Result<AdminReply, String> {
         let namespace = root.namespaces.get(&number).ok_or_else(|| no_such_namespace(number))?;
-        let names = |nodes: &[u32]| {
-            AdminReply::List(nodes.iter().map(|node| AdminReply::Text(root.name_of_node(*node))).collect())
-        };
+        let names = |nodes: &[u32]| named(root, nodes);
         let volumes = namespace.volumes.iter().enumerate().map(|(index, volume)| {
             let volume = &self.present(volume);
             let places = root.places(namespace.settings.protocol, volume);
@@ -279,6 +322,10 @@ impl Host {
         fields.push(("own_groups_waiting".to_owned(), AdminReply::List(reasons.collect())));
         AdminReply::Map(fields)
     }
+}
+
+fn named(root: &RootState, nodes: &[u32]) -> AdminReply {
+    AdminReply::List(nodes.iter().map(|node| AdminReply::Text(root.name_of_node(*node))).collect())
 }
 
 fn no_such_namespace(number: u32) -> String {

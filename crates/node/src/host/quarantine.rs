@@ -18,7 +18,7 @@ use crate::envelope::Envelope;
 use crate::frame::{Bounce, Message};
 use crate::group_state::GroupState;
 use crate::machine::{Machine, ReadAnswer};
-use crate::root::Durability;
+use crate::root::{Durability, ROOT};
 
 /// The node record that names replicas whose memory was given up and is not to be trusted after a clean stop either.
 pub(super) const RECORD: &str = "given-up";
@@ -170,7 +170,10 @@ impl Host {
     pub(super) fn tell_if_silent(&mut self, group: GroupId) {
         match self.find(group) {
             Some(index) => self.tell_silent(index),
-            None if self.is_kept_from_birth(group) => self.tell_kept_from_birth(group, BIRTH_EPOCH),
+            None if self.is_kept_from_birth(group) => {
+                let epoch = if group == ROOT { self.epoch_of_root() } else { BIRTH_EPOCH };
+                self.tell_kept_from_birth(group, epoch);
+            }
             None => {}
         }
     }

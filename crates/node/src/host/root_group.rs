@@ -12,6 +12,8 @@ use quorate_protocol::{Epoch, GroupId, Instant, NodeId};
 
 use super::Host;
 use super::checkpoints::Stored;
+use crate::frame::Message;
+use crate::machine::Content;
 use crate::root::{MEMBERS_MAX, ROOT, RootGroup};
 
 /// The name of the node record that keeps it over a restart.
@@ -46,6 +48,18 @@ fn is_sound(told: &RootGroup) -> bool {
 }
 
 impl Host {
+    /// What a replica of the root here has executed, the directory comes to say.
+    pub(super) fn follow_root(&mut self) {
+        let Some(index) = self.find(ROOT) else { return };
+        if let Content::Root(root) = self.groups[index as usize].machine.content()
+            && root.version > self.directory.version()
+        {
+            let of_itself = root.root_group();
+            self.hear_of_root_group(of_itself);
+            self.ask_for_directory();
+        }
+    }
+
     /// The root, in some version, has said this of its own group.
     pub(super) fn hear_of_root_group(&mut self, told: RootGroup) {
         if self.directory.hear_of_root_group(told) {
@@ -66,9 +80,20 @@ impl Host {
         self.seats.root.storing = Some(self.storing.last_number());
     }
 
+    pub(super) fn epoch_of_root(&self) -> Epoch {
+        Epoch(self.directory.root_group().record.epoch)
+    }
+
+    /// Whether this node is a member, and has no replica: its directory was lost. Others may wait for what it said in the root before;
+    /// without the root it does not come to know what it had.
+    pub(super) fn has_lost_root(&self) -> bool {
+        let RootGroup { version, record, .. } = self.directory.root_group();
+        *version > 0 && record.members.contains(&self.settings.node.0) && self.find(ROOT).is_none()
+    }
+
     /// A message of the root's group has come that is of this epoch: whoever of the two knows less is told.
     pub(super) fn compare_root_groups(&mut self, from: NodeId, group: GroupId, epoch: Epoch) {
-        if group == ROOT && Epoch(self.directory.root_group().record.epoch) != epoch {
+        if group == ROOT && self.epoch_of_root() != epoch {
             self.tell_root_group(from);
         }
     }
@@ -84,7 +109,7 @@ impl Host {
         if is_time && to != self.settings.node {
             self.seats.root.told_at.insert(to, now);
             let bytes = self.directory.root_group().encode();
-            self.outbox.send(to, &crate::frame::Message::RootGroup { bytes: &bytes });
+            self.outbox.send(to, &Message::RootGroup { bytes: &bytes });
         }
     }
 

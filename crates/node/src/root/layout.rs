@@ -7,9 +7,9 @@ use super::{GroupRecord, Namespace, ROOT, Reads, RootState, Seats, Settings, err
 use crate::record::{ReplaceError, STILL_CHANGING};
 use crate::replica::Protocol;
 
-/// Whoever asked knows another epoch of the volume than the root. It asks again once it has heard more.
+/// Whoever asked knows another epoch of the volume, or of the root, than the root. It asks again once it has heard more.
 pub(crate) const HAS_CHANGED: &str =
-    "ERR not done: the volume has changed since the node that was asked has heard of it: try again";
+    "ERR not done: what is to be moved has changed since the node that was asked has heard of it: try again";
 
 /// Where a volume's replicas are to be, and how far that is.
 #[derive(Clone, Debug, PartialEq, Eq)]

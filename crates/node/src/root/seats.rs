@@ -107,10 +107,10 @@ impl RootState {
             return error(alone);
         }
         if volume.joining == Some(to) || volume.members.contains(&to) {
-            return error(&format!("node {to} has a replica of {of_what}, or is to have one"));
+            return error(&format!("{} has a replica of {of_what}, or is to have one", self.name_of_node(to)));
         }
         if let Some(from) = from.filter(|from| !volume.members.contains(from)) {
-            return error(&format!("node {from} has no replica of {of_what}"));
+            return error(&format!("{} has no replica of {of_what}", self.name_of_node(from)));
         }
         let unsettled = self.seats(group).and_then(|seats| seats.unsettled);
         let Some(volume) = self.volume_mut(group) else { return Outcome::Nil };

@@ -40,6 +40,30 @@ pub(super) async fn move_volume(
     }
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Widen {
+    to: String,
+}
+
+pub(super) async fn show_root(State(admin): State<Admin>) -> Response {
+    respond(admin.ask(&["ROOT", "SHOW"]).await)
+}
+
+pub(super) async fn move_root(State(admin): State<Admin>, nodes: Result<Query<Move>, QueryRejection>) -> Response {
+    match nodes {
+        Ok(Query(Move { from, to })) => respond(admin.ask(&["ROOT", "MOVE", "FROM", &from, "TO", &to]).await),
+        Err(why) => refuse(StatusCode::BAD_REQUEST, why.body_text()),
+    }
+}
+
+pub(super) async fn widen_root(State(admin): State<Admin>, node: Result<Query<Widen>, QueryRejection>) -> Response {
+    match node {
+        Ok(Query(Widen { to })) => respond(admin.ask(&["ROOT", "WIDEN", "TO", &to]).await),
+        Err(why) => refuse(StatusCode::BAD_REQUEST, why.body_text()),
+    }
+}
+
 pub(super) async fn show_node(State(admin): State<Admin>, Path(name): Path<String>) -> Response {
     respond_of_node(admin.ask(&["NODE", "SHOW", &name]).await)
 }

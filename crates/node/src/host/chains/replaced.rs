@@ -4,6 +4,7 @@
 use quorate_protocol::{Epoch, GroupId, NodeId};
 
 use super::super::Host;
+use super::super::led::parent_of;
 use super::Terms;
 use crate::group_state::GroupState;
 use crate::record::GroupRecord;
@@ -16,6 +17,15 @@ impl Terms {
         let turning = self.turning.get(&parent);
         turning.is_some_and(|turning| (turning.group, turning.epoch, turning.member) == (group, epoch, member))
             || self.going.get(&group) == Some(&(epoch, member))
+    }
+}
+
+impl Terms {
+    /// This node has left the parent's group: it decides nothing about its chains any more.
+    pub(in crate::host) fn leave_parent(&mut self, parent: GroupId) {
+        self.changing.retain(|group, _| parent_of(*group) != parent);
+        self.coordinated.remove(&parent);
+        self.turning.remove(&parent);
     }
 }
 

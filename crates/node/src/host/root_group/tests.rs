@@ -216,6 +216,55 @@ fn a_member_that_stops_in_between_goes_on_in_the_epoch_that_it_had_heard_of() {
 }
 
 #[test]
+fn a_member_that_lost_its_directory_is_taken_in_again_and_one_that_has_left_is_not() {
+    for (lost, from) in [(4, 2), (1, 2), (2, 2), (4, 1)] {
+        let mut cluster = Cluster::of(4, |_| {});
+        assert_serves(&mut cluster, 3, 1);
+        replace(&mut cluster, 1, from, 4);
+        cluster.pass(4_000, arrives);
+        let members = [1, 2, 3].map(|id| if id == from { 4 } else { id });
+        assert_moved(&mut cluster, &members, 1);
+        cluster.replace_directory(lost);
+        cluster.pass(8_000, arrives);
+        assert_moved(&mut cluster, &members, 1);
+        assert_serves(&mut cluster, lost, 2);
+        // Whoever was taken in again counts.
+        let other = members.into_iter().find(|id| *id != lost).expect("two more");
+        cluster.node(other).is_down = true;
+        cluster.pass(2_000, arrives);
+        assert_serves(&mut cluster, lost, 3);
+    }
+}
+
+#[test]
+fn an_operator_is_told_of_the_root_and_moves_it() {
+    let mut cluster = Cluster::of(4, |_| {});
+    let shown = |cluster: &mut Cluster, at: u32| match cluster.say(at, "ROOT SHOW") {
+        Answer::Admin(AdminReply::Map(fields)) => format!("{fields:?}"),
+        other => panic!("{other:?}"),
+    };
+    assert!(shown(&mut cluster, 4).contains(r#"("members", List([Text("n1"), Text("n2"), Text("n3")]))"#));
+    assert_eq!(cluster.say(4, "ROOT MOVE FROM n2 TO n4"), Answer::Admin(AdminReply::Ok));
+    cluster.pass(3_000, arrives);
+    assert_moved(&mut cluster, &[1, 4, 3], 1);
+    let told = shown(&mut cluster, 2);
+    assert!(told.contains(r#"("members", List([Text("n1"), Text("n4"), Text("n3")]))"#), "{told}");
+    assert_eq!(cluster.say(3, "ROOT WIDEN TO n2"), Answer::Admin(AdminReply::Ok));
+    cluster.pass(3_000, arrives);
+    assert_moved(&mut cluster, &[1, 4, 3, 2], 2);
+    for (line, why) in [
+        ("ROOT", "ROOT SHOW; QUORATE ROOT MOVE FROM node TO node"),
+        ("ROOT SHOW n1", "ROOT WIDEN TO node"),
+        ("ROOT MOVE FROM n1 TO n9", "n9"),
+        ("ROOT MOVE FROM n1 TO n3", "n3 has a replica of the root"),
+        ("ROOT WIDEN TO n1", "n1 has a replica of the root"),
+    ] {
+        let Answer::Admin(AdminReply::Error(refusal)) = cluster.say(1, line) else { panic!("{line} is not refused") };
+        assert!(refusal.contains(why), "{line}: {refusal}");
+    }
+}
+
+#[test]
 fn what_is_no_word_of_the_root_is_not_believed() {
     let mut cluster = Cluster::of(4, |_| {});
     let known = root_of(&mut cluster, 1);
