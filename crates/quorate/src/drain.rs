@@ -98,7 +98,6 @@ pub(crate) fn drain(Drain { endpoint, name, no_wait }: &Drain) -> Result<ExitCod
 #[derive(Debug, Default, PartialEq)]
 struct Progress {
     is_draining: bool,
-    is_of_root: bool,
     replicas: u64,
     staying: u64,
     /// What is told of those that do not move now.
@@ -120,7 +119,6 @@ impl Progress {
         let not_understood = || Failure(format!("QUORATE NODE SHOW was answered with {reply:?}"));
         Ok(Progress {
             is_draining: field("draining") == Some("yes"),
-            is_of_root: field("root") == Some("yes"),
             replicas: number("replicas").ok_or_else(not_understood)?,
             staying: number("staying").ok_or_else(not_understood)?,
             waiting: waits("waiting"),
@@ -150,18 +148,15 @@ impl Progress {
                 format!(", {} own groups{}", there.unwrap_or(0).max(named), of(&self.named_waiting))
             }
         };
-        format!("{name} has {} replicas of volumes left{}{own}", self.replicas, of(&self.waiting))
+        format!("{name} has {} replicas left{}{own}", self.replicas, of(&self.waiting))
     }
 
     /// Once nothing moves any more.
     fn what_is_left(&self, name: &str) -> Vec<String> {
         let mut lines = vec![match self.replicas {
-            0 => format!("{name} has no replica of a volume any more"),
+            0 => format!("{name} has no replica of a volume or of the root any more"),
             staying => format!("{staying} replicas stay on {name}: {}", self.waiting),
         }];
-        if self.is_of_root {
-            lines.push(format!("its replica of the root stays: {name} cannot be removed"));
-        }
         match self.named {
             0 => {}
             1 => lines.push(format!("1 own group stays on {name}: {}", self.named_waiting)),
@@ -185,7 +180,6 @@ mod tests {
         let bulk = |text: &str| Value::Bulk(text.as_bytes().to_vec());
         let reply = shown(&[
             ("draining", bulk("yes")),
-            ("root", bulk("yes")),
             ("replicas", Value::Integer(5)),
             ("staying", Value::Integer(0)),
             ("own_groups", Value::Integer(7)),
@@ -194,7 +188,7 @@ mod tests {
             ("own_groups_waiting", bulk("3 because")),
         ]);
         let progress = Progress::of(&reply).expect("understood");
-        assert_eq!(progress.line("n4"), "n4 has 5 replicas of volumes left, 7 own groups (3 because)");
+        assert_eq!(progress.line("n4"), "n4 has 5 replicas left, 7 own groups (3 because)");
         assert!(!progress.is_over() && !progress.is_empty());
         let progress = Progress { replicas: 0, ..progress };
         assert!(!progress.is_over(), "four that nobody names are about to end there");
@@ -204,8 +198,8 @@ mod tests {
         assert!(!progress.is_over());
         let progress = Progress { named: 3, ..progress };
         let left = progress.what_is_left("n4");
-        assert!(left.len() == 3 && left[1].contains("root stays"), "{left:?}");
-        assert_eq!(left[2], "3 own groups stay on n4: 3 because");
+        assert!(left.len() == 2 && left[0].contains("no replica of a volume or of the root"), "{left:?}");
+        assert_eq!(left[1], "3 own groups stay on n4: 3 because");
         let progress = Progress { named: 0, named_staying: 0, own_groups: None, ..progress };
         assert!(progress.is_over() && progress.is_empty(), "it is dead");
         let stays = Progress { replicas: 2, staying: 2, waiting: "2 because".into(), ..Progress::default() };

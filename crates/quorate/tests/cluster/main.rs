@@ -37,6 +37,7 @@ mod random;
 mod register_changes;
 mod register_load;
 mod registers;
+mod root;
 mod routed;
 mod stranded;
 mod transactions;
