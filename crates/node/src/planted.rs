@@ -97,6 +97,10 @@ pub enum Planted {
     SeatTakenTwice,
     /// A seat changes hands while own groups go by whoever the volume's members are.
     SeatBeforeClear,
+    /// Who does not know where the root is, is not told.
+    RootNotTold,
+    /// Who is to come into the root applies its log to nothing.
+    RootLogOnNothing,
 }
 
 impl Planted {
@@ -140,6 +144,9 @@ impl Planted {
     /// In volumes whose members are replaced.
     pub const IN_SEATS: [Planted; 3] =
         [Planted::SeatWithoutTestimonies, Planted::SeatTakenTwice, Planted::SeatBeforeClear];
+
+    /// In the root's own seats.
+    pub const IN_ROOT: [Planted; 2] = [Planted::RootNotTold, Planted::RootLogOnNothing];
 
     /// In reads through routers.
     pub const IN_ROUTING: [Planted; 3] =

@@ -79,6 +79,7 @@ fn mutations() -> Vec<Mutation> {
         in_the_host(&Host::IN_LATENESS, Settings::of_late),
         in_the_host(&Host::IN_SUCCESSION, Settings::of_members),
         in_the_host(&Host::IN_SEATS, Settings::of_moves),
+        in_the_host(&Host::IN_ROOT, Settings::of_moves),
     ]
     .into_iter()
     .flatten()

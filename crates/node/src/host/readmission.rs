@@ -299,7 +299,7 @@ impl Host {
 
     /// Slots have come that a silent replica lacked. If there are more, whoever sent them is asked at once.
     pub(super) fn learn(&mut self, index: u32, from: NodeId, message: AnyMessage) {
-        if self.groups[index as usize].machine.is_unborn_root() {
+        if self.groups[index as usize].machine.is_unborn_root() && !planted::is(Planted::RootLogOnNothing) {
             return;
         }
         let before = self.groups[index as usize].replica.next_slot();

@@ -14,6 +14,7 @@ use super::Host;
 use super::checkpoints::Stored;
 use crate::frame::Message;
 use crate::machine::Content;
+use crate::planted::{self, Planted};
 use crate::root::{MEMBERS_MAX, ROOT, RootGroup};
 
 /// The name of the node record that keeps it over a restart.
@@ -106,7 +107,7 @@ impl Host {
     fn tell_root_group(&mut self, to: NodeId) {
         let now = self.clock.now();
         let is_time = self.seats.root.told_at.get(&to).is_none_or(|at| at.after_us(TOLD_AGAIN_US) <= now);
-        if is_time && to != self.settings.node {
+        if is_time && to != self.settings.node && !planted::is(Planted::RootNotTold) {
             self.seats.root.told_at.insert(to, now);
             let bytes = self.directory.root_group().encode();
             self.outbox.send(to, &Message::RootGroup { bytes: &bytes });

@@ -159,7 +159,7 @@ impl Host {
                 continue;
             }
             // What the root was born with stands in no log, and a newcomer there has nothing.
-            let has_nothing = id == ROOT && from == Slot(0);
+            let has_nothing = id == ROOT && from == Slot(0) && !planted::is(Planted::RootLogOnNothing);
             let learned = if has_nothing { 0 } else { self.send_learned(index, peer, from, storage) };
             match learned {
                 0 => budget = budget.saturating_sub(self.start_snapshot(index, peer, from)),

@@ -163,6 +163,25 @@ fn members_that_have_not_heard_are_told_by_whoever_has() {
     assert_moved(&mut cluster, &[1, 2, 4], 1);
 }
 
+/// A start finds what is stored: whoever testifies in an epoch must know of it then.
+#[test]
+fn an_epoch_is_followed_once_what_says_so_is_stored() {
+    let mut cluster = Cluster::of(4, |_| {});
+    cluster.node(2).is_store_slow = true;
+    replace(&mut cluster, 1, 3, 4);
+    cluster.pass(3_000, arrives);
+    assert_eq!(root_of(&mut cluster, 2).record.epoch, 1, "it has heard of it");
+    assert_eq!((epoch_here(&mut cluster, 1), epoch_here(&mut cluster, 2)), (Some(Epoch(1)), Some(Epoch(0))));
+    assert!(!takes_part(&mut cluster, 4), "not all have testified");
+    // What it had stored is what it begins with.
+    cluster.restart(2);
+    assert_eq!(epoch_here(&mut cluster, 2), Some(Epoch(0)));
+    cluster.node(2).is_store_slow = false;
+    cluster.pass(3_000, arrives);
+    assert_moved(&mut cluster, &[1, 2, 4], 1);
+    assert_serves(&mut cluster, 2, 1);
+}
+
 #[test]
 fn a_seat_is_added_and_who_was_to_come_may_come_in_another_place() {
     let mut cluster = Cluster::of(5, |_| {});
