@@ -15,7 +15,8 @@ use crate::root::{Durability, NodeRecord, ROOT, RootGroup, RootState};
 impl Host {
     /// The root's first members are born with the cluster; where there is one already, its nodes are asked.
     pub(super) fn bear_root(&mut self) {
-        if self.settings.joins || self.directory.state().is_some() {
+        let has_heard = self.directory.root_group().version > 0;
+        if self.settings.joins || has_heard {
             return;
         }
         let mut batch = Batch::new();
@@ -29,7 +30,7 @@ impl Host {
 
     /// Of a node that takes a seat there; or that has joined with a new directory, and was one of the root's first members.
     pub(super) fn bear_root_of(&mut self, state: &RootState, batch: &mut Batch) -> Option<GroupId> {
-        let (me, RootGroup { version, record, seats }) = (self.settings.node, state.root_group());
+        let (me, RootGroup { version, record, seats, .. }) = (self.settings.node, state.root_group());
         let is_newest = self.directory.root_group().version <= version;
         if !is_newest || !record.lives_on(me, Protocol::Paxos) || self.find(ROOT).is_some() {
             return None;

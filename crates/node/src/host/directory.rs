@@ -21,7 +21,7 @@ use crate::planted::{self, Planted};
 use crate::quorum::Quorum;
 use crate::record::GroupRecord;
 use crate::replica::{AnyReplica, Protocol};
-use crate::root::{Namespace, ROOT, Reads, RootCommand, RootGroup, RootState, Seats, Settings};
+use crate::root::{Namespace, NodeRecord, ROOT, Reads, RootCommand, RootGroup, RootState, Seats, Settings};
 
 use crate::volume::volume_of;
 
@@ -70,6 +70,11 @@ pub(super) struct Directory {
     /// The newest that was heard of the root's own group, and its place by that.
     root_group: RootGroup,
     root: Place,
+    /// All nodes that are known, and how often that has changed.
+    nodes: Vec<NodeRecord>,
+    nodes_version: u64,
+    /// Those of the configuration, for as long as there is no directory.
+    configured: Vec<NodeRecord>,
     places: BTreeMap<u32, Vec<Place>>,
     has_routed: bool,
     /// Nodes on which the root or a volume has a replica, or may come to have one.
@@ -104,13 +109,16 @@ pub(super) enum Missing {
 }
 
 impl Directory {
-    pub(super) fn new(root_members: Vec<NodeId>) -> Directory {
+    pub(super) fn new(root_members: Vec<NodeId>, configured: Vec<NodeRecord>) -> Directory {
         let members = root_members.into_iter().map(|node| node.0).collect();
         let record = GroupRecord::new(Protocol::Paxos, ROOT, members, Quorum::Majority);
         let root = Place::new(&record, Protocol::Paxos, Reads::Lease);
         Directory {
             state: None,
-            root_group: RootGroup { version: 0, record, seats: Seats::default() },
+            root_group: RootGroup { version: 0, record, seats: Seats::default(), nodes: Vec::new() },
+            nodes: configured.clone(),
+            nodes_version: 0,
+            configured,
             has_routed: false,
             with_part: BTreeSet::new(),
             root,
@@ -166,7 +174,30 @@ impl Directory {
             self.root = Place { hint, ..Place::new(&told.record, Protocol::Paxos, Reads::Lease) };
         }
         self.root_group = told;
+        self.gather_nodes();
         is_news
+    }
+
+    /// Whom the root's own group names is known also before the directory says so: it may be the way to the root.
+    fn gather_nodes(&mut self) {
+        let mut nodes = self.state.as_ref().map_or_else(|| self.configured.clone(), |state| state.nodes.clone());
+        if self.version() < self.root_group.version {
+            let is_new = |told: &&NodeRecord| nodes.iter().all(|node| node.id != told.id);
+            let beside: Vec<NodeRecord> = self.root_group.nodes.iter().filter(is_new).cloned().collect();
+            nodes.extend(beside);
+        }
+        if nodes != self.nodes {
+            self.nodes = nodes;
+            self.nodes_version += 1;
+        }
+    }
+
+    pub(super) fn nodes(&self) -> &[NodeRecord] {
+        &self.nodes
+    }
+
+    pub(super) fn nodes_version(&self) -> u64 {
+        self.nodes_version
     }
 
     /// Whether it tells something new of the root's own group.
@@ -184,6 +215,7 @@ impl Directory {
             })
             .collect();
         self.state = Some(state);
+        self.gather_nodes();
         is_news
     }
 

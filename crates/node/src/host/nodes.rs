@@ -131,9 +131,14 @@ impl Host {
 
 /// Who the other nodes are.
 impl Host {
-    /// As the directory says or, as long as there is none, the configuration.
+    /// As the directory says or, as long as there is none, the configuration; and those that the root is on, as others have told.
     pub fn known_nodes(&self) -> &[NodeRecord] {
-        self.directory.state().map_or(&self.settings.nodes, |state| &state.nodes)
+        self.directory.nodes()
+    }
+
+    /// Rises when other nodes are known, or others are said of them.
+    pub fn known_nodes_version(&self) -> u64 {
+        self.directory.nodes_version()
     }
 
     pub(super) fn root_members(&self) -> Vec<NodeId> {

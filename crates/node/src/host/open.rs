@@ -656,11 +656,12 @@ fn restore_directory(
     store: &impl Store,
     report: &mut OpenReport,
 ) -> Result<Directory, OpenError> {
-    let mut directory = Directory::new(match settings.joins {
+    let root_members = match settings.joins {
         // Who has no replica of the root says so, and another one is asked.
         true => settings.nodes.iter().map(|node| NodeId(node.id)).filter(|node| *node != settings.node).collect(),
         false => root_members(&settings.nodes),
-    });
+    };
+    let mut directory = Directory::new(root_members, settings.nodes.clone());
     if let Some(bytes) = store.node_record(RECORD)? {
         match RootState::decode(&bytes) {
             Some(state) => drop(directory.set(state)),

@@ -195,12 +195,13 @@ impl Host {
         let command = match &request {
             PlacementRequest::ShowRoot => Err(Ok(self.show_root(root))),
             PlacementRequest::MoveRoot { from, to } => node(from)
-                .and_then(|from| Ok((from, node(to)?)))
-                .map(|(from, to)| PlaceCommand::Replace { group: ROOT.0, epoch: epoch_of_root, from, to })
+                .and_then(|from| self.check_members_of_root(root, Some(from)).map(|()| (from, node(to))))
+                .and_then(|(from, to)| Ok(PlaceCommand::Replace { group: ROOT.0, epoch: epoch_of_root, from, to: to? }))
                 .map_err(Err),
-            PlacementRequest::WidenRoot { to } => {
-                node(to).map(|to| PlaceCommand::WidenRoot { epoch: epoch_of_root, to }).map_err(Err)
-            }
+            PlacementRequest::WidenRoot { to } => node(to)
+                .and_then(|to| self.check_members_of_root(root, None).map(|()| to))
+                .map(|to| PlaceCommand::WidenRoot { epoch: epoch_of_root, to })
+                .map_err(Err),
             PlacementRequest::ListVolumes { namespace } => Err(self.list_volumes(root, *namespace)),
             PlacementRequest::ShowNode { name } => match node(name) {
                 Ok(node) => return self.ask_for_node(operation, NodeId(node)),
@@ -244,6 +245,20 @@ impl Host {
             volume => self.record_of_led(volume),
         };
         *epoch = known.map_or(*epoch, |known| known.epoch);
+    }
+
+    /// Nobody comes into the root without all that stay.
+    fn check_members_of_root(&self, root: &RootState, leaving: Option<u32>) -> Result<(), String> {
+        let members = &self.directory.root_group().record.members;
+        let is_missed = |node: &&u32| Some(**node) != leaving && self.health(**node) != Health::Well;
+        match members.iter().find(is_missed) {
+            Some(missed) => Err(format!(
+                "ERR {}, another member of the root, is not well, or was not a moment ago, and whoever comes into the root needs its word: \
+                 bring it back, or move the root away from it first",
+                root.name_of_node(*missed)
+            )),
+            None => Ok(()),
+        }
     }
 
     fn show_root(&self, root: &RootState) -> AdminReply {
@@ -359,7 +374,7 @@ impl Blocks {
     fn of(root: &RootState, node: u32, health: &dyn Fn(u32) -> Health) -> Blocks {
         let mut blocks = Blocks { replicas: 0, joining: 0, leaving: 0, staying: 0, waits: Vec::new() };
         let mut staying = BTreeMap::<&'static str, u64>::new();
-        let of_root = (root.root_stays(), root.places_of_root());
+        let of_root = (root.root_stays(node).filter(|_| root.is_to_be_emptied(node)), root.places_of_root());
         let volumes = root.all_places().map(|(_, namespace, _, places)| (stays(namespace, &places), places));
         for (stays, places) in volumes.chain([of_root]) {
             if !places.seats.contains(&node) && !places.leaving.contains(&node) {

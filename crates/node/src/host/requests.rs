@@ -110,6 +110,9 @@ impl Host {
             Access::Write if self.is_too_large_now(index, &envelope) => {
                 self.bounce(from, start, number, Bounce::OutOfMemory);
             }
+            Access::Write if self.is_too_early_to_enter(index, envelope.command) => {
+                self.bounce(from, start, number, Bounce::Overloaded);
+            }
             Access::Write if self.is_too_early_for_births(index, &envelope) => {
                 self.bounce(from, start, number, Bounce::Overloaded);
             }

@@ -42,6 +42,10 @@ impl RootWord {
 
 fn is_sound(told: &RootGroup) -> bool {
     let members = &told.record.members;
+    // Who has heard of no root asks, and names nobody.
+    if told.version > 0 && told.record.named().any(|named| told.nodes.iter().all(|node| node.id != named)) {
+        return false;
+    }
     let mut apart = members.clone();
     apart.sort_unstable();
     apart.dedup();
@@ -65,18 +69,14 @@ impl Host {
     pub(super) fn hear_of_root_group(&mut self, told: RootGroup) {
         if self.directory.hear_of_root_group(told) {
             self.store_root_group();
+            self.follow_nodes();
         }
     }
 
     /// A start is to find what is known of the root's own group by now: it is followed then.
     pub(super) fn store_root_group(&mut self) {
-        let known = self.directory.root_group();
-        if known.record.epoch == 0 && known.record.joining.is_none() {
-            // As it was born.
-            return;
-        }
         let mut batch = Batch::new();
-        batch.put_node_record(RECORD, known.encode());
+        batch.put_node_record(RECORD, self.directory.root_group().encode());
         self.store(batch, Stored::Directory { births: Vec::new(), dropped: Vec::new() });
         self.seats.root.storing = Some(self.storing.last_number());
     }
@@ -123,11 +123,7 @@ impl Host {
         if told.version < known.version && !told.is_same(known) {
             return self.tell_root_group(from);
         }
-        // Without a directory it is not known where other nodes are than those of the configuration.
-        let is_near = |node: &&u32| self.known_nodes().iter().any(|known| known.id == **node);
-        if told.record.members.iter().filter(is_near).count() * 2 > told.record.members.len() {
-            self.hear_of_root_group(told);
-        }
+        self.hear_of_root_group(told);
     }
 }
 

@@ -15,6 +15,7 @@ use super::root_group::RootWord;
 use super::{Group, Host};
 use crate::entry::Purpose;
 use crate::group_state::GroupState;
+use crate::machine::Content;
 use crate::planted::{self, Planted};
 use crate::record::GroupRecord;
 use crate::replica::Protocol;
@@ -24,9 +25,9 @@ use crate::volume::{Held, Record, Renewed, VolumeCommand};
 /// How often the root is asked once more for what it has not decided.
 const ASKED_AGAIN_US: u64 = 300_000;
 /// A copy that has come so close, in time, to what the others have is followed by the seat.
-const CLOSE_US: u64 = 2_000_000;
+const CLOSE_US: u64 = 1_000_000;
 /// How often each of them is asked how far it is.
-const HEARD_AGAIN_US: u64 = 800_000;
+const HEARD_AGAIN_US: u64 = 400_000;
 /// How often a volume is handed over by a node that is to leave it, if that fails.
 const HANDED_OVER_AGAIN_US: u64 = 5_000_000;
 /// Objects of a volume that are looked at in one turn for own groups that are to begin anew, and those that are asked to.
@@ -514,6 +515,27 @@ impl Host {
         if self.is_time_to_ask(self.groups[index as usize].id()) {
             self.submit_place(command);
         }
+    }
+
+    /// Whether a command, which has come to this coordinator of the root, would have a node take a seat while one of those that stay is
+    /// missed: without its testimony the node would not take part, and whoever it replaces would be gone.
+    pub(super) fn is_too_early_to_enter(&self, index: u32, command: &[u8]) -> bool {
+        let Content::Root(root) = self.groups[index as usize].machine.content() else { return false };
+        let Some(RootCommand::Place(PlaceCommand::Enter { group, .. })) = RootCommand::decode(command) else {
+            return false;
+        };
+        let leaving = root.seats(group).and_then(|seats| seats.leaving);
+        let record = match GroupId(group) {
+            ROOT => Some(root.root_record()),
+            _ => root.volumes().map(|(.., volume)| volume).find(|volume| volume.group == group).cloned(),
+        };
+        let members: Vec<NodeId> = record.iter().flat_map(GroupRecord::member_ids).collect();
+        let replica = &self.groups[index as usize].replica;
+        let is_missed = |node: &NodeId| {
+            let is_silent = GroupId(group) == ROOT && replica.is_silent(*node);
+            *node != self.settings.node && (self.peers.is_suspected(*node) || is_silent)
+        };
+        members.iter().filter(|node| Some(node.0) != leaving).any(is_missed)
     }
 
     /// Nothing is proposed while a hand-over is tried: where it fails, clients go on before the next one.

@@ -170,9 +170,10 @@ impl RootState {
         };
         let name = node.name.clone();
         if self.root_record().names(id) {
+            let way_out = format!("QUORATE NODE DRAIN {name} has another node take its place");
             return error(&format!(
-                "{name} is a member of the root, or is to be one, which decides what nodes and volumes there are: QUORATE NODE DRAIN {name} \
-                 has another node take its place"
+                "{name} is a member of the root, or is to be one, which decides what nodes and volumes there are: {}",
+                self.root_stays(id).unwrap_or(&way_out)
             ));
         }
         let named = self.volumes().filter(|(_, _, volume)| volume.names(id)).count();
@@ -220,7 +221,7 @@ impl RootState {
     }
 
     /// From the first change on, which nodes there are says no more what the root was born with, nor which numbers were given.
-    pub(super) fn freeze(&mut self) {
+    fn freeze(&mut self) {
         if self.placement.root.is_empty() {
             self.placement.founders = self.nodes.clone();
             self.placement.root = self.root_members().into_iter().map(|node| node.0).collect();

@@ -9,9 +9,9 @@ use crate::replica::Protocol;
 
 /// So many members survive that one is away. A root that was born with fewer gets them, and none gets more by itself: it never gets
 /// smaller again, so a fourth and fifth would keep nodes from being removed.
-const SURVIVES_ONE: usize = 3;
+pub(super) const SURVIVES_ONE: usize = 3;
 pub(crate) const IS_ALONE: &str =
-    "the root's only replica stays: others come beside it once there are three nodes that are well";
+    "the root's only replica stays: others come beside it once there are three nodes that neither drain nor are absent";
 pub(crate) const NEEDS_A_NODE: &str =
     "the root never gets smaller, and no node is left that could have this replica of it: add one";
 
@@ -21,11 +21,12 @@ impl RootState {
         Places::of(Protocol::Paxos, &self.root_record(), self.seats(ROOT.0))
     }
 
-    /// Why the root's replicas stay on nodes that are to be emptied, if they do.
-    pub(crate) fn root_stays(&self) -> Option<&'static str> {
+    /// Why the root's replica stays on a node though that is to be emptied, if it does.
+    pub(crate) fn root_stays(&self, node: u32) -> Option<&'static str> {
         let members = self.root_members().len();
+        let staying = self.nodes_that_stay().filter(|other| *other != node).count();
         let stays = (members == 1).then_some(IS_ALONE);
-        stays.or_else(|| (self.nodes_that_stay().count() < members).then_some(NEEDS_A_NODE))
+        stays.or_else(|| (staying < members).then_some(NEEDS_A_NODE))
     }
 
     /// What the root is to decide next of its own group, and what a node that is to be emptied waits for.
@@ -37,20 +38,22 @@ impl RootState {
         let (group, epoch) = (record.group, record.epoch);
         let is_well = |node: u32| health(node) == Health::Well;
         let target = || self.nodes_that_stay().find(|node| is_well(*node) && !record.names(*node));
-        if !places.are_taken() {
-            let gone = places.coming.iter().copied().find(|node| health(*node) == Health::Gone);
-            let command = match gone {
-                Some(gone) if record.joining == Some(gone) => Some(PlaceCommand::Keep { group, epoch }),
-                Some(from) => target().map(|to| PlaceCommand::Replace { group, epoch, from, to }),
-                None => None,
-            };
+        let is_gone = |node: u32| health(node) == Health::Gone;
+        if record.joining.is_some() {
+            // Nobody comes in without those that stay.
+            let is_in_vain = places.seats.iter().copied().any(is_gone);
+            return (is_in_vain.then_some(PlaceCommand::Keep { group, epoch }), BTreeMap::new());
+        }
+        if let Some(&unsettled) = places.coming.first() {
+            let to = target().filter(|_| is_gone(unsettled));
+            let command = to.map(|to| PlaceCommand::Replace { group, epoch, from: unsettled, to });
             return (command, BTreeMap::new());
         }
         let is_emptied = |node: u32| self.is_draining(node) || self.is_absent(node) && !is_well(node);
         let are_others_well = |node: u32| record.members.iter().all(|&member| member == node || is_well(member));
         let mut waits = BTreeMap::new();
         let emptied = record.members.iter().copied().filter(|node| is_emptied(*node));
-        for from in emptied.filter(|_| self.root_stays().is_none()) {
+        for from in emptied.filter(|node| self.root_stays(*node).is_none()) {
             match target() {
                 None => drop(waits.insert((from, HAS_NOWHERE_TO_GO), 1)),
                 Some(_) if !are_others_well(from) => drop(waits.insert((from, WAITS_FOR_OTHERS), 1)),
@@ -125,15 +128,15 @@ mod tests {
     fn it_waits_for_its_other_members_and_for_a_node_to_go_to() {
         let mut root = RootState::of_nodes(4, Settings { replicas: 1, ..Settings::default() });
         execute(&mut root, PlaceCommand::Drain { node: 2, is_draining: true });
-        assert_eq!(root.root_stays(), None);
+        assert_eq!(root.root_stays(2), None);
         let waits = |root: &RootState, gone: &[u32]| root.plan_of_root(&without(gone)).1;
         assert_eq!(waits(&root, &[3]), BTreeMap::from([((2, WAITS_FOR_OTHERS), 1)]));
         assert_eq!(waits(&root, &[4]), BTreeMap::from([((2, HAS_NOWHERE_TO_GO), 1)]));
         assert_eq!(settle(&mut root, &without(&[])), 1);
         assert_eq!(members(&root), [1, 4, 3]);
         execute(&mut root, PlaceCommand::Drain { node: 1, is_draining: true });
-        assert_eq!((root.root_stays(), settle(&mut root, &without(&[]))), (Some(NEEDS_A_NODE), 0));
-        assert_eq!(RootState::of_nodes(1, Settings::default()).root_stays(), Some(IS_ALONE));
+        assert_eq!((root.root_stays(1), settle(&mut root, &without(&[]))), (Some(NEEDS_A_NODE), 0));
+        assert_eq!(RootState::of_nodes(1, Settings::default()).root_stays(1), Some(IS_ALONE));
     }
 
     #[test]
@@ -145,18 +148,24 @@ mod tests {
         assert_eq!(root.plan_of_root(&without(&[])), (None, BTreeMap::new()));
         let keep = PlaceCommand::Keep { group: ROOT.0, epoch: 0 };
         assert_eq!(root.plan_of_root(&without(&[6])).0, Some(keep.clone()));
-        assert_eq!(execute(&mut root, keep), Outcome::Ok);
+        assert_eq!(execute(&mut root, keep.clone()), Outcome::Ok);
         assert_eq!(execute(&mut root, replace(0)), Outcome::Ok);
+        assert_eq!(root.plan_of_root(&without(&[3])).0, Some(keep), "nobody comes in without who stays");
+        assert_eq!(root.plan_of_root(&without(&[1])).0, None, "who leaves is not needed");
         let change = root.version;
         assert_eq!(execute(&mut root, PlaceCommand::Enter { group: ROOT.0, change }), Outcome::Ok);
         let other = PlaceCommand::Replace { group: ROOT.0, epoch: 1, from: 6, to: 1 };
-        assert_eq!(root.plan_of_root(&without(&[6])).0, Some(other), "it has entered, and knows nothing");
+        assert_eq!(root.plan_of_root(&without(&[6])).0, Some(other.clone()), "it has entered, and knows nothing");
+        assert_eq!(execute(&mut root, other), Outcome::Ok);
+        assert_eq!(root.plan_of_root(&without(&[6])).0, None, "another one is on its way already");
     }
 
     #[test]
     fn it_grows_with_the_cluster_once_that_is_a_gain() {
         let mut root = RootState::of_nodes(1, Settings::default());
         add(&mut root, 2);
+        let two = PlaceCommand::WidenRoot { epoch: 0, to: 2 };
+        assert!(matches!(execute(&mut root, two), Outcome::Error(line) if line.contains("for good")));
         assert_eq!(settle(&mut root, &without(&[])), 0, "two survive no more than one");
         add(&mut root, 3);
         assert_eq!(settle(&mut root, &without(&[3])), 0);

@@ -205,14 +205,17 @@ impl Planner<'_> {
         for at in 0..self.volumes.len() {
             let volume = &self.volumes[at];
             let (group, epoch, joining) = (volume.record.group, volume.record.epoch, volume.record.joining);
-            let Places { coming, leaving, .. } = &volume.places;
+            let Places { seats, coming, leaving } = &volume.places;
+            if volume.protocol == Protocol::Paxos && joining.is_some() {
+                // Nobody comes in without those that stay.
+                if seats.iter().any(|node| (self.health)(*node) == Health::Gone) {
+                    self.plan.commands.push(PlaceCommand::Keep { group, epoch });
+                }
+                continue;
+            }
             let Some(gone) = coming.iter().copied().find(|node| (self.health)(*node) == Health::Gone) else { continue };
             let is_awaited = self.root.placement.seats.get(&group).is_some_and(|seats| seats.unsettled == Some(gone));
             let to = match volume.protocol {
-                Protocol::Paxos if joining == Some(gone) => {
-                    self.plan.commands.push(PlaceCommand::Keep { group, epoch });
-                    continue;
-                }
                 // The newer configuration is decided, and may be in use.
                 Protocol::Register => continue,
                 // It was a member of the chain before, and comes back when its node does; or its joining is given up first.

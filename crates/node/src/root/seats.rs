@@ -9,7 +9,8 @@ use quorate_object::Outcome;
 use quorate_protocol::NodeId;
 use serde::{Deserialize, Serialize};
 
-use super::{GroupRecord, HAS_CHANGED, ROOT, Reads, RootState, Seats, error, no_such_node};
+use super::own_seats::SURVIVES_ONE;
+use super::{GroupRecord, HAS_CHANGED, NodeRecord, ROOT, Reads, RootState, Seats, error, no_such_node};
 use crate::record::STILL_CHANGING;
 use crate::replica::Protocol;
 
@@ -20,6 +21,8 @@ pub(crate) struct RootGroup {
     pub(crate) version: u64,
     pub(crate) record: GroupRecord,
     pub(crate) seats: Seats,
+    /// Those that the record names: whoever is told may know neither them nor where they are.
+    pub(crate) nodes: Vec<NodeRecord>,
 }
 
 impl RootGroup {
@@ -52,8 +55,9 @@ impl Seats {
 const ALONE: &str =
     "a volume with one replica does not move: its members could not tell what it has decided without each other";
 const ROUTED: &str = "volumes that are read through routers do not move";
-const ROOT_ALONE: &str =
-    "the root has one member, which stays: another one comes beside it once the cluster has more nodes";
+const ROOT_ALONE: &str = "the root has one member, which stays: others come beside it once there are three nodes";
+const ROOT_IS_NARROW: &str =
+    "with fewer than three nodes the root would need all of them, for good: add one that neither drains nor is absent";
 const ROOT_IS_WIDE: &str = "the root has five members, and gets no more";
 
 /// The root gets no more members than this, however many nodes there are.
@@ -66,8 +70,9 @@ impl RootState {
     }
 
     pub(crate) fn root_group(&self) -> RootGroup {
-        let seats = self.seats(ROOT.0).cloned().unwrap_or_default();
-        RootGroup { version: self.version, record: self.root_record(), seats }
+        let (record, seats) = (self.root_record(), self.seats(ROOT.0).cloned().unwrap_or_default());
+        let nodes = self.nodes.iter().filter(|node| record.names(node.id)).cloned().collect();
+        RootGroup { version: self.version, record, seats, nodes }
     }
 
     /// `to` is to come in the place of one of the root's members, or beside them.
@@ -79,13 +84,15 @@ impl RootState {
         if from.is_none() && record.members.len() >= ROOT_MEMBERS_MAX {
             return error(ROOT_IS_WIDE);
         }
+        // Two would need each other, for good.
+        if from.is_none() && self.nodes_that_stay().count() < SURVIVES_ONE {
+            return error(ROOT_IS_NARROW);
+        }
         let is_new = self.placement.root_record.is_none();
         self.placement.root_record = Some(record);
         let outcome = self.replace_seat(ROOT.0, epoch, from, to);
-        match outcome {
-            Outcome::Ok => self.freeze(),
-            _ if is_new => self.placement.root_record = None,
-            _ => {}
+        if is_new && outcome != Outcome::Ok {
+            self.placement.root_record = None;
         }
         outcome
     }

@@ -2,7 +2,7 @@
 
 use quorate_node::frame::FRAME_VERSION;
 use quorate_node::level::FeatureLevel;
-use quorate_node::root::RootState;
+use quorate_node::root::{NodeRecord, RootState};
 use quorate_protocol::NodeId;
 use rustls::pki_types::CertificateDer;
 
@@ -27,6 +27,8 @@ pub(crate) struct Terms {
     incarnation: u64,
     run: u64,
     members: Vec<(NodeId, String)>,
+    /// Of the nodes that the host knows.
+    nodes_version: u64,
     /// It joins a cluster of which nothing has been told yet.
     is_joining: bool,
     /// Numbers below are of members, or of nodes that were removed.
@@ -88,6 +90,7 @@ impl Terms {
             run: directory.run(),
             members: config.cluster.nodes.iter().map(|node| (NodeId(node.id), node.name.clone())).collect(),
             is_joining: config.node.joins,
+            nodes_version: 0,
             removed_below: 0,
             key: Key::of_secret(config.cluster.secret.expose()),
             level: FeatureLevel::FIRST,
@@ -99,9 +102,18 @@ impl Terms {
         self.level = level;
     }
 
+    /// Whether these nodes are those that it goes by.
+    pub(crate) fn knows(&self, nodes_version: u64) -> bool {
+        self.nodes_version == nodes_version
+    }
+
+    pub(crate) fn follow_nodes(&mut self, nodes_version: u64, nodes: &[NodeRecord]) {
+        self.nodes_version = nodes_version;
+        self.members = nodes.iter().map(|node| (NodeId(node.id), node.name.clone())).collect();
+    }
+
     /// What the cluster is known to be, from now on.
     pub(crate) fn follow(&mut self, state: &RootState) {
-        self.members = state.nodes.iter().map(|node| (NodeId(node.id), node.name.clone())).collect();
         self.founders = super::hello::founders(state.founders());
         self.has_changed_nodes = state.has_changed_nodes();
         self.is_founding = false;
@@ -350,6 +362,7 @@ mod tests {
             run: 7,
             members: vec![(NodeId(1), "n1".to_owned()), (NodeId(2), "n2".to_owned())],
             is_joining: false,
+            nodes_version: 0,
             removed_below: 0,
             key: Key::of_secret(secret),
             level: FeatureLevel::FIRST,

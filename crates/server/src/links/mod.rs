@@ -86,7 +86,13 @@ impl Links {
 
     /// Who the others are, and where, is what the directory says.
     fn follow(&mut self, host: &mut Host) {
-        let Some(state) = host.directory().filter(|state| state.version != self.followed) else { return };
+        if self.common.terms.knows(host.known_nodes_version())
+            && host.directory().is_none_or(|state| state.version == self.followed)
+        {
+            return;
+        }
+        self.common.terms.follow_nodes(host.known_nodes_version(), host.known_nodes());
+        let Some(state) = host.directory() else { return self.lead_to(host) };
         self.followed = state.version;
         self.common.terms.follow(state);
         if let Some(record) = state.node(self.own.id).filter(|record| **record != self.own) {

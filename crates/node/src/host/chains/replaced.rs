@@ -18,9 +18,7 @@ impl Terms {
         turning.is_some_and(|turning| (turning.group, turning.epoch, turning.member) == (group, epoch, member))
             || self.going.get(&group) == Some(&(epoch, member))
     }
-}
 
-impl Terms {
     /// This node has left the parent's group: it decides nothing about its chains any more.
     pub(in crate::host) fn leave_parent(&mut self, parent: GroupId) {
         self.changing.retain(|group, _| parent_of(*group) != parent);

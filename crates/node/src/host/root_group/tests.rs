@@ -7,7 +7,7 @@ use crate::answer::{AdminReply, Answer};
 use crate::entry::Purpose;
 use crate::frame::Message;
 use crate::host::three_nodes::{Cluster, Fate, arrives, coordinates};
-use crate::root::{PlaceCommand, RootCommand};
+use crate::root::{NodeRecord, PlaceCommand, RootCommand};
 
 fn root_of(cluster: &mut Cluster, at: u32) -> RootGroup {
     cluster.node(at).host.directory.root_group().clone()
@@ -83,6 +83,26 @@ fn a_follower_and_the_coordinator_of_the_root_are_replaced() {
     }
 }
 
+/// One more node joins, by way of node 3.
+fn add(cluster: &mut Cluster, number: u32) {
+    let line = format!("NODE ADD n{number} PEER n{number}:1 CLIENT n{number}:2 ADMIN n{number}:3");
+    assert_eq!(cluster.say(3, &line), Answer::Admin(AdminReply::Int(number.into())));
+    let settings = crate::host::three_nodes::settings(NodeId(number), number);
+    cluster.join(crate::host::HostSettings { joins: true, is_new: true, ..settings });
+    (1..number).for_each(|other| link(cluster, number, other));
+    cluster.pass(3_000, arrives);
+    cluster.node(number).host.admit();
+    cluster.pass(2_000, arrives);
+}
+
+fn link(cluster: &mut Cluster, one: u32, other: u32) {
+    for (from, to) in [(one, other), (other, one)] {
+        if !cluster.node(from).is_down {
+            cluster.node(from).host.linked(NodeId(to));
+        }
+    }
+}
+
 /// Also to those that have joined since it was made.
 fn restart_and_link(cluster: &mut Cluster, id: u32) {
     cluster.restart(id);
@@ -93,21 +113,7 @@ fn restart_and_link(cluster: &mut Cluster, id: u32) {
 fn who_was_away_finds_the_root_where_none_of_those_is_that_it_knew() {
     let mut cluster = Cluster::of(4, |_| {});
     // A root of three among seven: those that come later are no members.
-    for number in 5..=7 {
-        let line = format!("NODE ADD n{number} PEER n{number}:1 CLIENT n{number}:2 ADMIN n{number}:3");
-        assert_eq!(cluster.say(2, &line), Answer::Admin(AdminReply::Int(number.into())));
-    }
-    for number in 5..=7_u32 {
-        let settings = crate::host::three_nodes::settings(NodeId(number), number);
-        cluster.join(crate::host::HostSettings { joins: true, is_new: true, ..settings });
-        for other in 1..number {
-            cluster.node(other).host.linked(NodeId(number));
-            cluster.node(number).host.linked(NodeId(other));
-        }
-        cluster.pass(3_000, arrives);
-        cluster.node(number).host.admit();
-        cluster.pass(2_000, arrives);
-    }
+    (5..=7).for_each(|number| add(&mut cluster, number));
     assert_moved(&mut cluster, &[1, 2, 3], 0);
     cluster.node(4).is_down = true;
     for (epoch, (from, to)) in [(1, 5), (2, 6), (3, 7)].into_iter().enumerate() {
@@ -130,6 +136,72 @@ fn who_was_away_finds_the_root_where_none_of_those_is_that_it_knew() {
     cluster.pass(5_000, arrives);
     assert_moved(&mut cluster, &[5, 6, 7], 3);
     assert_serves(&mut cluster, 1, 2);
+}
+
+/// A node knows where others are from its directory only, and that is older than the nodes that the root is on.
+#[test]
+fn who_was_away_is_told_of_members_that_it_has_never_heard_of() {
+    for (away, moves) in [(1, &[(1, 5)][..]), (4, &[(1, 5), (2, 6)][..])] {
+        let mut cluster = Cluster::of(4, |_| {});
+        cluster.node(away).is_down = true;
+        cluster.pass(1_000, arrives);
+        let mut members = vec![1, 2, 3];
+        for &(from, to) in moves {
+            add(&mut cluster, to);
+            replace(&mut cluster, 3, from, to);
+            cluster.pass(4_000, arrives);
+            members.iter_mut().filter(|member| **member == from).for_each(|member| *member = to);
+        }
+        assert_moved(&mut cluster, &members, moves.len() as u32);
+        // Of those that it knows, it hears but one that is a member still.
+        let gone: Vec<u32> = [1, 2].into_iter().filter(|id| *id != away && !members.contains(id)).collect();
+        gone.iter().for_each(|id| cluster.node(*id).is_down = true);
+        cluster.node(away).is_down = false;
+        cluster.restart(away);
+        cluster.pass(2_000, arrives);
+        let numbers: Vec<u32> = cluster.node(away).host.known_nodes().iter().map(|node| node.id).collect();
+        for &(_, came) in moves {
+            assert!(numbers.contains(&came), "{numbers:?}");
+            link(&mut cluster, away, came);
+        }
+        cluster.pass(3_000, arrives);
+        assert_moved(&mut cluster, &members, moves.len() as u32);
+        assert_serves(&mut cluster, away, 1);
+    }
+}
+
+#[test]
+fn nobody_comes_in_while_a_member_that_stays_is_missed_and_after_a_while_not_at_all() {
+    for joins_beside in [false, true] {
+        let mut cluster = Cluster::of(4, |_| {});
+        let ask = |cluster: &mut Cluster| match joins_beside {
+            true => ask(cluster, 1, PlaceCommand::WidenRoot { epoch: 0, to: 4 }),
+            false => replace(cluster, 1, 3, 4),
+        };
+        // It has a copy, and is about to come in.
+        let lost = |_: NodeId, _: NodeId, message: &Message<'_>| match message {
+            Message::Request { group: ROOT, .. } => Fate::IsLost,
+            _ => Fate::Arrives,
+        };
+        ask(&mut cluster);
+        cluster.pass(600, lost);
+        assert_eq!(root_of(&mut cluster, 4).record.joining, Some(4));
+        cluster.node(2).is_down = true;
+        cluster.pass(5_000, arrives);
+        let RootGroup { record, .. } = root_of(&mut cluster, 1);
+        assert_eq!((record.epoch, record.joining), (0, Some(4)), "it would never be taken in");
+        cluster.pass(8_000, arrives);
+        let RootGroup { record, .. } = root_of(&mut cluster, 1);
+        assert_eq!((&record.members[..], record.joining), (&[1, 2, 3][..], None));
+        let told = cluster.say(3, "ROOT MOVE FROM n1 TO n4");
+        assert!(
+            matches!(&told, Answer::Admin(AdminReply::Error(why)) if why.contains("n2, another member")),
+            "{told:?}"
+        );
+        assert_eq!(cluster.say(3, "ROOT MOVE FROM n2 TO n4"), Answer::Admin(AdminReply::Ok));
+        cluster.pass(3_000, arrives);
+        assert_moved(&mut cluster, &[1, 4, 3], 1);
+    }
 }
 
 /// The one that has decided it is not believed to coordinate any more by the time anybody hears of it, and the one that leaves is dead.
@@ -289,7 +361,8 @@ fn what_is_no_word_of_the_root_is_not_believed() {
     let known = root_of(&mut cluster, 1);
     let with = |members: Vec<u32>, group| {
         let record = crate::record::GroupRecord { members, group, epoch: 9, ..known.record.clone() };
-        RootGroup { version: known.version + 9, record, ..known.clone() }.encode()
+        let nodes = record.members.iter().map(|&id| NodeRecord { id, ..known.nodes[0].clone() }).collect();
+        RootGroup { version: known.version + 9, record, nodes, ..known.clone() }.encode()
     };
     let words = [
         Vec::new(),
