@@ -69,7 +69,7 @@ fn every_message() -> Vec<Message<'static>> {
         Message::Born { volume: group, numbers: vec![2] },
         Message::StoreBehind,
         Message::Unable,
-        Message::RootGroup { bytes: b"record" },
+        Message::RootGroup(b"record"),
         Message::StatusQuestion { nonce: 4 },
         Message::StatusAnswer { nonce: 4, bytes: b"status" },
         Message::Digest(DigestMessage::Body { start: 2, number: 3, command: b"command" }),

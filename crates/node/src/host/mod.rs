@@ -593,7 +593,7 @@ impl Host {
             Message::Readmit { group, epoch, start, next_slot, asks } => {
                 self.handle_readmit(from, (group, epoch), start, next_slot, asks)
             }
-            Message::RootGroup { bytes } => self.handle_root_group(from, bytes),
+            Message::RootGroup(bytes) => self.handle_root_group(from, bytes),
             Message::Testimony { group, epoch, start, testimony } => {
                 self.handle_testimony(from, group, epoch, start, testimony)
             }

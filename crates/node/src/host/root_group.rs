@@ -110,7 +110,7 @@ impl Host {
         if is_time && to != self.settings.node && !planted::is(Planted::RootNotTold) {
             self.seats.root.told_at.insert(to, now);
             let bytes = self.directory.root_group().encode();
-            self.outbox.send(to, &Message::RootGroup { bytes: &bytes });
+            self.outbox.send(to, &Message::RootGroup(&bytes));
         }
     }
 

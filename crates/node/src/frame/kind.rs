@@ -1,0 +1,35 @@
+//! Kinds of messages, by the number that stands in a frame. None is used again.
+
+pub(super) const HEARTBEAT: u8 = 1;
+pub(super) const GRANT: u8 = 2;
+pub(super) const REQUEST: u8 = 3;
+pub(super) const REPLY: u8 = 4;
+pub(super) const BOUNCED: u8 = 5;
+pub(super) const REPLICA: u8 = 6;
+pub(super) const SNAPSHOT: u8 = 7;
+pub(super) const SNAPSHOT_TAKEN: u8 = 8;
+pub(super) const STATUS_QUESTION: u8 = 9;
+pub(super) const STATUS_ANSWER: u8 = 10;
+pub(super) const SILENT: u8 = 11;
+pub(super) const AWAY: u8 = 12;
+pub(super) const STOP_GROUP: u8 = 13;
+pub(super) const CHAIN: u8 = 14;
+pub(super) const TERM_QUESTION: u8 = 15;
+pub(super) const TERM_ANSWER: u8 = 16;
+pub(super) const REGISTER: u8 = 17;
+pub(super) const DRAIN: u8 = 18;
+pub(super) const DRAINED: u8 = 19;
+pub(super) const VIEW_QUESTION: u8 = 23;
+pub(super) const VIEW_ANSWER: u8 = 24;
+pub(super) const MEMBERS: u8 = 20;
+pub(super) const RECONFIGURE: u8 = 21;
+pub(super) const RECONFIGURED: u8 = 22;
+pub(super) const DIGEST: u8 = 25;
+pub(super) const BIRTHS: u8 = 26;
+pub(super) const BORN: u8 = 27;
+pub(super) const STORE_BEHIND: u8 = 28;
+pub(super) const UNABLE: u8 = 29;
+pub(super) const READMIT: u8 = 30;
+pub(super) const TESTIMONY: u8 = 31;
+pub(super) const ROUTER: u8 = 32;
+pub(super) const ROOT_GROUP: u8 = 33;
