@@ -115,7 +115,10 @@ impl Progress {
         let fields = fields(reply);
         let field = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str());
         let number = |name: &str| field(name).and_then(|value| value.parse().ok());
-        let waits = |name: &str| field(name).unwrap_or_default().trim().replace("\n    ", "; ");
+        let waits = |name: &str| {
+            let lines = field(name).unwrap_or_default().lines().map(str::trim).filter(|line| !line.is_empty());
+            lines.map(counted).collect::<Vec<_>>().join("; ")
+        };
         let not_understood = || Failure(format!("QUORATE NODE SHOW was answered with {reply:?}"));
         Ok(Progress {
             is_draining: field("draining") == Some("yes"),
@@ -155,6 +158,7 @@ impl Progress {
     fn what_is_left(&self, name: &str) -> Vec<String> {
         let mut lines = vec![match self.replicas {
             0 => format!("{name} has no replica of a volume or of the root any more"),
+            1 => format!("1 replica stays on {name}: {}", self.waiting),
             staying => format!("{staying} replicas stay on {name}: {}", self.waiting),
         }];
         match self.named {
@@ -164,6 +168,12 @@ impl Progress {
         }
         lines
     }
+}
+
+/// `replicas 2, why it is so`, as an entry of a list is printed, in fewer words.
+fn counted(line: &str) -> String {
+    let Some((count, why)) = line.split_once(", why ") else { return line.to_owned() };
+    format!("{}: {why}", count.rsplit(' ').next().unwrap_or(count))
 }
 
 #[cfg(test)]
@@ -186,9 +196,10 @@ mod tests {
             ("own_groups_named", Value::Integer(3)),
             ("own_groups_staying", Value::Integer(3)),
             ("own_groups_waiting", bulk("3 because")),
+            ("waiting", Value::Array(vec![shown(&[("replicas", Value::Integer(2)), ("why", bulk("so"))])])),
         ]);
         let progress = Progress::of(&reply).expect("understood");
-        assert_eq!(progress.line("n4"), "n4 has 5 replicas left, 7 own groups (3 because)");
+        assert_eq!(progress.line("n4"), "n4 has 5 replicas left (2: so), 7 own groups (3 because)");
         assert!(!progress.is_over() && !progress.is_empty());
         let progress = Progress { replicas: 0, ..progress };
         assert!(!progress.is_over(), "four that nobody names are about to end there");
