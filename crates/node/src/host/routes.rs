@@ -123,7 +123,9 @@ impl Host {
             Some(group) if node == self.settings.node => !group.state.is_silent(),
             Some(group) if group.replica.is_silent(node) => false,
             None if node == self.settings.node && self.is_kept_from_birth(group) => false,
-            _ => node == self.settings.node || self.is_peer(node) && !self.peers.is_suspected(node),
+            // The root may be on nodes that are not known yet.
+            _ if matches!(target, Target::Root) && node != self.settings.node && !self.is_peer(node) => false,
+            _ => node == self.settings.node || !self.peers.is_suspected(node),
         };
         let alive: u64 = (0..members.len()).filter(|&at| live(members[at])).map(|at| 1 << at).sum();
         if !QuorumSystem::Majority.is_write_quorum(members.len(), alive) {
