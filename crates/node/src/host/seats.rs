@@ -195,8 +195,9 @@ impl Host {
             .flat_map(|root| seated_groups(root))
             .filter_map(|(record, seats)| self.seating(record, seats))
             .collect();
-        if self.seats.root.is_stored() {
-            let RootGroup { record, seats, .. } = self.directory.root_group();
+        let RootGroup { version, record, seats, .. } = self.directory.root_group();
+        // As long as nothing was heard it is what the configuration says.
+        if self.seats.root.is_stored() && *version > 0 {
             seatings.extend(self.seating(record, Some(seats)));
         }
         for seating in seatings {

@@ -1,11 +1,13 @@
 //! Nodes take seats in the root itself, which three of four to seven nodes have at first.
 
+use quorate_checkpoint::Store;
 use quorate_protocol::{Epoch, NodeId};
 
 use super::*;
 use crate::answer::{AdminReply, Answer};
 use crate::entry::Purpose;
 use crate::frame::Message;
+use crate::host::Forgotten;
 use crate::host::three_nodes::{Cluster, Fate, arrives, coordinates};
 use crate::root::{NodeRecord, PlaceCommand, RootCommand};
 
@@ -325,6 +327,24 @@ fn a_member_that_lost_its_directory_is_taken_in_again_and_one_that_has_left_is_n
         cluster.pass(2_000, arrives);
         assert_serves(&mut cluster, lost, 3);
     }
+}
+
+#[test]
+fn a_member_whose_directory_cannot_be_read_keeps_its_replica() {
+    let mut cluster = Cluster::new(|_| {});
+    assert_serves(&mut cluster, 3, 1);
+    let node = cluster.node(2);
+    // One that has joined takes no node of its configuration for a member.
+    node.host.settings.joins = true;
+    let mut batch = Batch::new();
+    batch.put_node_record(crate::host::directory::RECORD, vec![0xFF; 3]);
+    node.store.apply(batch).expect("it has room");
+    let report = cluster.restart_after(2, Forgotten::Memory);
+    assert!(!report.damage.is_empty());
+    cluster.node(1).is_down = true;
+    cluster.pass(4_000, arrives);
+    assert!(takes_part(&mut cluster, 2));
+    assert_serves(&mut cluster, 2, 2);
 }
 
 #[test]
