@@ -70,6 +70,18 @@ fn answers_are_printed_raw_in_a_pipe_and_errors_end_with_1() {
 }
 
 #[test]
+fn a_line_that_is_not_understood_keeps_no_other_from_being_sent() {
+    let mut command = quorate(&["cli", "-p", &answering(b"$3\r\na b\r\n")]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+    child.stdin.take().expect("a pipe").write_all(b"GET \"k\nGET k\n").expect("read");
+    let output = child.wait_with_output().expect("it ends");
+    let line = refusal(&output);
+    assert!(line.contains("line 1: invalid arguments: a quote is not closed") && line.contains("GET \"k"), "{line}");
+    assert_eq!(output.stdout, b"a b\n");
+}
+
+#[test]
 fn nobody_there_is_one_line() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port().to_string();
     for command in [&["status"][..], &["cli", "PING"], &["bench"], &["namespace", "list"]] {

@@ -79,6 +79,8 @@ struct Session<'a> {
     mute: Mute,
 }
 
+const UNBALANCED: &str = "invalid arguments: a quote is not closed, or something follows a closing quote";
+
 impl Session<'_> {
     /// Lines from a person.
     fn converse(&mut self) -> Result<ExitCode, Failure> {
@@ -110,7 +112,7 @@ impl Session<'_> {
                         complain(message);
                     }
                 }
-                None => complain("invalid arguments: a quote is not closed, or something follows a closing quote"),
+                None => complain(UNBALANCED),
             }
         }
         if let Some(Err(error)) = history.map(|path| editor.append_history(&path)) {
@@ -122,13 +124,17 @@ impl Session<'_> {
     /// Lines from a program.
     fn read_lines(&mut self) -> Result<ExitCode, Failure> {
         let mut all_succeeded = true;
-        for line in std::io::stdin().lock().lines() {
+        for (number, line) in (1..).zip(std::io::stdin().lock().lines()) {
             let line = line.context("cannot read standard input")?;
             match words::split(&line) {
                 Some(words) if words.is_empty() => {}
                 Some(words) if is_farewell(&words) => break,
                 Some(words) => all_succeeded &= self.execute(&words)?,
-                None => return Err(Failure(format!("unbalanced quotes in: {line}"))),
+                // As redis-cli does: the others are of use.
+                None => {
+                    complain(format_args!("line {number}: {UNBALANCED}: {line}"));
+                    all_succeeded = false;
+                }
             }
         }
         Ok(exit_code(all_succeeded))
