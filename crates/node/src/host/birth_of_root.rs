@@ -31,7 +31,8 @@ impl Host {
     /// Of a node that takes a seat there; or that has joined with a new directory, and was one of the root's first members.
     pub(super) fn bear_root_of(&mut self, state: &RootState, batch: &mut Batch) -> Option<GroupId> {
         let (me, RootGroup { version, record, seats, .. }) = (self.settings.node, state.root_group());
-        let is_newest = self.directory.root_group().version <= version;
+        let known = self.directory.root_group();
+        let is_newest = known.version <= version || known.is_same(&state.root_group());
         if !is_newest || !record.lives_on(me, Protocol::Paxos) || self.find(ROOT).is_some() {
             return None;
         }
@@ -43,8 +44,17 @@ impl Host {
             group.replica.restored();
             return Some(self.bear(group, batch));
         }
-        let is_due = self.settings.joins && self.settings.is_new;
-        is_due.then(|| self.bear_first_root(configuration, state.founders().to_vec(), batch))
+        if !self.settings.joins {
+            return None;
+        }
+        let id = self.bear_first_root(configuration, state.founders().to_vec(), batch);
+        // A node that was let in may have said something before.
+        if let Some(index) = self.find(ROOT).filter(|_| !self.settings.is_new) {
+            let group = &mut self.groups[index as usize];
+            group.state = GroupState::Forgetful;
+            group.replica.restored();
+        }
+        Some(id)
     }
 
     /// With the state that all members began with.

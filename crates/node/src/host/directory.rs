@@ -75,6 +75,8 @@ pub(super) struct Directory {
     nodes_version: u64,
     /// Those of the configuration, for as long as there is no directory.
     configured: Vec<NodeRecord>,
+    /// Those that the root's own group has named since the directory.
+    told_of: Vec<NodeRecord>,
     places: BTreeMap<u32, Vec<Place>>,
     has_routed: bool,
     /// Nodes on which the root or a volume has a replica, or may come to have one.
@@ -119,6 +121,7 @@ impl Directory {
             nodes: configured.clone(),
             nodes_version: 0,
             configured,
+            told_of: Vec::new(),
             has_routed: false,
             with_part: BTreeSet::new(),
             root,
@@ -181,11 +184,16 @@ impl Directory {
     /// Whom the root's own group names is known also before the directory says so: it may be the way to the root.
     fn gather_nodes(&mut self) {
         let mut nodes = self.state.as_ref().map_or_else(|| self.configured.clone(), |state| state.nodes.clone());
-        if self.version() < self.root_group.version {
-            let is_new = |told: &&NodeRecord| nodes.iter().all(|node| node.id != told.id);
-            let beside: Vec<NodeRecord> = self.root_group.nodes.iter().filter(is_new).cloned().collect();
-            nodes.extend(beside);
+        match self.version() < self.root_group.version {
+            // Also those of earlier words: only the directory says that one is not there any more.
+            true => self.told_of.extend(self.root_group.nodes.iter().cloned()),
+            false => self.told_of.clear(),
         }
+        self.told_of.sort_by_key(|node| node.id);
+        self.told_of.dedup_by_key(|node| node.id);
+        let is_new = |told: &&NodeRecord| nodes.iter().all(|node| node.id != told.id);
+        let beside: Vec<NodeRecord> = self.told_of.iter().filter(is_new).cloned().collect();
+        nodes.extend(beside);
         if nodes != self.nodes {
             self.nodes = nodes;
             self.nodes_version += 1;

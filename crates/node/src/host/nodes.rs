@@ -189,6 +189,8 @@ impl Host {
             self.peers.add(node, self.clock.now());
             self.outbox.add(node);
         }
+        // One that the root was to be on may be known, then not, and then for good.
+        self.gone.retain(|node| !nodes.contains(node));
         let is_gone = |node: &NodeId| !nodes.contains(node) && !self.gone.contains(node);
         let gone: Vec<NodeId> = self.peers.nodes().filter(is_gone).collect();
         gone.into_iter().for_each(|node| self.part_from(node));

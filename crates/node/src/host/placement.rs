@@ -11,6 +11,7 @@ use super::chains::STEADY_US;
 use crate::answer::{AdminReply, Answer, Failure};
 use crate::entry::Purpose;
 use crate::machine::Content;
+use crate::record::GroupRecord;
 use crate::replica::Protocol;
 use crate::root::{Health, PlaceCommand, Places, ROOT, ReplaceAfter, RootCommand, RootGroup, RootState, plan, stays};
 use crate::status::Report;
@@ -220,6 +221,10 @@ impl Host {
                 nodes
                     .and_then(|(from, to)| {
                         let volume = volume?;
+                        let is_paxos = root.namespaces[namespace].settings.protocol == Protocol::Paxos;
+                        if is_paxos && volume.members.contains(&from) {
+                            self.check_members(root, "the volume", volume, Some(from))?;
+                        }
                         Ok(PlaceCommand::Replace { group: volume.group, epoch: volume.epoch, from, to })
                     })
                     .map_err(Err)
@@ -247,14 +252,23 @@ impl Host {
         *epoch = known.map_or(*epoch, |known| known.epoch);
     }
 
-    /// Nobody comes into the root without all that stay.
     fn check_members_of_root(&self, root: &RootState, leaving: Option<u32>) -> Result<(), String> {
-        let members = &self.directory.root_group().record.members;
+        self.check_members(root, "the root", &self.directory.root_group().record, leaving)
+    }
+
+    /// Nobody comes into the root, or a volume of `paxos`, without all that stay.
+    fn check_members(
+        &self,
+        root: &RootState,
+        of_what: &str,
+        record: &GroupRecord,
+        leaving: Option<u32>,
+    ) -> Result<(), String> {
         let is_missed = |node: &&u32| Some(**node) != leaving && self.health(**node) != Health::Well;
-        match members.iter().find(is_missed) {
+        match record.members.iter().find(is_missed) {
             Some(missed) => Err(format!(
-                "ERR {}, another member of the root, is not well, or was not a moment ago, and whoever comes into the root needs its word: \
-                 bring it back, or move the root away from it first",
+                "ERR {}, another member of {of_what}, is not well, or was not a moment ago, and whoever comes in needs its word: bring it \
+                 back, or move {of_what} away from it first",
                 root.name_of_node(*missed)
             )),
             None => Ok(()),
@@ -347,7 +361,7 @@ fn no_such_namespace(number: u32) -> String {
     format!("ERR no namespace {number}: QUORATE NAMESPACE LIST shows those that exist")
 }
 
-fn volume_of(root: &RootState, number: u32, index: u32) -> Result<&crate::record::GroupRecord, String> {
+fn volume_of(root: &RootState, number: u32, index: u32) -> Result<&GroupRecord, String> {
     let namespace = root.namespaces.get(&number).ok_or_else(|| no_such_namespace(number))?;
     namespace.volumes.get(index as usize).ok_or_else(|| {
         format!(

@@ -44,13 +44,13 @@ impl RootState {
             let is_in_vain = places.seats.iter().copied().any(is_gone);
             return (is_in_vain.then_some(PlaceCommand::Keep { group, epoch }), BTreeMap::new());
         }
+        let are_others_well = |node: u32| record.members.iter().all(|&member| member == node || is_well(member));
         if let Some(&unsettled) = places.coming.first() {
-            let to = target().filter(|_| is_gone(unsettled));
+            let to = target().filter(|_| is_gone(unsettled) && are_others_well(unsettled));
             let command = to.map(|to| PlaceCommand::Replace { group, epoch, from: unsettled, to });
             return (command, BTreeMap::new());
         }
         let is_emptied = |node: u32| self.is_draining(node) || self.is_absent(node) && !is_well(node);
-        let are_others_well = |node: u32| record.members.iter().all(|&member| member == node || is_well(member));
         let mut waits = BTreeMap::new();
         let emptied = record.members.iter().copied().filter(|node| is_emptied(*node));
         for from in emptied.filter(|node| self.root_stays(*node).is_none()) {
@@ -156,6 +156,7 @@ mod tests {
         assert_eq!(execute(&mut root, PlaceCommand::Enter { group: ROOT.0, change }), Outcome::Ok);
         let other = PlaceCommand::Replace { group: ROOT.0, epoch: 1, from: 6, to: 1 };
         assert_eq!(root.plan_of_root(&without(&[6])).0, Some(other.clone()), "it has entered, and knows nothing");
+        assert_eq!(root.plan_of_root(&without(&[6, 3])).0, None, "its successor would be given up at once");
         assert_eq!(execute(&mut root, other), Outcome::Ok);
         assert_eq!(root.plan_of_root(&without(&[6])).0, None, "another one is on its way already");
     }

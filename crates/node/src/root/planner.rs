@@ -220,6 +220,8 @@ impl Planner<'_> {
                 Protocol::Register => continue,
                 // It was a member of the chain before, and comes back when its node does; or its joining is given up first.
                 Protocol::Chain if !is_awaited || joining.is_some() => continue,
+                // Whoever came instead would be given up at once.
+                Protocol::Paxos if !self.are_others_well(at, gone) => continue,
                 Protocol::Paxos => self.target(at, gone),
                 Protocol::Chain => {
                     let stayed =

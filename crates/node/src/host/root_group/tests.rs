@@ -173,6 +173,28 @@ fn who_was_away_is_told_of_members_that_it_has_never_heard_of() {
 }
 
 #[test]
+fn a_node_that_the_root_was_to_be_on_for_a_while_is_a_peer_all_along() {
+    let mut cluster = Cluster::new(|_| {});
+    cluster.node(3).is_down = true;
+    cluster.pass(1_000, arrives);
+    let line = "NODE ADD n4 PEER n4:1 CLIENT n4:2 ADMIN n4:3";
+    assert_eq!(cluster.say(1, line), Answer::Admin(AdminReply::Int(4)));
+    replace(&mut cluster, 1, 3, 4);
+    cluster.pass(1_000, arrives);
+    ask(&mut cluster, 1, PlaceCommand::Keep { group: ROOT.0, epoch: 0 });
+    cluster.pass(1_000, arrives);
+    cluster.node(3).is_down = false;
+    for _ in 0..2_000 {
+        cluster.pass(1, arrives);
+        let host = &cluster.node(3).host;
+        let is_known = host.known_nodes().iter().any(|node| node.id == 4);
+        assert_eq!(host.is_peer(NodeId(4)), is_known);
+        assert!(is_known || host.directory().is_some_and(|root| root.node(4).is_none()), "it was known before");
+    }
+    assert!(cluster.node(3).host.is_peer(NodeId(4)));
+}
+
+#[test]
 fn nobody_comes_in_while_a_member_that_stays_is_missed_and_after_a_while_not_at_all() {
     for joins_beside in [false, true] {
         let mut cluster = Cluster::of(4, |_| {});
