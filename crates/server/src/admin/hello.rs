@@ -21,8 +21,7 @@ const LIST: &str = "This is the admin port of a Quorate node. Redis clients conn
                     POST   /nodes/NAME/drain move what it has to other nodes\n\
                     POST   /nodes/NAME/undrain\n\
                     GET    /root             which nodes hold the root\n\
-                    POST   /root/move        ?from=n1&to=n4\n\
-                    POST   /root/widen       ?to=n4, a member more\n\
+                    POST   /root             ?from=n1&to=n4, or ?to=n4 for a member more\n\
                     GET    /replace-after    when a node that is away is replaced by itself\n\
                     POST   /replace-after    ?seconds=600, or ?seconds=never\n\
                     POST   /level            move replicas until all nodes have as many\n\

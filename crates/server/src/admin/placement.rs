@@ -42,7 +42,9 @@ pub(super) async fn move_volume(
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Widen {
+pub(super) struct MoveRoot {
+    /// Whoever comes takes no member's place where none is named.
+    from: Option<String>,
     to: String,
 }
 
@@ -50,16 +52,12 @@ pub(super) async fn show_root(State(admin): State<Admin>) -> Response {
     respond(admin.ask(&["ROOT", "SHOW"]).await)
 }
 
-pub(super) async fn move_root(State(admin): State<Admin>, nodes: Result<Query<Move>, QueryRejection>) -> Response {
+pub(super) async fn move_root(State(admin): State<Admin>, nodes: Result<Query<MoveRoot>, QueryRejection>) -> Response {
     match nodes {
-        Ok(Query(Move { from, to })) => respond(admin.ask(&["ROOT", "MOVE", "FROM", &from, "TO", &to]).await),
-        Err(why) => refuse(StatusCode::BAD_REQUEST, why.body_text()),
-    }
-}
-
-pub(super) async fn widen_root(State(admin): State<Admin>, node: Result<Query<Widen>, QueryRejection>) -> Response {
-    match node {
-        Ok(Query(Widen { to })) => respond(admin.ask(&["ROOT", "WIDEN", "TO", &to]).await),
+        Ok(Query(MoveRoot { from: Some(from), to })) => {
+            respond(admin.ask(&["ROOT", "MOVE", "FROM", &from, "TO", &to]).await)
+        }
+        Ok(Query(MoveRoot { from: None, to })) => respond(admin.ask(&["ROOT", "WIDEN", "TO", &to]).await),
         Err(why) => refuse(StatusCode::BAD_REQUEST, why.body_text()),
     }
 }

@@ -8,7 +8,7 @@ use crate::common::{Nodes, until};
 type Requests = [(&'static str, u16)];
 
 /// For each method and path of the description.
-const REQUESTS: [(&str, &str, &Requests); 31] = [
+const REQUESTS: [(&str, &str, &Requests); 30] = [
     ("get", "/", &[("/", 200)]),
     ("get", "/healthz", &[("/healthz", 200)]),
     ("get", "/readyz", &[("/readyz", 200)]),
@@ -146,10 +146,16 @@ const REQUESTS: [(&str, &str, &Requests); 31] = [
     ("get", "/root", &[("/root", 200)]),
     (
         "post",
-        "/root/move",
-        &[("/root/move?from=n1", 400), ("/root/move?from=n1&to=n9", 400), ("/root/move?from=n1&to=n1", 400)],
+        "/root",
+        &[
+            ("/root", 400),
+            ("/root?from=n1", 400),
+            ("/root?from=n1&to=n9", 400),
+            ("/root?from=n1&to=n1", 400),
+            ("/root?to=n9", 400),
+            ("/root?to=n1", 400),
+        ],
     ),
-    ("post", "/root/widen", &[("/root/widen", 400), ("/root/widen?to=n9", 400), ("/root/widen?to=n1", 400)]),
     ("post", "/level", &[("/level", 200), ("/level?x=y", 400)]),
     ("delete", "/level", &[("/level", 200), ("/level?x=y", 400)]),
     (
