@@ -155,18 +155,20 @@ impl Host {
         }
     }
 
-    /// A write was executed; where another group than the one that counts it says so, nothing is known of its slot.
-    pub(super) fn end_routed_write(&mut self, number: u64, position: Position) {
+    /// A write was executed. One that was sent to its object's own group as well may have been executed in either: if it was the
+    /// volume, nobody says at which slot.
+    pub(super) fn end_routed_write(&mut self, number: u64, Position { slot, acknowledgers }: Position) {
         let Some(operation) = self.operations(number).find_mut(number) else { return };
         let Some(write) = operation.routed_write.take() else { return };
-        let is_of_group = operation.was_sent_to == Some(write.group) && !operation.has_moved;
-        let Position { slot, acknowledgers } = if is_of_group { position } else { Position::default() };
+        if operation.has_moved {
+            return self.lose_routed_write(write);
+        }
         if let Some(routed) = self.routers.get_mut(&write.group) {
             routed.router.end_write(write.session, write.kgroup, slot, acknowledgers.into());
         }
     }
 
-    /// A write has ended, and may be executed all the same.
+    /// A write has ended, and may be executed at whatever slot.
     pub(super) fn lose_routed_write(&mut self, write: RoutedWrite) {
         let now = self.clock.now();
         if let Some(routed) = self.routers.get_mut(&write.group) {

@@ -16,7 +16,7 @@
 //! election found*: coordination may pass on before the leases of routers are over, and what a minority accepted long ago is
 //! nothing that they were told of. It answers and shares nothing before it has executed what it found, and shares no kgroup on
 //! which a write waits, or is proposed and not executed. A write is sent with the session that it was begun in, however often, and
-//! told as lost if it ends without an answer. A member answers once it has executed the slot. A session lasts longer at its
+//! told as lost if it ends without an answer, or without one that tells its slot in this group. A member answers once it has executed the slot. A session lasts longer at its
 //! giver than at its holder, and no grant counts that an earlier process of the router's node asked for.
 //!
 //! [`Router`] is what a router knows of one group, [`Sessions`] what the group's coordinator knows of its routers. Why this is

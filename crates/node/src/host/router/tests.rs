@@ -114,6 +114,29 @@ fn the_largest_values_are_written() {
     assert!(cluster.is_done(2, first) && cluster.is_done(2, second));
 }
 
+/// So does one whose object got its own group while it was under way, and lost it again.
+#[test]
+fn a_write_that_may_have_been_executed_elsewhere_ends_the_session() {
+    let mut cluster = routed();
+    share_with_3(&mut cluster);
+    let number = set(&mut cluster, 3, b"second", Expiry::Unset);
+    cluster.node(3).host.clients.find_mut(number).expect("it is under way").has_moved = true;
+    let node_3_learns_nothing = |_: NodeId, to: NodeId, message: &Message<'_>| {
+        let is_of_log = matches!(message, Message::Replica { .. });
+        if to == NodeId(3) && is_of_log { Fate::IsLost } else { Fate::Arrives }
+    };
+    for _ in 0..100 {
+        cluster.pass(1, node_3_learns_nothing);
+        if cluster.is_done(3, number) {
+            break;
+        }
+    }
+    assert!(cluster.is_done(3, number));
+    let read = read(&mut cluster, 3);
+    cluster.pass(20, arrives);
+    assert_reads(&mut cluster, 3, read, b"second");
+}
+
 #[test]
 fn an_object_that_expires_is_read_at_the_coordinator() {
     let mut cluster = routed();
