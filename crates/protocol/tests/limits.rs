@@ -93,6 +93,34 @@ fn what_waits_beyond_its_limit_is_refused_as_overload() {
     assert_eq!(refusals(&mut cluster, "Overloaded"), 1);
 }
 
+/// How many commands that wait for the window are refused when a coordinator, challenged, takes a higher ballot.
+fn refused_before_a_reelection(is_routed: bool) -> usize {
+    let mut cluster = cluster();
+    cluster.proposes_late = is_routed;
+    cluster.exchange_heartbeats();
+    cluster.propose(N1, Proposal::Commands(payload(9 << 20)));
+    cluster.propose(N1, Proposal::Commands(payload(1)));
+    cluster.network.packets.clear();
+    for _ in 0..50 {
+        cluster.now = cluster.now.after_us(100_000);
+        cluster.exchange_heartbeats();
+        cluster.attend(N1);
+        cluster.network.packets.clear();
+    }
+    let ballot = cluster.node(N1).replica.as_ref().expect("it is up").position().promised;
+    let promised = Ballot { number: ballot.number + 1, node: NodeId(3) };
+    cluster.deliver(Packet { from: N2, to: N1, load: Said::at_first(Message::Rejected { ballot, promised }) });
+    assert!(cluster.node(N1).replica.as_ref().is_some_and(|replica| !replica.is_coordinating()));
+    refusals(&mut cluster, "NotCoordinator")
+}
+
+/// Where reads are routed, what was let through at one ballot is nothing that the next may propose.
+#[test]
+fn what_waits_for_the_window_is_refused_before_a_reelection_where_others_may_give_leases() {
+    assert_eq!(refused_before_a_reelection(true), 1);
+    assert_eq!(refused_before_a_reelection(false), 0);
+}
+
 #[test]
 fn reads_that_wait_are_bounded() {
     let mut cluster = cluster();

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 use quorate_object::Command;
-use quorate_protocol::router::{Recall, RecallNumber, Scope, SessionId, Sessions};
+use quorate_protocol::router::{Kgroup, Recall, RecallNumber, Scope, SessionId, Sessions};
 use quorate_protocol::{Ballot, Epoch, Event, GroupId, Instant, NodeId, Payload, Proposal, Slot, Stamp};
 
 use super::router::kgroup_of;
@@ -39,6 +39,7 @@ pub(super) struct Routed {
     since: Instant,
     /// Below are slots that were adopted, with commands that were not counted here.
     proposes_from: Slot,
+    /// Proposed at this ballot.
     in_hand: InHand,
     held: Waiting,
     timer_at: Option<Instant>,
@@ -83,7 +84,7 @@ impl ScopeCounts {
     }
 }
 
-/// Writes that wait, or are proposed and not executed.
+/// Writes that are proposed and not executed.
 #[derive(Default)]
 struct InHand {
     by_ticket: HashMap<Ticket, (Scope, u32), FixedState>,
@@ -150,6 +151,13 @@ impl Waiting {
     }
 }
 
+impl Routed {
+    /// Whether a write on it waits.
+    pub(super) fn holds(&self, kgroup: Kgroup) -> bool {
+        self.held.scopes.overlap(Scope::One(kgroup))
+    }
+}
+
 impl Host {
     /// Whether a group's writes wait for routers, for all that is known: without a directory they may have to.
     pub(super) fn is_routed(&self, index: u32) -> bool {
@@ -193,6 +201,8 @@ impl Host {
         }
         (routed.ballot, routed.since, routed.proposes_from) = (Some(ballot), now, proposes_from);
         routed.sessions.on_elected();
+        // What was proposed before is among what the election has found, or nowhere: nothing waits in a replica for another ballot.
+        routed.in_hand = InHand::default();
         if !routed.held.list.is_empty() {
             self.look_at_held(index, Scope::All);
         }
@@ -226,7 +236,6 @@ impl Host {
             self.bounce(ticket.node, ticket.start, ticket.number, Bounce::Overloaded);
             return true;
         }
-        routed.in_hand.add(ticket, scope);
         // Behind one that waits it waits as well, and whoever looks after that one finds it.
         let is_behind = routed.held.scopes.overlap(scope);
         routed.held.push(held);
@@ -272,6 +281,7 @@ impl Host {
         let ready = routed.held.take_admitted(among, |held| sessions.admit(held.scope, held.by, now, &mut recalls));
         let waits = !routed.held.list.is_empty();
         let lapse_at = sessions.lapse_at().filter(|&at| now < at);
+        ready.iter().for_each(|held| routed.in_hand.add(held.ticket, held.scope));
         self.tell_recalls(index, &recalls);
         ready.iter().for_each(|held| self.gather(index, &held.envelope));
         if waits {
@@ -309,7 +319,6 @@ impl Host {
         let expired = routed.held.take_admitted(Scope::All, |held| held.deadline < stamp);
         self.tell_recalls(index, &recalls);
         for Held { ticket, .. } in expired {
-            self.forget_in_hand(index, ticket);
             self.bounce(ticket.node, ticket.start, ticket.number, Bounce::Expired);
         }
         self.note_routed_role(index);
@@ -319,7 +328,6 @@ impl Host {
     fn turn_back_held(&mut self, index: u32) {
         let coordinator = self.other_coordinator(index);
         for Held { ticket, .. } in self.routed_mut(index).held.take_all() {
-            self.forget_in_hand(index, ticket);
             self.bounce(ticket.node, ticket.start, ticket.number, Bounce::NotCoordinator { coordinator });
         }
     }
@@ -343,11 +351,12 @@ impl Host {
         }
     }
 
-    /// A command was executed in this slot. Copies of it that were adopted are not those that were counted.
+    /// A command was executed in this slot. Copies of it that were adopted, or proposed by somebody else, are not those that were
+    /// counted.
     pub(super) fn forget_executed(&mut self, index: u32, slot: Slot, ticket: Ticket) {
-        if let Some(routed) = self.groups[index as usize].routed.as_mut().filter(|routed| slot >= routed.proposes_from)
-        {
-            routed.in_hand.remove(ticket);
+        let Some(routed) = &self.groups[index as usize].routed else { return };
+        if slot >= routed.proposes_from && routed.ballot == self.ballot_coordinated(index) {
+            self.forget_in_hand(index, ticket);
         }
     }
 
@@ -402,7 +411,8 @@ impl Host {
         let (Some(key), Some(kgroup)) = (Command::key_of(command), kgroup_of(command)) else { return };
         let expires = found.machine.expires(key);
         let Some(routed) = found.routed.as_mut().filter(|_| found.replica.is_coordinating()) else { return };
-        let is_quiet = !routed.in_hand.scopes.overlap(Scope::One(kgroup)) || planted::is(Planted::SharedWhileWritten);
+        let is_written = routed.in_hand.scopes.overlap(Scope::One(kgroup)) || routed.holds(kgroup);
+        let is_quiet = !is_written || planted::is(Planted::SharedWhileWritten);
         if expires || !is_quiet {
             return;
         }

@@ -106,6 +106,11 @@ impl Queue {
         }
     }
 
+    fn refuse_proposals(&mut self, why: Refusal, out: &mut Effects<Paxos>) {
+        self.bytes = 0;
+        self.proposals.drain(..).for_each(|proposal| refuse(proposal, why, out));
+    }
+
     const OVERHEAD: usize = 64;
 
     fn has_room(&self, proposal: &Proposal) -> bool {
@@ -118,10 +123,8 @@ impl Queue {
         Some(proposal)
     }
 
-    pub(super) fn refuse_all(self, why: Refusal, out: &mut Effects<Paxos>) {
-        for proposal in self.proposals {
-            refuse(proposal, why, out);
-        }
+    pub(super) fn refuse_all(mut self, why: Refusal, out: &mut Effects<Paxos>) {
+        self.refuse_proposals(why, out);
         for (token, mode) in self.reads {
             refuse(Proposal::Read { token, mode }, why, out);
         }
@@ -533,7 +536,11 @@ impl Paxos {
             return;
         };
         coordination.refuse_in_flight(&active.ledger, Refusal::Uncertain { coordinator: Some(self.me) }, out);
-        let queue = coordination.into_queue();
+        let mut queue = coordination.into_queue();
+        if cx.proposes_late {
+            // They were let through by what this replica knew of its leases, and others may give some before it is elected again.
+            queue.refuse_proposals(Refusal::NotCoordinator { coordinator: Some(self.me) }, out);
+        }
         self.start_reelection(active, cx, queue, promised.number, out);
     }
 

@@ -10,6 +10,10 @@ use crate::host::three_nodes::{Cluster, Fate, arrives};
 
 const KEY: &[u8] = b"key";
 
+fn kgroup() -> Kgroup {
+    Kgroup::of_hash_slot(slot_of_key(KEY))
+}
+
 /// Node 1 coordinates the only volume, which is read through routers.
 fn routed() -> Cluster {
     let mut cluster = Cluster::new(|settings| settings.defaults.reads = Reads::Routed);
@@ -167,4 +171,40 @@ fn whoever_comes_to_coordinate_holds_writes_back_until_what_others_granted_is_ov
     assert_reads(&mut cluster, 3, number, b"first");
     cluster.pass(100, arrives);
     assert!(cluster.is_done(3, written));
+}
+
+/// A copy that waits here, and one that another coordinator has had decided, are two.
+#[test]
+fn nothing_is_shared_while_a_write_waits_though_a_copy_of_it_was_executed() {
+    let mut cluster = routed();
+    let node_2_hears_little = |from: NodeId, to: NodeId, message: &Message<'_>| match message {
+        Message::Replica { .. } | Message::Reply { .. } if from == NodeId(1) && to == NodeId(2) => Fate::IsLost,
+        _ => Fate::Arrives,
+    };
+    let written = set(&mut cluster, 2, b"second", Expiry::Unset);
+    cluster.pass(100, node_2_hears_little);
+    assert!(!cluster.is_done(2, written));
+    cluster.node(1).is_down = true;
+    let volume = cluster.volume();
+    let held = |cluster: &Cluster| {
+        let host = &cluster.nodes[1].host;
+        let routed = host.groups[host.find(volume).expect("it is a member") as usize].routed.as_ref();
+        routed.is_some_and(|routed| routed.holds(kgroup()))
+    };
+    let (mut waited_ms, mut shared_at) = (0, None);
+    while waited_ms < 3_000 && (!cluster.is_done(2, written) || held(&cluster)) {
+        cluster.pass(1, arrives);
+        waited_ms += 1;
+        read(&mut cluster, 3);
+        let shared = cluster.node(2).host.counters.shared;
+        if shared > 0 && held(&cluster) {
+            shared_at.get_or_insert(waited_ms);
+        }
+    }
+    assert!(cluster.is_done(2, written));
+    assert_eq!(shared_at, None, "it may be what changes the object");
+    cluster.pass(100, arrives);
+    read(&mut cluster, 3);
+    cluster.pass(100, arrives);
+    assert!(cluster.node(2).host.counters.shared > 0, "nothing waits any more");
 }
