@@ -237,6 +237,25 @@ impl Client {
         }
     }
 
+    /// Sends requests together and waits for the replies to all of them.
+    pub(crate) fn pipeline<T: AsRef<[u8]>>(
+        &mut self,
+        requests: impl IntoIterator<Item = Vec<T>>,
+    ) -> Result<Vec<Value>, ClientError> {
+        let (mut bytes, mut count) = (Vec::new(), 0);
+        for words in requests {
+            write_request(&mut bytes, &words);
+            count += 1;
+        }
+        self.exchange(&bytes, count)
+    }
+
+    /// Sends so many requests as they are, and waits for their replies.
+    pub(crate) fn exchange(&mut self, requests: &[u8], count: usize) -> Result<Vec<Value>, ClientError> {
+        self.stream.write_all(requests).map_err(broken)?;
+        (0..count).map(|_| self.receive()).collect()
+    }
+
     /// Sends one request that has no reply.
     pub(crate) fn send<T: AsRef<[u8]>>(&mut self, words: &[T]) -> Result<(), ClientError> {
         let mut request = Vec::new();

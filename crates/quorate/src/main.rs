@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod backup;
 mod bench;
 mod cert;
 mod cli;
@@ -67,6 +68,8 @@ enum Command {
     Root(root::Options),
     Tune(tune::Options),
     Upgrade(upgrade::Options),
+    Backup(backup::SaveOptions),
+    Restore(backup::RestoreOptions),
     Password(secrets::PasswordOptions),
     Token(secrets::TokenOptions),
     Cert(cert::Options),
@@ -99,6 +102,8 @@ fn main() -> ExitCode {
         Command::Root(options) => root::run(&options),
         Command::Tune(options) => tune::run(&options),
         Command::Upgrade(options) => upgrade::run(&options),
+        Command::Backup(options) => backup::save(&options),
+        Command::Restore(options) => backup::restore(&options),
         Command::Password(options) => secrets::print_password_hash(&options),
         Command::Token(options) => secrets::print_token(&options),
         Command::Cert(options) => cert::run(&options),
@@ -179,6 +184,9 @@ mod tests {
             "quorate root show -p 7001",
             "quorate root move --from n1 --to n4",
             "quorate root widen --to n4",
+            "quorate backup monday.quorate -n 1 -n 2 -p 7001",
+            "quorate restore - --overwrite",
+            "quorate restore monday.quorate --check",
         ] {
             assert!(Arguments::try_parse_from(line.split(' ')).is_ok(), "{line}");
         }

@@ -7,6 +7,7 @@
 mod absent;
 mod applications;
 mod authority;
+mod backup;
 mod becoming;
 mod chains;
 mod clients;

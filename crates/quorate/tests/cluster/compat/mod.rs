@@ -4,7 +4,7 @@
 
 mod commands;
 mod generate;
-mod peer;
+pub(crate) mod peer;
 mod rules;
 mod several;
 mod shrink;

@@ -30,9 +30,9 @@ impl Redis {
         let output = Command::new(script).stdin(Stdio::null()).output().expect("started");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let program = String::from_utf8(output.stdout).expect("a path");
-        let scratch = std::env::temp_dir().join(format!("quorate-redis-{}", std::process::id()));
-        std::fs::create_dir_all(&scratch).expect("a directory of its own");
         let port = Ports::free(1).client;
+        let scratch = std::env::temp_dir().join(format!("quorate-redis-{}-{port}", std::process::id()));
+        std::fs::create_dir_all(&scratch).expect("a directory of its own");
         let log = File::create(scratch.join("log")).expect("writable");
         let child = Command::new(program.trim())
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--dir"])
