@@ -177,6 +177,8 @@ impl Purpose {
 pub struct Taken {
     pub predecessor: u64,
     pub successor: Option<u64>,
+    /// It was under way when the one before it was answered, or that one was so.
+    pub follows: bool,
     /// A member of a register may have carried it out: nothing orders it with what follows.
     pub was_bound: bool,
     pub(crate) routed_write: Option<RoutedWrite>,
@@ -258,6 +260,7 @@ impl Operations {
         let place = self.ring.get_mut(at)?;
         let operation = place.as_mut()?;
         let Operation { predecessor, successor, purpose, bound_to, routed_write, .. } = *operation;
+        let follows = operation.is_doubtful || operation.not_before > Slot(0);
         let envelope = std::mem::take(&mut operation.envelope);
         self.count -= 1;
         self.bytes -= operation.envelope_length;
@@ -267,7 +270,7 @@ impl Operations {
             self.ring.pop_front();
             self.base += 1;
         }
-        Some(Taken { predecessor, successor, was_bound: bound_to.is_some(), routed_write, purpose })
+        Some(Taken { predecessor, successor, follows, was_bound: bound_to.is_some(), routed_write, purpose })
     }
 
     /// The oldest operation, if it is to be given up.
@@ -387,8 +390,14 @@ mod tests {
             operations.insert(operation(number));
         }
         assert!(!operations.contains(3));
-        let taken =
-            Taken { predecessor: 0, successor: None, was_bound: false, routed_write: None, purpose: Purpose::Client };
+        let taken = Taken {
+            predecessor: 0,
+            successor: None,
+            follows: false,
+            was_bound: false,
+            routed_write: None,
+            purpose: Purpose::Client,
+        };
         assert_eq!(operations.take(2), Some(taken));
         assert!(operations.take(2).is_none());
         assert!(operations.contains(6));

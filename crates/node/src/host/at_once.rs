@@ -5,16 +5,22 @@
 //! here must have executed before it answers them alone. So whoever writes reads that, and nobody reads backwards. Until the
 //! replica has come so far, they read as under a lease.
 
+use hashbrown::HashMap;
 use quorate_object::Command;
-use quorate_protocol::Slot;
+use quorate_protocol::chain::Place;
+use quorate_protocol::{GroupId, Slot};
 
-use super::group::Told;
+use super::group::Group;
 use super::{Host, Submission};
 use crate::answer::Answer;
 use crate::frame::Access;
+use crate::hash::FixedState;
 use crate::machine::ReadAnswer;
 use crate::root::Reads;
 use crate::volume::volume_of;
+
+/// Groups of which it is kept one by one what clients were told of them.
+const GROUPS_TOLD_MAX: usize = 1 << 16;
 
 impl Host {
     /// False if others are to be asked, or a predecessor or an expiry comes first.
@@ -76,10 +82,11 @@ impl Host {
 
     fn has_executed_what_was_told(&self, index: u32) -> bool {
         let group = &self.groups[index as usize];
-        let Told { below, own_number } = group.told;
-        let last_number = group.machine.children().map_or(0, |children| children.last_number);
-        let has_executed = group.replica.next_slot() >= below && last_number >= own_number;
-        has_executed && group.replica.is_inside() && group.replica.protocol().is_ordered()
+        let is_joining = group.replica.chain().is_some_and(|chain| chain.status().place == Place::Joining);
+        if !group.replica.is_inside() || is_joining || self.own.late.contains(group.id()) {
+            return false;
+        }
+        group.replica.protocol().is_ordered() && self.told.of(group.id()).is_executed_by(group)
     }
 
     /// An operation of this node's is about to be answered, by what this slot has left behind or, if it is a read, found.
@@ -95,15 +102,78 @@ impl Host {
         let of_volume = if operation.has_moved || asked == volume { below } else { Slot(0) };
         let asked_number = volume_of(asked).map_or(0, |(_, number)| number);
         let own_number = asked_number.max(operation.away_number.unwrap_or(0));
-        if let Some(index) = self.find(volume) {
-            let told = &mut self.groups[index as usize].told;
-            *told = Told { below: told.below.max(of_volume), own_number: told.own_number.max(own_number) };
+        self.told.note(volume, Told { below: of_volume, own_number });
+        if asked != volume {
+            self.told.note(asked, Told { below, own_number: 0 });
         }
-        if asked != volume
-            && let Some(index) = self.find(asked)
-        {
-            let told = &mut self.groups[index as usize].told;
-            told.below = told.below.max(below);
+        if self.told.is_full() {
+            let executed = |group: GroupId, told: Told| {
+                self.find(group).is_some_and(|index| told.is_executed_by(&self.groups[index as usize]))
+            };
+            let executed: Vec<GroupId> = self
+                .told
+                .groups
+                .iter()
+                .filter(|&(&group, &told)| executed(group, told))
+                .map(|(&group, _)| group)
+                .collect();
+            self.told.make_room(&executed);
         }
     }
 }
+
+/// What clients were told of a group: whatever they read here alone must be as new.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Told {
+    /// Everything below was executed.
+    below: Slot,
+    /// Of a volume: this own group was born.
+    own_number: u64,
+}
+
+impl Told {
+    fn add(&mut self, other: Told) {
+        self.below = self.below.max(other.below);
+        self.own_number = self.own_number.max(other.own_number);
+    }
+
+    fn is_executed_by(self, group: &Group) -> bool {
+        let last_number = group.machine.children().map_or(0, |children| children.last_number);
+        group.replica.next_slot() >= self.below && last_number >= self.own_number
+    }
+}
+
+/// What this node's clients were told of each group, whether or not a replica of it is here, awake and born.
+#[derive(Default)]
+pub(super) struct ToldOf {
+    groups: HashMap<GroupId, Told, FixedState>,
+    /// Of all others, at most.
+    others: Told,
+}
+
+impl ToldOf {
+    fn of(&self, group: GroupId) -> Told {
+        self.groups.get(&group).copied().unwrap_or(self.others)
+    }
+
+    fn note(&mut self, group: GroupId, told: Told) {
+        self.groups.entry(group).or_insert(self.others).add(told);
+    }
+
+    fn is_full(&self) -> bool {
+        self.groups.len() > GROUPS_TOLD_MAX
+    }
+
+    /// What a replica here has executed needs no more thought. If that is not enough, much is taken for told that was not.
+    fn make_room(&mut self, executed: &[GroupId]) {
+        for group in executed {
+            self.groups.remove(group);
+        }
+        if self.groups.len() > GROUPS_TOLD_MAX / 2 {
+            self.groups.drain().for_each(|(_, told)| self.others.add(told));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

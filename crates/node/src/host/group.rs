@@ -45,8 +45,6 @@ pub struct Group {
     pub(super) checkpoint: CheckpointState,
     /// Reads that wait for an expiry to be decided.
     pub(super) due_reads: Vec<u32>,
-    /// What this node's clients were told of.
-    pub(super) told: Told,
     /// When commands or reads last came.
     pub(super) used_at: Instant,
     pub(super) expiry_timer: Option<Instant>,
@@ -73,15 +71,6 @@ pub struct Group {
     pub(super) births_lsn: Lsn,
     /// Of a volume: own groups that ended with these slots. What they said is kept until a checkpoint holds the slot.
     pub(super) dead: Vec<(Slot, GroupId)>,
-}
-
-/// What clients were told of a group, at a node that has a replica of it: whatever they read there alone must be as new.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Told {
-    /// Everything below was executed.
-    pub below: Slot,
-    /// Of a volume: this own group was born.
-    pub own_number: u64,
 }
 
 /// What a replica of an own group knows of where it belongs.
@@ -207,7 +196,6 @@ impl Group {
             lsn: Lsn(0),
             checkpoint: CheckpointState::default(),
             due_reads: Vec::new(),
-            told: Told::default(),
             used_at: Instant(0),
             expiry_timer: None,
             forget_timer: false,

@@ -271,6 +271,8 @@ pub struct Host {
     /// Own groups of volumes that are not here.
     remembered: routes::Remembered,
     routers: router::Routers,
+    /// In namespaces of local reads.
+    told: at_once::ToldOf,
     /// When volumes have said last that these own groups, which lack a quorum, still are their objects'.
     confirmed: HashMap<GroupId, Instant, FixedState>,
     unknown_group_asked_at: Instant,

@@ -11,6 +11,7 @@ use quorate_wal::{Lsn, Storage, Wal};
 use roaring::RoaringTreemap;
 use slab::Slab;
 
+use super::at_once::ToldOf;
 use super::checkpoints::{BEHIND_OBJECTS, Meta, Name, Stored, decode_meta, encode_meta, take_name};
 use super::directory::{Directory, RECORD};
 use super::dispatch::INTERNAL;
@@ -235,6 +236,7 @@ impl Host {
             out_of_space: false,
             is_leaving: false,
             routers: Routers::new(),
+            told: ToldOf::default(),
             batches: Vec::new(),
             storing: super::checkpoints::Storing::default(),
             behind: super::behind::Behind::default(),

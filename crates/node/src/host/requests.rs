@@ -209,6 +209,10 @@ impl Host {
     pub(super) fn answer_read(&mut self, index: u32, token: u32) {
         let Some(read) = self.reads.get_mut(token as usize) else { return };
         read.at = self.clock.stamp();
+        // What is in flight takes effect at its own time, which this node's clock may not have heard of.
+        if let Some(chain) = self.groups[index as usize].replica.chain().filter(|_| read.is_clean) {
+            read.at = read.at.max(chain.received_time());
+        }
         if !self.finish_read(index, token) {
             let due_reads = &mut self.groups[index as usize].due_reads;
             due_reads.push(token);

@@ -463,7 +463,6 @@ impl Host {
             && group.replica.chain().is_none_or(|chain| chain.membership().joining.is_none())
             && group.gathered.is_empty()
             && group.due_reads.is_empty()
-            && group.told.below <= group.replica.next_slot()
             && !group.checkpoint.under_way
             && (group.is_aside() || fit_at_rest(group.machine.results()))
             && !self.own.late.contains(group.id())

@@ -212,6 +212,11 @@ impl Chain {
         self.history.received()
     }
 
+    /// Group time after the last update that is here.
+    pub fn received_time(&self) -> Stamp {
+        self.history.time
+    }
+
     /// Updates that are here and not executed, in order: what a head's next outcome rests on beside the state, and which
     /// objects a member does not answer for itself.
     pub fn pending(&self) -> impl Iterator<Item = (Slot, &Value)> {

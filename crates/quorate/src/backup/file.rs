@@ -225,18 +225,20 @@ impl<R: Read> Reader<R> {
 
     /// The object whose first request this is. What begins with `DEL` goes on until something else begins.
     fn object(&mut self, first: Request) -> Result<Part, FileError> {
-        let is_whole = first.is("SET");
-        if !is_whole && !first.is("DEL") || first.words.len() < 2 {
+        if !first.is("SET") && !first.is("DEL") || first.words.len() < 2 {
             let verb = first.words.first().map(|word| String::from_utf8_lossy(word).into_owned()).unwrap_or_default();
             return Err(FileError::Damaged(format!("an object begins with {verb:?}")));
         }
-        let key = first.words[1].clone();
+        let (key, is_whole) = (first.words[1].clone(), first.is("SET"));
         let (mut requests, mut count) = (first.bytes, 1);
-        while !is_whole {
+        if is_whole {
+            return Ok(Part::Object { key, requests, count });
+        }
+        loop {
             let request = self.request()?.ok_or(FileError::Truncated)?;
             if !["RPUSH", "HSET", "SADD", "ZADD", "PEXPIREAT"].iter().any(|verb| request.is(verb)) {
                 self.ahead = Some(request);
-                break;
+                return Ok(Part::Object { key, requests, count });
             }
             if request.words.get(1) != Some(&key) {
                 return Err(FileError::Damaged("an object's requests are of several keys".to_owned()));
@@ -245,7 +247,6 @@ impl<R: Read> Reader<R> {
             requests.extend_from_slice(&request.bytes);
             count += 1;
         }
-        Ok(Part::Object { key, requests, count })
     }
 
     fn end(&mut self, sums: &str, bytes: &[u8]) -> Result<(), FileError> {

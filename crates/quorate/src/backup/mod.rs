@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quorate_resp::Value;
 
@@ -21,8 +21,12 @@ pub(crate) use save::Options as SaveOptions;
 const CONNECTIONS: usize = 8;
 /// Between one try and the next of what was not executed.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
-/// So often, which is a minute: a group without a quorum for longer needs somebody.
-const TRIES: u32 = 300;
+/// A group without a quorum for longer than this needs somebody.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Values that nodes take.
+const VALUE_BYTES_MAX: usize = 16 << 20;
+/// Of a key, in what is told.
+const KEY_SHOWN_BYTES: usize = 64;
 
 pub(crate) fn save(options: &SaveOptions) -> Result<ExitCode, Failure> {
     save::run(options)
@@ -39,13 +43,24 @@ fn is_for_now(error: &str) -> bool {
 
 /// Asks what changes nothing, again if it has to be.
 fn ask_again<T: AsRef<[u8]>>(client: &mut Client, words: &[T]) -> Result<Value, Failure> {
-    for _ in 1..TRIES {
+    let until = Instant::now() + PATIENCE;
+    loop {
         match client.call(words)? {
-            Value::Error(text) if is_for_now(&text) || text.starts_with("TIMEOUT") => thread::sleep(AGAIN_AFTER),
-            _ => break,
+            Value::Error(text) if may_be_asked_again(&text) && Instant::now() < until => thread::sleep(AGAIN_AFTER),
+            Value::Error(_) => return client.ask(words),
+            answer => return Ok(answer),
         }
     }
-    client.ask(words)
+}
+
+/// Of what changes nothing, or is the same when done twice.
+fn may_be_asked_again(error: &str) -> bool {
+    is_for_now(error) || error.starts_with("TIMEOUT")
+}
+
+fn shown(key: &[u8]) -> String {
+    let end = if key.len() > KEY_SHOWN_BYTES { "..." } else { "" };
+    format!("{}{end}", key[..key.len().min(KEY_SHOWN_BYTES)].escape_ascii())
 }
 
 /// `1 object`, `2 objects`.

@@ -2,6 +2,8 @@
 
 use quorate_resp::{Value, write_request};
 
+use super::VALUE_BYTES_MAX;
+
 /// Elements of one request.
 const ELEMENTS_MAX: usize = 10_000;
 /// Bytes of one request, if it has more than one element.
@@ -77,6 +79,14 @@ pub(super) fn write_object(key: &[u8], kind: Type, value: &Value, expires_ms: i6
             true
         }
         _ => false,
+    }
+}
+
+/// Whether nodes take no value that is as large as one of these.
+pub(super) fn is_too_large(value: &Value) -> bool {
+    match value {
+        Value::Array(elements) => elements.iter().any(|element| bytes(element).len() > VALUE_BYTES_MAX),
+        value => bytes(value).len() > VALUE_BYTES_MAX,
     }
 }
 

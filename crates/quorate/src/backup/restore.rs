@@ -13,15 +13,16 @@ use clap::Args;
 use quorate_resp::Value;
 
 use super::file::{Part, Reader};
-use super::{AGAIN_AFTER, CONNECTIONS, TRIES, ask_again, counted, is_for_now};
+use super::{AGAIN_AFTER, CONNECTIONS, PATIENCE, ask_again, counted, may_be_asked_again, shown};
 use crate::client::{Client, Endpoint};
 use crate::failure::{Context, Failure};
 use crate::output::{complain, say, table, trimmed};
 
-/// Objects that wait for one connection.
-const WAITING: usize = 256;
-/// Bytes that are sent together, and a single object that is larger.
-const SENT_BYTES_MAX: usize = 1 << 20;
+/// Batches that wait for one connection.
+const WAITING: usize = 2;
+/// Objects that are sent together, and their bytes, unless one alone has more.
+const SENT_MAX: usize = 500;
+const SENT_BYTES_MAX: usize = 256 << 10;
 /// After an answer of unknown outcome: by then the command has been executed or never will be, since its deadline has passed.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 /// Objects that could not be written, of which it is told why.
@@ -70,23 +71,36 @@ struct Held {
 
 pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let path = &options.file;
-    if path == Path::new("-") {
-        let stdin = io::stdin().lock();
-        return if options.check { check(&look(path, stdin)?) } else { restore(options, None, stdin) };
-    }
     let cannot_read = format!("cannot read {}", path.display());
-    let mut file = File::open(path).context(&cannot_read)?;
-    let held = look(path, &mut file)?;
-    if options.check {
-        return check(&held);
+    // What cannot be read twice is not looked at first.
+    let mut file = match path == Path::new("-") {
+        true => None,
+        false => Some(File::open(path).context(&cannot_read)?),
+    };
+    let is_file = match &file {
+        Some(file) => file.metadata().context(&cannot_read)?.is_file(),
+        None => false,
+    };
+    let input: &mut dyn Read = match &mut file {
+        Some(file) => file,
+        None => &mut io::stdin(),
+    };
+    if !is_file && !options.check {
+        return restore(options, None, input);
     }
+    let held = look(path, input)?;
     for number in &options.namespaces {
         if !held.iter().any(|namespace| namespace.number == *number) {
             return Err(Failure(format!("{} holds no namespace {number}", path.display())));
         }
     }
-    file.rewind().context(&cannot_read)?;
-    restore(options, Some(&held), file)
+    match file {
+        Some(mut file) if !options.check => {
+            file.rewind().context(&cannot_read)?;
+            restore(options, Some(&held), file)
+        }
+        _ => check(held.iter().filter(|namespace| options.wants(namespace.number))),
+    }
 }
 
 /// Reads a file to its end.
@@ -105,7 +119,7 @@ fn look(path: &Path, input: impl Read) -> Result<Vec<Held>, Failure> {
     Ok(held)
 }
 
-fn check(held: &[Held]) -> Result<ExitCode, Failure> {
+fn check<'a>(held: impl Iterator<Item = &'a Held>) -> Result<ExitCode, Failure> {
     let mut table = table(&["namespace", "objects", "made with"]);
     for namespace in held {
         let words = namespace.words.join(" ");
@@ -117,9 +131,13 @@ fn check(held: &[Held]) -> Result<ExitCode, Failure> {
 
 fn restore(options: &Options, held: Option<&[Held]>, input: impl Read) -> Result<ExitCode, Failure> {
     let began = Instant::now();
-    // Before anything is written.
-    for namespace in held.into_iter().flatten().filter(|namespace| options.wants(namespace.number)) {
-        enter(options, namespace.number, &namespace.words)?;
+    // All of them, before anything is made.
+    let wanted = || held.into_iter().flatten().filter(|namespace| options.wants(namespace.number));
+    for namespace in wanted() {
+        look_into(options, namespace.number)?;
+    }
+    for namespace in wanted() {
+        make(options, namespace.number, &namespace.words)?;
     }
     let mut reader = Reader::new(BufReader::new(input));
     let (written, failures) = thread::scope(|scope| {
@@ -153,38 +171,20 @@ fn restore(options: &Options, held: Option<&[Held]>, input: impl Read) -> Result
         return Ok(ExitCode::SUCCESS);
     }
     failures.iter().take(FAILURES_TOLD).for_each(complain);
-    Err(Failure(format!("{} could not be written", counted(failures.len() as u64, "object"))))
+    let more = if failures.len() > FAILURES_TOLD { ", of which these are the first" } else { "" };
+    Err(Failure(format!("{} could not be written{more}", counted(failures.len() as u64, "object"))))
 }
 
-/// Makes a namespace unless it is there, and looks whether it may be written into.
-fn enter(options: &Options, number: u32, words: &[String]) -> Result<(), Failure> {
-    let endpoint = &options.endpoint;
-    let mut client = Client::connect(endpoint)?;
-    let mut selected = ask_to_select(&mut client, number)?;
-    if matches!(&selected, Value::Error(text) if text.contains("DB index is out of range")) && !words.is_empty() {
-        let number = number.to_string();
-        let create = ["QUORATE", "NAMESPACE", "CREATE", &number].into_iter().chain(words.iter().map(String::as_str));
-        let told = |Failure(why): Failure| {
-            Failure(format!(
-                "namespace {number} cannot be made as it was ({}): {why}; make it, then go on",
-                words.join(" ")
-            ))
-        };
-        client.ask(&create.collect::<Vec<_>>()).map_err(told)?;
-        // This node hears of it in a moment.
-        for _ in 0..TRIES {
-            selected = ask_to_select(&mut client, number.parse().unwrap_or_default())?;
-            if !matches!(selected, Value::Error(_)) {
-                break;
-            }
-            thread::sleep(AGAIN_AFTER);
-        }
+/// Whether a namespace, if it is there, may be written into.
+fn look_into(options: &Options, number: u32) -> Result<(), Failure> {
+    let mut client = Client::connect(&options.endpoint)?;
+    let told = |why: String| Failure(format!("namespace {number} of {}: {why}", options.endpoint));
+    match ask_to_enter(&mut client, number)? {
+        Some(text) if text.contains(NOT_THERE) => return Ok(()),
+        Some(text) => return Err(told(text)),
+        None => {}
     }
-    if let Value::Error(text) = selected {
-        return Err(Failure(format!("namespace {number} of {endpoint}: {text}")));
-    }
-    let told = |Failure(why): Failure| Failure(format!("namespace {number} of {endpoint}: {why}"));
-    match ask_again(&mut client, &["DBSIZE"]).map_err(told)? {
+    match ask_again(&mut client, &["DBSIZE"]).map_err(|Failure(why)| told(why))? {
         Value::Integer(count) if count > 0 && !options.overwrite => {
             let count = counted(count.unsigned_abs(), "object");
             Err(Failure(format!(
@@ -195,22 +195,64 @@ fn enter(options: &Options, number: u32, words: &[String]) -> Result<(), Failure
     }
 }
 
-fn ask_to_select(client: &mut Client, number: u32) -> Result<Value, Failure> {
-    for _ in 0..TRIES {
+/// Makes a namespace, unless it is there.
+fn make(options: &Options, number: u32, words: &[String]) -> Result<(), Failure> {
+    let mut client = Client::connect(&options.endpoint)?;
+    let until = Instant::now() + PATIENCE;
+    let mut was_made = words.is_empty();
+    while let Some(text) = ask_to_enter(&mut client, number)? {
+        if !text.contains(NOT_THERE) || was_made && Instant::now() >= until || words.is_empty() {
+            return Err(Failure(format!("namespace {number} of {}: {text}", options.endpoint)));
+        }
+        if !was_made {
+            let number = number.to_string();
+            let create = ["QUORATE", "NAMESPACE", "CREATE", &number].into_iter();
+            let create: Vec<&str> = create.chain(words.iter().map(String::as_str)).collect();
+            match ask_again(&mut client, &create) {
+                // An earlier try of which the answer was lost.
+                Err(Failure(why)) if !why.contains("exists already") => {
+                    return Err(Failure(format!(
+                        "namespace {number} cannot be made as it was ({}): {why}; make it as it is to be, then go on",
+                        words.join(" ")
+                    )));
+                }
+                _ => was_made = true,
+            }
+        }
+        // This node hears of it in a moment.
+        thread::sleep(AGAIN_AFTER);
+    }
+    Ok(())
+}
+
+/// What a node says of a namespace that it does not know.
+const NOT_THERE: &str = "DB index is out of range";
+
+/// The error, if there is one.
+fn ask_to_enter(client: &mut Client, number: u32) -> Result<Option<String>, Failure> {
+    let until = Instant::now() + PATIENCE;
+    loop {
         match client.call(&["SELECT", &number.to_string()])? {
-            Value::Error(text) if is_for_now(&text) => thread::sleep(AGAIN_AFTER),
-            other => return Ok(other),
+            Value::Error(text) if may_be_asked_again(&text) && Instant::now() < until => thread::sleep(AGAIN_AFTER),
+            Value::Error(text) => return Ok(Some(text)),
+            _ => return Ok(None),
         }
     }
-    Ok(client.call(&["SELECT", &number.to_string()])?)
 }
 
 /// One object, to be written.
 struct Unit {
-    namespace: u32,
     key: Vec<u8>,
     requests: Vec<u8>,
     count: usize,
+}
+
+/// Objects that are sent together.
+#[derive(Default)]
+struct Batch {
+    namespace: u32,
+    units: Vec<Unit>,
+    bytes: usize,
 }
 
 /// Gives each object to the connection that has its key.
@@ -218,27 +260,43 @@ fn hand_out<R: Read>(
     options: &Options,
     is_looked_at: bool,
     reader: &mut Reader<R>,
-    workers: &[SyncSender<Unit>],
+    workers: &[SyncSender<Batch>],
 ) -> Result<(), Failure> {
-    let (hash, mut current) = (RandomState::new(), None);
+    let send = |at: usize, batch: &mut Batch| match std::mem::take(batch) {
+        batch if batch.units.is_empty() => Ok(()),
+        batch => workers[at].send(batch).map_err(|_| Failure::new("a connection has failed")),
+    };
+    let mut batches: Vec<Batch> = workers.iter().map(|_| Batch::default()).collect();
+    let (hash, mut current, mut missing) = (RandomState::new(), None, options.namespaces.clone());
     while let Some(part) = reader.next().context(options.file.display())? {
         match part {
             Part::Namespace { number, words } => {
+                batches.iter_mut().enumerate().try_for_each(|(at, batch)| send(at, batch))?;
+                missing.retain(|wanted| *wanted != number);
                 current = Some(number).filter(|&number| options.wants(number));
                 if current.is_some() && !is_looked_at {
-                    enter(options, number, &words)?;
+                    look_into(options, number)?;
+                    make(options, number, &words)?;
                 }
             }
             Part::Object { key, requests, count } => {
                 let Some(namespace) = current else { continue };
                 let at = hash.hash_one(&key) as usize % workers.len();
-                if workers[at].send(Unit { namespace, key, requests, count }).is_err() {
-                    return Err(Failure::new("a connection has ended"));
+                let batch = &mut batches[at];
+                batch.namespace = namespace;
+                batch.bytes += requests.len();
+                batch.units.push(Unit { key, requests, count });
+                if batch.units.len() >= SENT_MAX || batch.bytes >= SENT_BYTES_MAX {
+                    send(at, batch)?;
                 }
             }
         }
     }
-    Ok(())
+    batches.iter_mut().enumerate().try_for_each(|(at, batch)| send(at, batch))?;
+    match missing.first() {
+        Some(number) => Err(Failure(format!("{} holds no namespace {number}", options.file.display()))),
+        None => Ok(()),
+    }
 }
 
 #[derive(Default)]
@@ -248,58 +306,45 @@ struct Done {
     failures: Vec<String>,
 }
 
-fn write_all(endpoint: &Endpoint, units: &Receiver<Unit>) -> Result<Done, Failure> {
+fn write_all(endpoint: &Endpoint, batches: &Receiver<Batch>) -> Result<Done, Failure> {
     let mut done = Done::default();
     let mut connected: Option<(u32, Client)> = None;
-    let mut ahead: Option<Unit> = None;
-    while let Some(first) = ahead.take().or_else(|| units.recv().ok()) {
-        let namespace = first.namespace;
-        let mut together = vec![first];
-        let mut length = together[0].requests.len();
-        while length < SENT_BYTES_MAX {
-            match units.try_recv() {
-                Ok(next) if next.namespace == namespace => {
-                    length += next.requests.len();
-                    together.push(next);
-                }
-                Ok(next) => {
-                    ahead = Some(next);
-                    break;
-                }
-                Err(_) => break,
-            }
-        }
+    for Batch { namespace, units, .. } in batches {
         let client = match &mut connected {
             Some((entered, client)) if *entered == namespace => client,
             other => &mut other.insert((namespace, Client::connect_to_namespace(endpoint, namespace)?)).1,
         };
-        write(client, together, &mut done)?;
+        write(client, units, &mut done)?;
     }
     Ok(done)
 }
 
 /// Writes objects, and again those of which something was not executed.
 fn write(client: &mut Client, mut units: Vec<Unit>, done: &mut Done) -> Result<(), Failure> {
-    for tried in 1.. {
+    let until = Instant::now() + PATIENCE;
+    while !units.is_empty() {
         let requests = units.iter().map(|unit| &unit.requests[..]).collect::<Vec<_>>().concat();
         let answers = client.exchange(&requests, units.iter().map(|unit| unit.count).sum())?;
-        let (mut rest, mut again, mut wait) = (&answers[..], Vec::new(), AGAIN_AFTER);
+        let (mut rest, mut again, mut wait) = (&answers[..], Vec::new(), Duration::ZERO);
         for unit in units {
             let (own, others) = rest.split_at(unit.count);
             rest = others;
             let error = own.iter().find_map(|answer| if let Value::Error(text) = answer { Some(text) } else { None });
             match error {
                 None => done.written += 1,
-                Some(text) if tried < TRIES && text.starts_with("TIMEOUT") => {
-                    wait = SETTLED_AFTER;
+                Some(text) if may_be_asked_again(text) => {
+                    if Instant::now() >= until {
+                        return Err(Failure(format!("{}: {text}", shown(&unit.key))));
+                    }
+                    wait = wait.max(if text.starts_with("TIMEOUT") { SETTLED_AFTER } else { AGAIN_AFTER });
                     again.push(unit);
                 }
-                Some(text) if tried < TRIES && is_for_now(text) => again.push(unit),
-                Some(text) => done.failures.push(format!("{}: {text}", unit.key.escape_ascii())),
+                Some(text) => {
+                    done.failures.push(format!("{}: {text}", shown(&unit.key)));
+                    // No part of it passes for the whole.
+                    client.call(&[b"DEL".as_slice(), &unit.key])?;
+                }
             }
-        }
-        if again.is_empty() {
-            return Ok(());
         }
         thread::sleep(wait);
         units = again;

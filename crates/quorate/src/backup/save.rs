@@ -3,10 +3,12 @@
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,8 +16,8 @@ use clap::Args;
 use quorate_resp::Value;
 
 use super::file::Writer;
-use super::objects::{Type, write_object};
-use super::{AGAIN_AFTER, CONNECTIONS, TRIES, ask_again, counted, is_for_now};
+use super::objects::{Type, is_too_large, write_object};
+use super::{AGAIN_AFTER, CONNECTIONS, PATIENCE, ask_again, counted, may_be_asked_again, shown};
 use crate::client::{Client, Endpoint};
 use crate::failure::{Context, Failure};
 use crate::output::{complain, fields, say, size};
@@ -24,8 +26,10 @@ use crate::output::{complain, fields, say, size};
 const KEYS_AT_ONCE: usize = 200;
 /// Bytes of strings that are asked for together. A node disconnects clients that leave more than 64 MiB unread.
 const ASKED_BYTES_MAX: usize = 4 << 20;
-/// Reads of a register between two looks at its time to live, before it is taken as it is.
+/// Reads of an object between two looks at its time to live, before it is taken as it is.
 const LOOKS: usize = 5;
+/// What is told of objects that are left out.
+const LEFT_OUT_SHOWN: usize = 10;
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
 const EXAMPLES: &str = "Examples:
@@ -83,21 +87,25 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let out = writer.end().context(&told)?;
     out.into_inner().map_err(io::IntoInnerError::into_error).and_then(Destination::keep).context(&told)?;
     let (objects, count) = (counted(objects, "object"), counted(namespaces.len() as u64, "namespace"));
-    complain_or_say(
-        &options.file,
-        &format!("{objects} of {count}, {} in {:.1} s", size(bytes), began.elapsed().as_secs_f64()),
-    );
+    let line = format!("{objects} of {count}, {} in {:.1} s", size(bytes), began.elapsed().as_secs_f64());
+    // Not into the backup itself.
+    if options.file == Path::new("-") {
+        complain(line)
+    } else {
+        say(line)
+    }
     if left_out.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
     left_out.sort();
     left_out.dedup();
-    Err(Failure(format!("objects of types that Quorate does not have were left out: {}", left_out.join(", "))))
-}
-
-/// Not into the backup itself.
-fn complain_or_say(file: &Path, line: &str) {
-    if file == Path::new("-") { complain(line) } else { say(line) }
+    let more = left_out.len().saturating_sub(LEFT_OUT_SHOWN);
+    left_out.truncate(LEFT_OUT_SHOWN);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Err(Failure(format!(
+        "it is written, but some objects cannot be in Quorate and are not in it: {}{more}",
+        left_out.join(", ")
+    )))
 }
 
 /// The namespaces of a cluster, or the databases of a Redis in which there is anything.
@@ -152,24 +160,29 @@ fn save<W: Write + Send>(
         _ => 0,
     };
     let (batches, to_read) = sync_channel::<Vec<Vec<u8>>>(CONNECTIONS);
-    let (to_read, output) = (Mutex::new(to_read), Mutex::new(writer));
+    let (to_read, output) = (Arc::new(Mutex::new(to_read)), Mutex::new(writer));
     let before = locked(&output).objects;
+    let has_failed = AtomicBool::new(false);
     thread::scope(|scope| {
-        let worker = || {
-            let client = Client::connect_to_namespace(endpoint, namespace.number)?;
-            let mut reading = Reading { client, holds_registers: namespace.holds_registers, left_out: Vec::new() };
-            while let Some(keys) = next_batch(&to_read) {
-                let (requests, objects) = reading.read(keys)?;
-                locked(&output).add(&requests, objects).context(told)?;
-            }
-            Ok(reading.left_out)
+        let worker = |to_read: Batches| {
+            let done = read_all(endpoint, namespace, &to_read, |requests, objects| {
+                locked(&output).add(requests, objects).context(told)
+            });
+            has_failed.fetch_or(done.is_err(), Ordering::Relaxed);
+            done
         };
-        let workers: Vec<_> = (0..CONNECTIONS).map(|_| scope.spawn(worker)).collect();
+        let spawn = |_| {
+            let to_read = to_read.clone();
+            scope.spawn(move || worker(to_read))
+        };
+        let workers: Vec<_> = (0..CONNECTIONS).map(spawn).collect();
+        // Whoever lists keys is told once nobody takes them any more.
+        drop(to_read);
         let tell = || {
             let done = locked(&output).objects - before;
             format!("namespace {}: {done} of about {}", namespace.number, counted(of_about as u64, "object"))
         };
-        let scanned = scan(&mut scanner, batches, tell);
+        let scanned = scan(&mut scanner, batches, tell, &has_failed);
         let mut result = Ok(());
         for worker in workers {
             match worker
@@ -180,10 +193,28 @@ fn save<W: Write + Send>(
                 Err(failure) => result = Err(failure),
             }
         }
-        // What became of the readers says why nobody takes keys any more.
+        // What became of the readers says why.
         result.and(scanned)
     })?;
     Ok(output.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Batches of keys, for whoever takes the next one.
+type Batches = Arc<Mutex<Receiver<Vec<Vec<u8>>>>>;
+
+/// Reads the objects of one batch of keys after the other. What was left out.
+fn read_all(
+    endpoint: &Endpoint,
+    namespace: &Namespace,
+    batches: &Batches,
+    mut give: impl FnMut(&[u8], u64) -> Result<(), Failure>,
+) -> Result<Vec<String>, Failure> {
+    let client = Client::connect_to_namespace(endpoint, namespace.number)?;
+    let mut reading = Reading { client, holds_registers: namespace.holds_registers, left_out: Vec::new() };
+    while let Some(keys) = next_batch(batches) {
+        reading.read(keys, &mut give)?;
+    }
+    Ok(reading.left_out)
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -194,8 +225,13 @@ fn next_batch(batches: &Mutex<Receiver<Vec<Vec<u8>>>>) -> Option<Vec<Vec<u8>>> {
     locked(batches).recv().ok()
 }
 
-/// Every key, in batches, for as long as somebody takes them.
-fn scan(client: &mut Client, batches: SyncSender<Vec<Vec<u8>>>, tell: impl Fn() -> String) -> Result<(), Failure> {
+/// Every key, in batches, until somebody who takes them has failed.
+fn scan(
+    client: &mut Client,
+    batches: SyncSender<Vec<Vec<u8>>>,
+    tell: impl Fn() -> String,
+    has_failed: &AtomicBool,
+) -> Result<(), Failure> {
     let (mut cursor, mut told_at) = (b"0".to_vec(), Instant::now());
     loop {
         let count = KEYS_AT_ONCE.to_string();
@@ -213,8 +249,8 @@ fn scan(client: &mut Client, batches: SyncSender<Vec<Vec<u8>>>, tell: impl Fn() 
             keys.into_iter().filter_map(|key| if let Value::Bulk(key) = key { Some(key) } else { None }).collect();
         while !keys.is_empty() {
             let batch = keys.drain(..keys.len().min(KEYS_AT_ONCE)).collect();
-            if batches.send(batch).is_err() {
-                return Err(Failure::new("nobody reads the objects"));
+            if has_failed.load(Ordering::Relaxed) || batches.send(batch).is_err() {
+                return Err(Failure::new("a connection that reads objects has failed"));
             }
         }
         if told_at.elapsed() >= TOLD_EVERY && io::stderr().is_terminal() {
@@ -231,7 +267,7 @@ fn scan(client: &mut Client, batches: SyncSender<Vec<Vec<u8>>>, tell: impl Fn() 
 struct Reading {
     client: Client,
     holds_registers: bool,
-    /// Types that are not Quorate's.
+    /// What Quorate does not hold, and why.
     left_out: Vec<String>,
 }
 
@@ -240,27 +276,33 @@ enum Read {
     Object(Value, i64),
     /// It has another type by now, or another time to live.
     Changed,
-    /// No transaction reads it: it is a register, or as large as an answer may be.
-    Apart,
-    ForNow,
+    /// No transaction reads it, as this says: it is a register, or as large as an answer may be.
+    Apart(String),
+    ForNow(String),
 }
 
+/// `PEXPIRETIME` of what is not there.
+const GONE: i64 = -2;
+
 impl Reading {
-    /// The requests that make the objects of these keys, and how many there are.
-    fn read(&mut self, keys: Vec<Vec<u8>>) -> Result<(Vec<u8>, u64), Failure> {
-        let (mut out, mut objects) = (Vec::new(), 0);
-        let mut portion = Vec::new();
-        let mut asked_bytes = 0;
+    /// Gives the requests that make the objects of these keys, and how many objects, a portion at a time.
+    fn read(
+        &mut self,
+        keys: Vec<Vec<u8>>,
+        mut give: impl FnMut(&[u8], u64) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let (mut portion, mut asked_bytes) = (Vec::new(), 0);
         for (key, kind, length) in self.types(keys)? {
             if asked_bytes + length > ASKED_BYTES_MAX && !portion.is_empty() {
-                objects += self.read_portion(&std::mem::take(&mut portion), &mut out)?;
+                let (requests, objects) = self.read_portion(&std::mem::take(&mut portion))?;
+                give(&requests, objects)?;
                 asked_bytes = 0;
             }
             asked_bytes += length;
             portion.push((key, kind));
         }
-        objects += self.read_portion(&portion, &mut out)?;
-        Ok((out, objects))
+        let (requests, objects) = self.read_portion(&portion)?;
+        give(&requests, objects)
     }
 
     /// What these keys hold, and about how much; not those that hold nothing any more.
@@ -275,13 +317,13 @@ impl Reading {
             };
             // A collection is asked for alone.
             let length = match answers[1] {
-                Value::Integer(length) if kind == "string" => length.unsigned_abs() as usize,
-                _ => ASKED_BYTES_MAX,
+                Value::Integer(length) if kind == "string" => length.unsigned_abs() as usize + 4 * key.len(),
+                _ => ASKED_BYTES_MAX + 1,
             };
             match Type::of(&kind) {
                 Some(kind) => found.push((key, kind, length)),
                 None if kind == "none" => {}
-                None => self.left_out.push(kind),
+                None => self.left_out.push(format!("{} (of type {kind})", shown(&key))),
             }
         }
         Ok(found)
@@ -294,50 +336,64 @@ impl Reading {
         }
     }
 
-    fn read_portion(&mut self, portion: &[(Vec<u8>, Type)], out: &mut Vec<u8>) -> Result<u64, Failure> {
+    fn read_portion(&mut self, portion: &[(Vec<u8>, Type)]) -> Result<(Vec<u8>, u64), Failure> {
         let is_apart = self.holds_registers;
         let answers = self.client.pipeline(portion.iter().flat_map(|(key, kind)| requests(key, *kind, is_apart)))?;
         let each = answers.len().checked_div(portion.len()).unwrap_or(1).max(1);
-        let mut objects = 0;
+        let (mut out, mut objects) = (Vec::new(), 0);
         for ((key, kind), answers) in portion.iter().zip(answers.chunks(each)) {
             let object = match taken(answers) {
                 Read::Object(value, expires_ms) => Some((*kind, value, expires_ms)),
                 _ => self.read_again(key)?,
             };
-            if let Some((kind, value, expires_ms)) = object {
-                objects += u64::from(write_object(key, kind, &value, expires_ms, out));
+            match object {
+                Some((_, value, _)) if is_too_large(&value) => {
+                    self.left_out.push(format!("{} (a value of more than 16 MiB)", shown(key)));
+                }
+                Some((kind, value, expires_ms)) => {
+                    objects += u64::from(write_object(key, kind, &value, expires_ms, &mut out));
+                }
+                None => {}
             }
         }
-        Ok(objects)
+        Ok((out, objects))
     }
 
     /// One that somebody changes, or that could not be read a moment ago. None if there is none any more.
     fn read_again(&mut self, key: &[u8]) -> Result<Option<(Type, Value, i64)>, Failure> {
-        let mut is_apart = self.holds_registers;
-        for tried in 0..TRIES {
+        let (mut is_apart, mut looks, until) = (self.holds_registers, 0, Instant::now() + PATIENCE);
+        loop {
             let word = self.type_of(key)?;
             let Some(kind) = Type::of(&word) else {
                 if word != "none" {
-                    self.left_out.push(word);
+                    self.left_out.push(format!("{} (of type {word})", shown(key)));
                 }
                 return Ok(None);
             };
             let answers = self.client.pipeline(requests(key, kind, is_apart))?;
-            match taken(&answers) {
+            let why = match taken(&answers) {
                 Read::Object(value, expires_ms) => return Ok(Some((kind, value, expires_ms))),
-                Read::Apart => is_apart = true,
+                Read::Apart(_) if !is_apart => {
+                    is_apart = true;
+                    continue;
+                }
+                Read::Apart(text) => return Err(Failure(format!("{} cannot be read: {text}", shown(key)))),
                 // Its time to live changes all the time: it is what it was a moment ago.
-                Read::Changed if is_apart && tried as usize >= LOOKS => {
-                    if let [_, value, Value::Integer(expires_ms)] = &answers[..] {
+                Read::Changed if is_apart && looks >= LOOKS => match &answers[..] {
+                    [_, value, Value::Integer(expires_ms)] if *expires_ms != GONE => {
                         return Ok(Some((kind, value.clone(), *expires_ms)));
                     }
-                }
-                Read::Changed => {}
-                Read::ForNow => thread::sleep(AGAIN_AFTER),
+                    _ => "it changes all the time".to_owned(),
+                },
+                Read::Changed => "it changes all the time".to_owned(),
+                Read::ForNow(text) => text,
+            };
+            if Instant::now() >= until {
+                return Err(Failure(format!("{} cannot be read: {why}", shown(key))));
             }
+            looks += 1;
+            thread::sleep(AGAIN_AFTER.min(Duration::from_millis(10) * looks as u32));
         }
-        let key = key.escape_ascii();
-        Err(Failure(format!("{key} cannot be read: is a quorum of its group's members alive? `quorate status` tells")))
     }
 }
 
@@ -352,18 +408,22 @@ fn requests(key: &[u8], kind: Type, is_apart: bool) -> Vec<Vec<&[u8]>> {
 
 /// What was read, of the answers to the requests for one key.
 fn taken(answers: &[Value]) -> Read {
-    let error =
-        answers.iter().find_map(|answer| if let Value::Error(text) = answer { Some(text.as_str()) } else { None });
-    match (answers, error) {
-        (_, Some(text)) if text.starts_with("PROTOCOL") => Read::Apart,
-        (_, Some(text)) if is_for_now(text) || text.starts_with("TIMEOUT") => Read::ForNow,
-        (_, Some(_)) => Read::Changed,
-        ([Value::Integer(before), value, Value::Integer(after)], _) if before == after => {
+    let error = |answers: &[Value]| {
+        answers.iter().find_map(|answer| if let Value::Error(text) = answer { Some(text.clone()) } else { None })
+    };
+    let inner = if let [.., Value::Array(inner)] = answers { error(inner) } else { None };
+    match error(answers).or(inner) {
+        Some(text) if may_be_asked_again(&text) => return Read::ForNow(text),
+        Some(text) if text.starts_with("WRONGTYPE") => return Read::Changed,
+        Some(text) => return Read::Apart(text),
+        None => {}
+    }
+    match answers {
+        // Gone, or its value was read before it came.
+        [Value::Integer(before), value, Value::Integer(after)] if before == after && *after != GONE => {
             Read::Object(value.clone(), *after)
         }
-        ([.., Value::Array(answers)], _) => match &answers[..] {
-            [Value::Error(text), _] | [_, Value::Error(text)] if text.starts_with("WRONGTYPE") => Read::Changed,
-            [Value::Error(_), _] | [_, Value::Error(_)] => Read::Apart,
+        [.., Value::Array(inner)] => match &inner[..] {
             [value, Value::Integer(expires_ms)] => Read::Object(value.clone(), *expires_ms),
             _ => Read::Changed,
         },
@@ -402,9 +462,17 @@ impl Destination {
         }
         let mut partial = path.as_os_str().to_owned();
         partial.push(".partial");
-        let file = OpenOptions::new().write(true).create(true).truncate(true).open(&partial);
-        let file = file.context(format_args!("cannot write {}", partial.display()))?;
-        Ok(Destination::File { file, partial: Partial(partial.into()), path: path.to_owned() })
+        let partial = PathBuf::from(partial);
+        // Whoever can read objects here need not be whoever can read files.
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial);
+        let file = file.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Failure(format!(
+                "{} is there: another backup is being written, or one was interrupted; then remove it",
+                partial.display()
+            )),
+            _ => Failure(format!("cannot write {}: {error}", partial.display())),
+        })?;
+        Ok(Destination::File { file, partial: Partial(partial), path: path.to_owned() })
     }
 
     /// It is whole, and durable.

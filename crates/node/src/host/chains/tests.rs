@@ -1,17 +1,20 @@
 use super::*;
 use quorate_checkpoint::MemoryStore;
+use quorate_object::{Command, Condition, Expiry, Outcome, SetAnswer, slot_of_key};
 use quorate_protocol::paxos;
 use quorate_wal::memory::MemoryStorage;
 
-use crate::Moment;
-use crate::host::HostSettings;
+use crate::answer::Answer;
 use crate::host::batches::{GroupAction, GroupRequest};
 use crate::host::quarantine::PanicIn;
 use crate::host::three_nodes::{Cluster, Fate, arrives, coordinates, settings};
+use crate::host::{HostSettings, Submission};
 use crate::quorum::Quorum;
 use crate::replica::AnyMessage;
+use crate::root::Reads;
 use crate::root::Settings;
 use crate::volume::own_group;
+use crate::{Moment, Target};
 
 fn chains_of(volumes: u32) -> Host {
     let defaults =
@@ -238,4 +241,62 @@ fn a_chain_goes_on_without_a_pause_where_a_member_leaves() {
     assert!(left_at_ms.is_some_and(|left_at_ms| left_at_ms < 1_500), "{left_at_ms:?}");
     assert!(goes_on_without(&cluster.node(1).host, chain, 3));
     assert!(longest_ms < 100, "{longest_ms} ms");
+}
+
+/// Node 1 is the head, and its clock so far ahead that node 2 does not follow it. Node 3, the tail, does, and answers by it.
+#[test]
+fn a_clean_read_is_of_no_time_before_what_is_in_flight() {
+    let set = |settings: &mut Settings| (settings.protocol, settings.reads) = (Protocol::Chain, Reads::Apportioned);
+    let mut cluster = Cluster::new(|settings| set(&mut settings.defaults));
+    cluster.pass(2_000, arrives);
+    let far = |from: NodeId, to: NodeId, _: &Message<'_>| match (from.0, to.0) {
+        (1, 3) | (3, 1) => Fate::IsLate { by_us: 150_000 },
+        _ => Fate::Arrives,
+    };
+    let chain = cluster.volume();
+    let key: &[u8] = b"key";
+    let target = Target::Slot { namespace: 0, slot: slot_of_key(key) };
+    let submit = |cluster: &mut Cluster, at: u32, command: &Command<'_>| {
+        let number = cluster.next_number();
+        cluster.node(at).host.submit(Submission { number, predecessor: None, target, command });
+        number
+    };
+    let write = |cluster: &mut Cluster, at: u32, key: &[u8], expiry: Expiry| {
+        let (condition, answer) = (Condition::Always, SetAnswer::Ok);
+        submit(cluster, at, &Command::Set { key, value: b"value", condition, expiry, answer })
+    };
+    let expires = Stamp(cluster.node(1).host.stamp().0 + 8_000);
+    let written = write(&mut cluster, 1, key, Expiry::AtMs(expires.0 as i64));
+    cluster.pass(100, arrives);
+    assert!(cluster.is_done(1, written));
+    (cluster.node(1).wall_ahead_ms, cluster.node(3).wall_ahead_ms) = (1_200, 600);
+    while cluster.node(1).host.stamp() <= expires {
+        cluster.pass(1, far);
+    }
+    assert!(cluster.node(2).host.stamp() < expires, "its time has not come at node 2");
+    let received = |cluster: &Cluster, at: usize| {
+        let host = &cluster.nodes[at].host;
+        let replica = host.find(chain).and_then(|index| host.groups[index as usize].replica.chain());
+        replica.map(|chain| (chain.status().next_slot, chain.received()))
+    };
+    let before = received(&cluster, 2);
+    let tail_is_unheard = |from: NodeId, to: NodeId, message: &Message<'_>| match (from.0, to.0) {
+        (3, 2) => Fate::IsLost,
+        _ => far(from, to, message),
+    };
+    write(&mut cluster, 1, b"{key}other", Expiry::Unset);
+    for _ in 0..20 {
+        if received(&cluster, 2) != before {
+            break;
+        }
+        cluster.pass(1, tail_is_unheard);
+    }
+    assert_ne!(received(&cluster, 2), before, "the tail has executed it");
+    assert!(received(&cluster, 1).is_some_and(|(next, received)| next < received), "node 2 has it in flight");
+    assert!(answers_reads(&cluster.node(2).host, chain) && cluster.node(2).host.stamp() < expires);
+    let reads: Vec<u64> = (0..6).map(|_| submit(&mut cluster, 2, &Command::Get { key })).collect();
+    cluster.pass(2, tail_is_unheard);
+    let old = Answer::Outcome(Outcome::Bulk(b"value".to_vec()));
+    let answers = &cluster.node(2).answers;
+    assert!(answers.iter().all(|(number, answer)| !reads.contains(number) || *answer != old), "it has expired");
 }
