@@ -527,7 +527,7 @@ impl Paxos {
         let recent = cx.now < coordination.elected_at.after_us(REELECTION_US);
         if recent || coordination.is_in_flight(self.next_slot) && !stuck {
             // It stays, to know when it has been long enough.
-            active.is_rare = false;
+            (active.is_rare, active.is_challenged) = (false, true);
             return;
         }
         // A higher ballot of our own wins the challenger back; the others are bound to us and not to it.

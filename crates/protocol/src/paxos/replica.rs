@@ -60,6 +60,8 @@ pub(super) struct Active {
     /// The group had not been used for long, and is for one proposal so far: the active state is of no use once there is
     /// nothing in hand.
     pub(super) is_rare: bool,
+    /// Somebody has promised a higher ballot, and it is too early to win them back.
+    pub(super) is_challenged: bool,
     /// Refusals that a snapshot has caused outside of any step.
     pub(super) overtaken: Vec<Effect<Paxos>>,
 }
@@ -536,8 +538,8 @@ impl Paxos {
         let at_once = match &active.duty {
             // What wakes a level one and leaves it level is a word that comes late.
             Duty::Coordinating(coordination) => {
-                (tells_at_once(&active, cx.wants_frontiers) || fresh && !cx.wants_frontiers)
-                    && self.is_level(coordination)
+                let came_late = fresh && !cx.wants_frontiers && !active.is_challenged;
+                (tells_at_once(&active, cx.wants_frontiers) || came_late) && self.is_level(coordination)
             }
             _ => active.is_rare || fresh,
         };
@@ -563,7 +565,8 @@ impl Life {
 
 impl Active {
     fn new(base: Slot, duty: Duty, is_rare: bool) -> Active {
-        Active { ledger: Ledger::new(base), duty, wake_at: None, is_rare, overtaken: Vec::new() }
+        let (ledger, overtaken) = (Ledger::new(base), Vec::new());
+        Active { ledger, duty, wake_at: None, is_rare, is_challenged: false, overtaken }
     }
 }
 

@@ -380,7 +380,7 @@ impl Reading {
                 Read::Apart(text) => return Err(Failure(format!("{} cannot be read: {text}", shown(key)))),
                 // Its time to live changes all the time: it is what it was a moment ago.
                 Read::Changed if is_apart && looks >= LOOKS => match &answers[..] {
-                    [_, value, Value::Integer(expires_ms)] if *expires_ms != GONE => {
+                    [_, value, Value::Integer(expires_ms)] if *expires_ms != GONE && !is_nothing(value) => {
                         return Ok(Some((kind, value.clone(), *expires_ms)));
                     }
                     _ => "it changes all the time".to_owned(),
@@ -406,6 +406,11 @@ fn requests(key: &[u8], kind: Type, is_apart: bool) -> Vec<Vec<&[u8]>> {
     }
 }
 
+/// What is read of a key that has no object.
+fn is_nothing(value: &Value) -> bool {
+    matches!(value, Value::Null) || matches!(value, Value::Array(elements) if elements.is_empty())
+}
+
 /// What was read, of the answers to the requests for one key.
 fn taken(answers: &[Value]) -> Read {
     let error = |answers: &[Value]| {
@@ -419,8 +424,10 @@ fn taken(answers: &[Value]) -> Read {
         None => {}
     }
     match answers {
-        // Gone, or its value was read before it came.
-        [Value::Integer(before), value, Value::Integer(after)] if before == after && *after != GONE => {
+        // It was not there at all three moments, unless all three say that it was.
+        [Value::Integer(before), value, Value::Integer(after)]
+            if before == after && *after != GONE && !is_nothing(value) =>
+        {
             Read::Object(value.clone(), *after)
         }
         [.., Value::Array(inner)] => match &inner[..] {
