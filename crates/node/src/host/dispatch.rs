@@ -632,22 +632,6 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_sent_behind_an_answer_is_as_new_in_whatever_group() {
-        let asks_for = |sent_to: Option<GroupId>| {
-            let mut host = first_of(3);
-            submit_set(&mut host, 1, None);
-            submit_get(&mut host, 2, Some(1));
-            host.clients.find_mut(1).expect("it waits").was_sent_to = Some(GroupId(7));
-            host.clients.find_mut(2).expect("it waits").was_sent_to = sent_to;
-            host.bind_successor(1, Slot(500));
-            host.clients.find_mut(2).map(|operation| (operation.not_before, operation.is_doubtful))
-        };
-        assert_eq!(asks_for(Some(GroupId(7))), Some((Slot(500), false)));
-        assert_eq!(asks_for(Some(GroupId(8))), Some((Slot(0), true)), "slots of two groups are not compared");
-        assert_eq!(asks_for(None), Some((Slot(0), false)), "it may go to a group that has fewer");
-    }
-
-    #[test]
     fn what_a_failed_read_had_to_be_as_new_as_the_next_one_has_to_be() {
         let is_doubtful = |follows: Slot| {
             let mut host = first_of(3);

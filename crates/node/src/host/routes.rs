@@ -315,12 +315,9 @@ impl Host {
         let Some(operation) = operations.find_mut(number) else { return };
         let (successor, place, moved) = (operation.successor, operation.was_sent_to, operation.has_moved);
         if let Some(successor) = successor.and_then(|successor| operations.find_mut(successor)) {
-            // Slots of different groups cannot be compared; and whatever answers one that was not sent yet comes after this answer.
-            match successor.was_sent_to {
-                Some(group) if Some(group) == place && !moved => successor.not_before = slot,
-                Some(_) => successor.is_doubtful = true,
-                None => {}
-            }
+            successor.not_before = slot;
+            // Slots of different groups cannot be compared.
+            successor.is_doubtful |= moved || successor.was_sent_to.is_some_and(|group| Some(group) != place);
         }
     }
 
