@@ -265,13 +265,7 @@ impl Client {
 
     /// As [`Client::call`], for requests of which an error is a failure.
     pub(crate) fn ask<T: AsRef<[u8]>>(&mut self, words: &[T]) -> Result<Value, Failure> {
-        match self.call(words)? {
-            Value::Error(message) if message.starts_with("NOAUTH") => {
-                Err(Failure(format!("the node asks for a password: give --password-file or set {PASSWORD_VARIABLE}")))
-            }
-            Value::Error(message) => Err(Failure(format!("the node refuses: {message}"))),
-            value => Ok(value),
-        }
+        accepted(self.call(words)?)
     }
 
     /// Whether the node serves.
@@ -306,6 +300,17 @@ impl Client {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
             Err(error) => Err(broken(error)),
         }
+    }
+}
+
+/// An answer, unless it is an error.
+pub(crate) fn accepted(answer: Value) -> Result<Value, Failure> {
+    match answer {
+        Value::Error(message) if message.starts_with("NOAUTH") => {
+            Err(Failure(format!("the node asks for a password: give --password-file or set {PASSWORD_VARIABLE}")))
+        }
+        Value::Error(message) => Err(Failure(format!("the node refuses: {message}"))),
+        value => Ok(value),
     }
 }
 

@@ -107,17 +107,11 @@ impl Host {
             self.told.note(asked, Told { below, own_number: 0 });
         }
         if self.told.is_full() {
-            let executed = |group: GroupId, told: Told| {
+            let mut told = std::mem::take(&mut self.told);
+            told.make_room(|group, told| {
                 self.find(group).is_some_and(|index| told.is_executed_by(&self.groups[index as usize]))
-            };
-            let executed: Vec<GroupId> = self
-                .told
-                .groups
-                .iter()
-                .filter(|&(&group, &told)| executed(group, told))
-                .map(|(&group, _)| group)
-                .collect();
-            self.told.make_room(&executed);
+            });
+            self.told = told;
         }
     }
 }
@@ -165,10 +159,8 @@ impl ToldOf {
     }
 
     /// What a replica here has executed needs no more thought. If that is not enough, much is taken for told that was not.
-    fn make_room(&mut self, executed: &[GroupId]) {
-        for group in executed {
-            self.groups.remove(group);
-        }
+    fn make_room(&mut self, is_executed: impl Fn(GroupId, Told) -> bool) {
+        self.groups.retain(|&group, told| !is_executed(group, *told));
         if self.groups.len() > GROUPS_TOLD_MAX / 2 {
             self.groups.drain().for_each(|(_, told)| self.others.add(told));
         }

@@ -287,18 +287,18 @@ impl Cluster {
     }
 
     pub(super) fn set(&mut self, at: u32, key: &[u8], value: &[u8]) -> u64 {
-        let number = self.next_number();
         let (condition, expiry, answer) = (Condition::Always, Expiry::Unset, SetAnswer::Ok);
-        let command = &Command::Set { key, value, condition, expiry, answer };
-        let target = Target::Slot { namespace: 0, slot: 0 };
-        self.node(at).host.submit(Submission { number, predecessor: None, target, command });
-        number
+        self.submit(at, &Command::Set { key, value, condition, expiry, answer })
     }
 
     pub(super) fn read(&mut self, at: u32) -> u64 {
+        self.submit(at, &Command::Get { key: b"key" })
+    }
+
+    /// A client's command on the first volume.
+    pub(super) fn submit(&mut self, at: u32, command: &Command<'_>) -> u64 {
         let number = self.next_number();
         let target = Target::Slot { namespace: 0, slot: 0 };
-        let command = &Command::Get { key: b"key" };
         self.node(at).host.submit(Submission { number, predecessor: None, target, command });
         number
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use quorate_resp::Value;
 
-use crate::client::Client;
+use crate::client::{Client, accepted};
 use crate::failure::Failure;
 
 mod file;
@@ -47,8 +47,7 @@ fn ask_again<T: AsRef<[u8]>>(client: &mut Client, words: &[T]) -> Result<Value, 
     loop {
         match client.call(words)? {
             Value::Error(text) if may_be_asked_again(&text) && Instant::now() < until => thread::sleep(AGAIN_AFTER),
-            Value::Error(_) => return client.ask(words),
-            answer => return Ok(answer),
+            answer => return accepted(answer),
         }
     }
 }

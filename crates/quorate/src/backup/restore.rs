@@ -341,8 +341,10 @@ fn write(client: &mut Client, mut units: Vec<Unit>, done: &mut Done) -> Result<(
                 }
                 Some(text) => {
                     done.failures.push(format!("{}: {text}", shown(&unit.key)));
-                    // No part of it passes for the whole.
-                    client.call(&[b"DEL".as_slice(), &unit.key])?;
+                    // No part of it passes for the whole. One request has no parts, and has replaced nothing.
+                    if unit.count > 1 {
+                        client.call(&[b"DEL".as_slice(), &unit.key])?;
+                    }
                 }
             }
         }

@@ -257,6 +257,25 @@ fn what_a_redis_holds_comes_into_a_cluster_and_back() {
     redis::cmd("FLUSHALL").exec(&mut client).expect("emptied");
     succeed("restore", redis.address, &[path_text(&back)]);
     assert!(content(redis.address, &[0]) == expected, "in Redis");
+    // It takes nothing more: a string stays what it was, and of a list that is begun nothing stays.
+    redis::pipe()
+        .cmd("SET")
+        .arg("key 1")
+        .arg("other")
+        .cmd("CONFIG")
+        .arg(&["SET", "maxmemory", "1"])
+        .exec(&mut client)
+        .expect("set");
+    let output = run("restore", redis.address, &["--overwrite", path_text(&back)]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), told.lines().count()), (Some(1), 6), "{told}");
+    assert!(
+        told.contains("OOM") && told.ends_with("509 objects could not be written, of which these are the first\n"),
+        "{told}"
+    );
+    let found = content(redis.address, &[0]);
+    assert_eq!(found.get(&(0, b"key 1".to_vec())).map(|(_, value, _)| &value[0][..]), Some(&b"other"[..]));
+    assert!(!found.contains_key(&(0, b"long list".to_vec())));
 }
 
 /// A transaction's answers may not be as large as a set's members are, which are read apart then.

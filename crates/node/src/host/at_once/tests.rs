@@ -1,4 +1,4 @@
-use quorate_object::{Condition, Expiry, Outcome, SetAnswer, slot_of_key};
+use quorate_object::Outcome;
 use quorate_protocol::NodeId;
 
 use super::*;
@@ -6,29 +6,11 @@ use crate::Target;
 use crate::frame::Message;
 use crate::host::three_nodes::{Cluster, Fate, arrives};
 
-const KEY: &[u8] = b"key";
-
 fn local() -> Cluster {
     let mut cluster = Cluster::new(|settings| settings.defaults.reads = Reads::Local);
-    set(&mut cluster, 1, b"first");
+    cluster.write(1, b"first");
     cluster.pass(1_000, arrives);
     cluster
-}
-
-fn submit(cluster: &mut Cluster, at: u32, command: &Command<'_>) -> u64 {
-    let number = cluster.next_number();
-    let target = Target::Slot { namespace: 0, slot: slot_of_key(KEY) };
-    cluster.node(at).host.submit(Submission { number, predecessor: None, target, command });
-    number
-}
-
-fn set(cluster: &mut Cluster, at: u32, value: &[u8]) -> u64 {
-    let (condition, expiry, answer) = (Condition::Always, Expiry::Unset, SetAnswer::Ok);
-    submit(cluster, at, &Command::Set { key: KEY, value, condition, expiry, answer })
-}
-
-fn read(cluster: &mut Cluster, at: u32) -> u64 {
-    submit(cluster, at, &Command::Get { key: KEY })
 }
 
 fn answer(cluster: &mut Cluster, at: u32, number: u64) -> Option<Vec<u8>> {
@@ -43,7 +25,7 @@ fn answer(cluster: &mut Cluster, at: u32, number: u64) -> Option<Vec<u8>> {
 /// Of the group that the key has come to have.
 fn own_group(cluster: &mut Cluster, at: u32) -> Option<GroupId> {
     let host = &mut cluster.node(at).host;
-    host.find_own(Target::Slot { namespace: 0, slot: slot_of_key(KEY) }, Some(KEY)).map(|own| own.group)
+    host.find_own(Target::Slot { namespace: 0, slot: 0 }, Some(b"key")).map(|own| own.group)
 }
 
 #[test]
@@ -60,7 +42,7 @@ fn what_a_client_was_told_of_a_group_before_it_was_born_here_is_read_here() {
     cluster.node(1).host.submit_admin(number, 0, &words);
     cluster.pass(300, decides_without_3);
     assert!(own_group(&mut cluster, 1).is_some() && own_group(&mut cluster, 3).is_none());
-    let written = set(&mut cluster, 3, b"second");
+    let written = cluster.write(3, b"second");
     cluster.pass(100, decides_without_3);
     assert!(cluster.is_done(3, written));
     // It is born here, as it was then, and hears of nothing that came after that.
@@ -80,11 +62,11 @@ fn what_a_client_was_told_of_a_group_before_it_was_born_here_is_read_here() {
         cluster.pass(1, only_of_volume);
     }
     assert!(is_here(&cluster));
-    let number = read(&mut cluster, 3);
+    let number = cluster.read(3);
     cluster.pass(100, only_of_volume);
     assert_eq!(answer(&mut cluster, 3, number).as_deref(), Some(&b"second"[..]));
     cluster.pass(2_000, arrives);
-    let number = read(&mut cluster, 3);
+    let number = cluster.read(3);
     assert!(!cluster.node(3).host.clients.contains(number), "it is answered without a message");
     cluster.pass(1, arrives);
     assert_eq!(answer(&mut cluster, 3, number).as_deref(), Some(&b"second"[..]));
@@ -96,12 +78,11 @@ fn of_very_many_groups_more_is_taken_for_told_than_was() {
     let of = |slot| Told { below: Slot(slot), own_number: 0 };
     (0..=GROUPS_TOLD_MAX as u64).for_each(|group| told.note(GroupId(group), of(group % 7)));
     assert!(told.is_full());
-    let executed: Vec<GroupId> = (0..GROUPS_TOLD_MAX as u64 * 3 / 4).map(GroupId).collect();
-    told.make_room(&executed);
+    told.make_room(|group, _| group < GroupId(GROUPS_TOLD_MAX as u64 * 3 / 4));
     let last = GROUPS_TOLD_MAX as u64;
     assert_eq!((told.of(GroupId(1)), told.of(GroupId(last))), (of(0), of(last % 7)));
     told.note(GroupId(1), of(3));
     (last..last * 2).for_each(|group| told.note(GroupId(group), of(5)));
-    told.make_room(&[]);
+    told.make_room(|_, _| false);
     assert_eq!((told.of(GroupId(1)), told.of(GroupId(u64::MAX))), (of(6), of(6)));
 }

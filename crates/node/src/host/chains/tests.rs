@@ -1,20 +1,20 @@
 use super::*;
 use quorate_checkpoint::MemoryStore;
-use quorate_object::{Command, Condition, Expiry, Outcome, SetAnswer, slot_of_key};
+use quorate_object::{Command, Condition, Expiry, Outcome, SetAnswer};
 use quorate_protocol::paxos;
 use quorate_wal::memory::MemoryStorage;
 
+use crate::Moment;
 use crate::answer::Answer;
+use crate::host::HostSettings;
 use crate::host::batches::{GroupAction, GroupRequest};
 use crate::host::quarantine::PanicIn;
 use crate::host::three_nodes::{Cluster, Fate, arrives, coordinates, settings};
-use crate::host::{HostSettings, Submission};
 use crate::quorum::Quorum;
 use crate::replica::AnyMessage;
 use crate::root::Reads;
 use crate::root::Settings;
 use crate::volume::own_group;
-use crate::{Moment, Target};
 
 fn chains_of(volumes: u32) -> Host {
     let defaults =
@@ -255,18 +255,9 @@ fn a_clean_read_is_of_no_time_before_what_is_in_flight() {
     };
     let chain = cluster.volume();
     let key: &[u8] = b"key";
-    let target = Target::Slot { namespace: 0, slot: slot_of_key(key) };
-    let submit = |cluster: &mut Cluster, at: u32, command: &Command<'_>| {
-        let number = cluster.next_number();
-        cluster.node(at).host.submit(Submission { number, predecessor: None, target, command });
-        number
-    };
-    let write = |cluster: &mut Cluster, at: u32, key: &[u8], expiry: Expiry| {
-        let (condition, answer) = (Condition::Always, SetAnswer::Ok);
-        submit(cluster, at, &Command::Set { key, value: b"value", condition, expiry, answer })
-    };
     let expires = Stamp(cluster.node(1).host.stamp().0 + 8_000);
-    let written = write(&mut cluster, 1, key, Expiry::AtMs(expires.0 as i64));
+    let (condition, expiry, answer) = (Condition::Always, Expiry::AtMs(expires.0 as i64), SetAnswer::Ok);
+    let written = cluster.submit(1, &Command::Set { key, value: b"value", condition, expiry, answer });
     cluster.pass(100, arrives);
     assert!(cluster.is_done(1, written));
     (cluster.node(1).wall_ahead_ms, cluster.node(3).wall_ahead_ms) = (1_200, 600);
@@ -284,7 +275,7 @@ fn a_clean_read_is_of_no_time_before_what_is_in_flight() {
         (3, 2) => Fate::IsLost,
         _ => far(from, to, message),
     };
-    write(&mut cluster, 1, b"{key}other", Expiry::Unset);
+    cluster.set(1, b"other", b"value");
     for _ in 0..20 {
         if received(&cluster, 2) != before {
             break;
@@ -294,7 +285,7 @@ fn a_clean_read_is_of_no_time_before_what_is_in_flight() {
     assert_ne!(received(&cluster, 2), before, "the tail has executed it");
     assert!(received(&cluster, 1).is_some_and(|(next, received)| next < received), "node 2 has it in flight");
     assert!(answers_reads(&cluster.node(2).host, chain) && cluster.node(2).host.stamp() < expires);
-    let reads: Vec<u64> = (0..6).map(|_| submit(&mut cluster, 2, &Command::Get { key })).collect();
+    let reads: Vec<u64> = (0..6).map(|_| cluster.read(2)).collect();
     cluster.pass(2, tail_is_unheard);
     let old = Answer::Outcome(Outcome::Bulk(b"value".to_vec()));
     let answers = &cluster.node(2).answers;
